@@ -1,0 +1,43 @@
+"""syntaxformer puts syntax into Transformers: translation with little parallel data, fine-tuning with trees.
+
+Names are loaded when they are first used, so that `import syntaxformer` and `syntaxformer --help` stay quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Sentence": "syntaxformer.trees",
+    "load_annotator": "syntaxformer.annotate",
+}
+_ROOMS = (
+    "align",
+    "analysis",
+    "annotate",
+    "data",
+    "evaluation",
+    "layers",
+    "models",
+    "relations",
+    "tasks",
+    "training",
+    "trees",
+)
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"syntaxformer.{name}")
+    raise AttributeError(f"module 'syntaxformer' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, *_ROOMS])

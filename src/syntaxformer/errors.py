@@ -1,0 +1,76 @@
+"""The exception tree.
+
+Everything that a user can cause is a `SyntaxformerError`; the command line turns it into one line on stderr
+and exit code 2. Misuse of an argument in Python is a `ValueError` or `TypeError` in the same words:
+`<what>: expected <constraint>, got <value>[, at <file:line>]. <remedy>.`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = [
+    "AlignmentError",
+    "BackendMissingError",
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "SyntaxformerError",
+    "TreeError",
+]
+
+
+class SyntaxformerError(Exception):
+    """Base of every error that this package raises for a reason outside its own code."""
+
+
+class ConfigError(SyntaxformerError):
+    """A recipe or an option that cannot work; holds all problems found, not only the first."""
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class DataError(SyntaxformerError):
+    """A file whose content cannot be used.
+
+    Args:
+        message: What was expected and what was found.
+        path: The file, if there is one.
+        line: 1-based line number in it.
+    """
+
+    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
+        self.path = None if path is None else str(path)
+        self.line = line
+        place = self.path or ""
+        if line is not None:
+            place = f"{place}:{line}" if place else f"line {line}"
+        super().__init__(f"{place}: {message}" if place else message)
+
+
+class TreeError(DataError):
+    """A dependency or constituency tree that is not one: a cycle, governor out of range, open bracket."""
+
+
+class AlignmentError(DataError):
+    """Words, pieces or factor columns of one line that do not fit each other."""
+
+
+class BackendMissingError(SyntaxformerError):
+    """An optional package or model that is not installed.
+
+    Args:
+        what: What is missing and for which job.
+        install: The exact command that installs it.
+    """
+
+    def __init__(self, what: str, install: str) -> None:
+        self.install = install
+        super().__init__(f"{what} is not installed. Run: {install}")
+
+
+class CheckpointError(SyntaxformerError):
+    """A model folder or a training checkpoint that is incomplete, altered or of another kind."""

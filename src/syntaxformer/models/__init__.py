@@ -1,1 +1,6 @@
-"""Filled in by its room."""
+"""Whole networks: the translation model."""
+
+from syntaxformer.models.config import SyntaxTransformerConfig
+from syntaxformer.models.transformer import SyntaxTransformer
+
+__all__ = ["SyntaxTransformer", "SyntaxTransformerConfig"]

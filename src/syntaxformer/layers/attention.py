@@ -1,0 +1,162 @@
+"""Multi-head attention: scaled dot products, self-attention and cross-attention with key/value caches.
+
+Masks are boolean, True = may attend, and are broadcast to `[batch, heads, query, key]`. A query that may
+attend to nothing gets zeros, in the fast path and in the reference alike.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+__all__ = ["CrossAttention", "SelfAttention", "attend", "attend_with_weights"]
+
+
+def attend(
+    query: Float[Tensor, "batch heads query d_head"],
+    key: Float[Tensor, "batch heads key d_head"],
+    value: Float[Tensor, "batch heads key d_head"],
+    mask: Bool[Tensor, "#batch #heads #query key"] | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch heads query d_head"]:
+    """softmax(QKᵀ/√d_head) V by PyTorch's fused kernel.
+
+    Args:
+        query: Q.
+        key: K.
+        value: V.
+        mask: True where a query may see a key; None for everywhere.
+        causal: Query i sees keys 0..i only; not together with `mask`.
+        dropout: Probability of dropping an attention weight.
+
+    Source: Vaswani et al. (2017), eq. 1; Sundararaman et al. (2019), eq. 2 with ρ = d_head.
+    """
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)
+
+
+def attend_with_weights(
+    query: Float[Tensor, "batch heads query d_head"],
+    key: Float[Tensor, "batch heads key d_head"],
+    value: Float[Tensor, "batch heads key d_head"],
+    mask: Bool[Tensor, "#batch #heads #query key"] | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> tuple[Float[Tensor, "batch heads query d_head"], Float[Tensor, "batch heads query key"]]:
+    """The plain twin of `attend`: the formula step by step, and the attention weights beside the result."""
+    logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+    if causal:
+        mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
+    if mask is None:
+        weights = logits.softmax(-1)
+    else:  # a row without any key keeps finite logits: softmax of -inf alone has NaN as its gradient
+        row_has_key = mask.any(-1, keepdim=True)
+        weights = logits.masked_fill(~mask & row_has_key, -torch.inf).softmax(-1) * row_has_key
+    return F.dropout(weights, dropout) @ value, weights
+
+
+class _MultiHead(nn.Module):
+    """What both attentions share: splitting into heads, the output projection, the choice of kernel."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError(f"n_heads: expected a divisor of d_model = {d_model}, got {n_heads}.")
+        self.n_heads = n_heads
+        self.dropout = dropout
+        self.output = nn.Linear(d_model, d_model)
+
+    def _split(self, states: Tensor, n_parts: int) -> tuple[Tensor, ...]:
+        """[batch, pieces, parts · d_model] → parts × [batch, heads, pieces, d_head]."""
+        batch, pieces, width = states.shape
+        d_head = width // (n_parts * self.n_heads)
+        return states.view(batch, pieces, n_parts, self.n_heads, d_head).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def _combine(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        dropout = self.dropout if self.training else 0.0
+        if weights:
+            heads, attention = attend_with_weights(query, key, value, mask, causal, dropout)
+        else:
+            heads, attention = attend(query, key, value, mask, causal, dropout), None
+        return self.output(heads.transpose(1, 2).flatten(2)), attention
+
+
+class SelfAttention(_MultiHead):
+    """Pieces attend to pieces of the same sentence.
+
+    Args:
+        d_model: Width of the states.
+        n_heads: Number of attention heads, a divisor of `d_model`.
+        dropout: Probability of dropping an attention weight in training.
+
+    Raises:
+        ValueError: `n_heads` does not divide `d_model`.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, n_heads, dropout)
+        self.query_key_value = nn.Linear(d_model, 3 * d_model)
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch pieces d_model"],
+        mask: Bool[Tensor, "#batch #heads #query key"] | None = None,
+        causal: bool = False,
+        cache: Any = None,
+        layer: int = 0,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "batch pieces d_model"], Float[Tensor, "batch heads query key"] | None]:
+        """Attend; a `cache` (`transformers.DynamicCache`) holds keys and values of earlier pieces.
+
+        Returns:
+            The new states, and the attention weights if asked for.
+        """
+        query, key, value = self._split(self.query_key_value(states), 3)
+        if cache is not None:
+            key, value = cache.update(key, value, layer)
+            if causal and key.shape[2] > query.shape[2]:
+                mask, causal = _causal_mask_after(query, key), False
+        return self._combine(query, key, value, mask, causal, return_weights)
+
+
+class CrossAttention(_MultiHead):
+    """Target pieces attend to encoder states; arguments as in `SelfAttention`."""
+
+    def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
+        super().__init__(d_model, n_heads, dropout)
+        self.query = nn.Linear(d_model, d_model)
+        self.key_value = nn.Linear(d_model, 2 * d_model)
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch tgt d_model"],
+        memory: Float[Tensor, "batch src d_model"],
+        mask: Bool[Tensor, "#batch #heads #tgt src"] | None = None,
+        cache: Any = None,
+        layer: int = 0,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "batch tgt d_model"], Float[Tensor, "batch heads tgt src"] | None]:
+        """Attend to `memory`; a `cache` (`transformers.EncoderDecoderCache`) projects it only once."""
+        (query,) = self._split(self.query(states), 1)
+        if cache is not None and cache.is_updated.get(layer):
+            kept = cache.cross_attention_cache.layers[layer]
+            key, value = kept.keys, kept.values
+        else:
+            key, value = self._split(self.key_value(memory), 2)
+            if cache is not None:
+                key, value = cache.cross_attention_cache.update(key, value, layer)
+                cache.is_updated[layer] = True
+        return self._combine(query, key, value, mask, False, return_weights)
+
+
+def _causal_mask_after(query: Tensor, key: Tensor) -> Bool[Tensor, "query key"]:
+    """Causal mask where the queries are the last of the keys."""
+    n_query, n_key = query.shape[2], key.shape[2]
+    return torch.ones(n_query, n_key, dtype=torch.bool, device=query.device).tril(n_key - n_query)

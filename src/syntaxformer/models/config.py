@@ -1,0 +1,62 @@
+"""Config of the translation model, in Hugging Face's form: what `config.json` in a model folder holds."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from transformers import PreTrainedConfig
+
+__all__ = ["SyntaxTransformerConfig"]
+
+
+class SyntaxTransformerConfig(PreTrainedConfig):
+    """Shape of a `SyntaxTransformer`.
+
+    Args:
+        vocab_size: Pieces of the joint vocabulary.
+        d_model: Width of encoder and decoder.
+        encoder_layers: Number of encoder layers.
+        decoder_layers: Number of decoder layers.
+        n_heads: Attention heads, a divisor of `d_model`.
+        d_ff: Inner width of the position-wise networks.
+        dropout: On embeddings and on the output of each sublayer.
+        attention_dropout: On attention weights.
+        activation_dropout: On inner units of the position-wise networks.
+        norm: Layer normalisation "pre" or "post" (Vaswani et al. 2017).
+        activation: "relu", "gelu" or "silu".
+        share_source_embedding: One table for source and target; only where the source word width is `d_model`.
+        infusion: `WidthPlan.as_dict()`.
+        factor_sizes: Rows of each factor's table.
+        label_smoothing: Used for the loss in training mode only.
+    """
+
+    model_type = "syntaxformer"
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+    attribute_map: ClassVar[dict[str, str]] = {
+        "hidden_size": "d_model",
+        "num_attention_heads": "n_heads",
+        "num_hidden_layers": "decoder_layers",
+    }
+
+    vocab_size: int = 10_000
+    d_model: int = 512
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    n_heads: int = 8
+    d_ff: int = 2048
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.0
+    norm: str = "pre"
+    activation: str = "relu"
+    share_source_embedding: bool = True
+    infusion: dict[str, Any] | None = None
+    factor_sizes: dict[str, int] | None = None
+    label_smoothing: float = 0.0
+    is_encoder_decoder: bool = True
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 1

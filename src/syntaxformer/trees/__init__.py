@@ -1,5 +1,44 @@
 """Sentences and trees: plain Python, no torch, no model."""
 
+from syntaxformer.trees.conllu import format_conllu, parse_conllu, read_conllu, write_conllu
+from syntaxformer.trees.constituency import (
+    Span,
+    leaves_of,
+    remove_traces,
+    sentence_from_tree,
+    spans_of,
+    strip_functions,
+    strip_root,
+    tags_of,
+)
+from syntaxformer.trees.dependency import check_governors, children_of, depths_of, is_projective
+from syntaxformer.trees.locate import locate_words
+from syntaxformer.trees.ptb import Tree, format_tree, parse_tree, parse_trees, read_ptb
 from syntaxformer.trees.sentence import ROOT, Sentence
 
-__all__ = ["ROOT", "Sentence"]
+__all__ = [
+    "ROOT",
+    "Sentence",
+    "Span",
+    "Tree",
+    "check_governors",
+    "children_of",
+    "depths_of",
+    "format_conllu",
+    "format_tree",
+    "is_projective",
+    "leaves_of",
+    "locate_words",
+    "parse_conllu",
+    "parse_tree",
+    "parse_trees",
+    "read_conllu",
+    "read_ptb",
+    "remove_traces",
+    "sentence_from_tree",
+    "spans_of",
+    "strip_functions",
+    "strip_root",
+    "tags_of",
+    "write_conllu",
+]

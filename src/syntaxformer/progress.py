@@ -1,0 +1,109 @@
+"""Progress of long work: a bar with rate and time left on a terminal, plain log lines elsewhere.
+
+The one place that draws bars. It writes to stderr (bar) or to the logger `syntaxformer.progress`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sized
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+__all__ = ["track"]
+
+LOG_EVERY_S = 10.0
+"""Seconds between two log lines where there is no terminal."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger("syntaxformer.progress")
+
+
+def track(
+    iterable: Iterable[T],
+    description: str,
+    total: int | None = None,
+    unit: str = "lines",
+    *,
+    enabled: bool = True,
+) -> Iterator[T]:
+    """Yield the items of an iterable and show how far it is.
+
+    Args:
+        iterable: What is worked through.
+        description: What the work is, "annotating train.en".
+        total: Number of items; by default the iterable's length where it has one.
+        unit: What an item is, in the plural.
+        enabled: False passes the items on and shows nothing.
+    """
+    if not enabled:
+        yield from iterable
+        return
+    if total is None and isinstance(iterable, Sized):
+        total = len(iterable)
+    show = _track_on_terminal if sys.stderr.isatty() else _track_in_log
+    yield from show(iterable, description, total, unit)
+
+
+class _RateColumn(ProgressColumn):
+    """Items a second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} {self.unit}/s")
+
+
+def _track_on_terminal(iterable: Iterable[T], description: str, total: int | None, unit: str) -> Iterator[T]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _RateColumn(unit),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        for item in iterable:
+            yield item
+            progress.advance(task)
+
+
+def _track_in_log(iterable: Iterable[T], description: str, total: int | None, unit: str) -> Iterator[T]:
+    start = last = time.monotonic()
+    done = 0
+    for item in iterable:
+        yield item
+        done += 1
+        now = time.monotonic()
+        if now - last >= LOG_EVERY_S:
+            _log.info("%s", _line(description, done, total, unit, now - start))
+            last = now
+    _log.info("%s, done", _line(description, done, done, unit, time.monotonic() - start))
+
+
+def _line(description: str, done: int, total: int | None, unit: str, elapsed_s: float) -> str:
+    rate = done / max(elapsed_s, 1e-9)
+    line = (
+        f"{description}: {done:,}{f' of {total:,}' if total is not None else ''} {unit}, {rate:,.0f} {unit}/s"
+    )
+    if total is None or total == done:
+        return line
+    return f"{line}, {(total - done) / max(rate, 1e-9):,.0f} s left"

@@ -1,0 +1,294 @@
+"""CoNLL-U files, the format of Universal Dependencies, as `Sentence` objects and back.
+
+Words are the syntactic words; the words of a multiword token ("zum" = "zu dem") share its characters; empty
+nodes and enhanced dependencies are left out. The one place where 1-based HEADs become 0-based governors. What
+`Sentence` holds survives writing and reading unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from syntaxformer.atomic import atomic_file
+from syntaxformer.errors import TreeError
+from syntaxformer.textfile import read_lines
+from syntaxformer.trees.dependency import check_governors
+from syntaxformer.trees.locate import locate_words
+from syntaxformer.trees.sentence import Sentence
+
+__all__ = ["format_conllu", "parse_conllu", "read_conllu", "write_conllu"]
+
+_N_COLUMNS = 10
+_ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 6, 7, 9
+_TEXT = "# text ="
+_CONSTITUENCY = "# constituency ="
+# Our own key, written only where the words do not simply follow each other in the text.
+_RANGE = "TextRange="
+_NO_SPACE = "SpaceAfter=No"
+
+
+@dataclass(slots=True)
+class _Block:
+    """The lines of one sentence; a token is a stretch of text with one or, if multiword, several words."""
+
+    line: int
+    text: str | None = None
+    constituency: str | None = None
+    rows: list[list[str]] = field(default_factory=list[list[str]])
+    tokens: list[str] = field(default_factory=list[str])
+    token_spaced: list[bool] = field(default_factory=list[bool])
+    token_of_word: list[int] = field(default_factory=list[int])
+    multiword_end: int = 0
+
+
+def read_conllu(path: str | Path) -> Iterator[Sentence]:
+    """Yield the sentences of a CoNLL-U file, plain or gzip.
+
+    Raises:
+        DataError: The file cannot be read or is not UTF-8.
+        TreeError: A line is no CoNLL-U, a HEAD is out of range, there is a cycle, or `# text` does not hold
+            the words; names file and line.
+    """
+    return parse_conllu(read_lines(path), path)
+
+
+def parse_conllu(lines: Iterable[str], path: str | Path | None = None) -> Iterator[Sentence]:
+    """Yield the sentences of CoNLL-U lines; `path` names their source in errors.
+
+    A block with a `# text` comment and no word is a sentence without words, as an empty line gives it.
+
+    Raises:
+        TreeError: As in `read_conllu`.
+    """
+    block: _Block | None = None
+    for number, line in enumerate(lines, 1):
+        if line:
+            block = block or _Block(number)
+            _read_line(block, line, path, number)
+        elif block:
+            yield from _sentences(block, path)
+            block = None
+    if block:
+        yield from _sentences(block, path)
+
+
+def write_conllu(path: str | Path, sentences: Iterable[Sentence]) -> None:
+    """Write sentences to a file, whole or not at all.
+
+    Raises:
+        DataError: The file cannot be written.
+        TreeError: As in `format_conllu`.
+    """
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(format_conllu(sentence) for sentence in sentences)
+
+
+def format_conllu(sentence: Sentence) -> str:
+    """Return the CoNLL-U block of a sentence, with the empty line that ends it.
+
+    Raises:
+        TreeError: The text or a word holds a line end, or a word holds a tab or is empty.
+    """
+    _check_writable(sentence)
+    lines = [f"{_TEXT} {sentence.text}"]
+    if sentence.constituency is not None:
+        lines.append(f"{_CONSTITUENCY} {sentence.constituency}")
+    tokens = _tokens_of(sentence)
+    ranges = _ranges_to_write(sentence, tokens)
+    for token in tokens:
+        if len(token) > 1 and not ranges:
+            start, end = sentence.offsets[token[0]]
+            surface = sentence.text[start:end]
+            lines.append(
+                "\t".join([f"{token[0] + 1}-{token[-1] + 1}", surface, *"_" * 7, _misc(sentence, token)])
+            )
+        for word in token:
+            misc = ranges[word] if ranges else (_misc(sentence, token) if len(token) == 1 else "_")
+            lines.append(_row(sentence, word, misc))
+    return "\n".join(lines) + "\n\n"
+
+
+def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -> None:
+    if line.startswith("#") and not block.rows:
+        _read_comment(block, line)
+        return
+    row = line.split("\t")
+    if len(row) != _N_COLUMNS:
+        raise TreeError(
+            f"CoNLL-U: expected {_N_COLUMNS} columns separated by tabs, got {len(row)}.", path, number
+        )
+    if "" in row:
+        raise TreeError(
+            f"CoNLL-U: expected '_' for no value, got an empty column {row.index('') + 1}.", path, number
+        )
+    word_id = row[_ID]
+    if word_id.isdecimal() and int(word_id) == len(block.rows) + 1:
+        _add_word(block, row)
+    elif _is_next_range(block, word_id):
+        _add_token(block, row)
+        block.multiword_end = int(word_id.partition("-")[2])
+    elif not _is_empty_node(word_id):
+        raise TreeError(f"CoNLL-U: expected word {len(block.rows) + 1}, got ID {word_id!r}.", path, number)
+
+
+def _read_comment(block: _Block, line: str) -> None:
+    if line.startswith(_TEXT):
+        block.text = line[len(_TEXT) :].removeprefix(" ")
+    elif line.startswith(_CONSTITUENCY):
+        block.constituency = line[len(_CONSTITUENCY) :].removeprefix(" ")
+
+
+def _is_next_range(block: _Block, word_id: str) -> bool:
+    first, dash, last = word_id.partition("-")
+    in_order = bool(dash) and first.isdecimal() and last.isdecimal() and int(last) >= int(first)
+    return in_order and int(first) == len(block.rows) + 1 > block.multiword_end
+
+
+def _is_empty_node(word_id: str) -> bool:
+    major, dot, minor = word_id.partition(".")
+    return bool(dot) and major.isdecimal() and minor.isdecimal()
+
+
+def _add_word(block: _Block, row: list[str]) -> None:
+    block.rows.append(row)
+    if len(block.rows) > block.multiword_end:
+        _add_token(block, row)
+    block.token_of_word.append(len(block.tokens) - 1)
+
+
+def _add_token(block: _Block, row: list[str]) -> None:
+    block.tokens.append(row[_FORM])
+    block.token_spaced.append(_NO_SPACE not in row[_MISC].split("|"))
+
+
+def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:
+    """Make the sentence of a block; none of comments without text, as at the end of some files."""
+    if not block.rows and block.text is None:
+        return
+    if len(block.rows) < block.multiword_end:
+        raise TreeError(f"CoNLL-U: expected word {block.multiword_end}, got the end.", path, block.line)
+    try:
+        yield _make_sentence(block)
+    except TreeError as error:
+        raise TreeError(str(error), path, block.line) from error
+
+
+def _make_sentence(block: _Block) -> Sentence:
+    words = tuple(row[_FORM] for row in block.rows)
+    text = _joined(block) if block.text is None else block.text
+    governors = _governors(block)
+    if governors is not None:
+        check_governors(governors, words)
+    lemmas = _column(block, _LEMMA)
+    return Sentence(
+        text=text,
+        words=words,
+        offsets=_offsets(block, text),
+        upos=_column(block, _UPOS),
+        xpos=_column(block, _XPOS),
+        lemmas=lemmas,
+        governors=governors,
+        deprels=_column(block, _DEPREL),
+        constituency=block.constituency,
+    )
+
+
+def _column(block: _Block, column: int) -> tuple[str, ...] | None:
+    values = tuple(row[column] for row in block.rows)
+    return None if all(value == "_" for value in values) else values
+
+
+def _governors(block: _Block) -> tuple[int, ...] | None:
+    """Turn 1-based HEADs, 0 = root, into 0-based governors, -1 = root."""
+    heads = _column(block, _HEAD)
+    if heads is None:
+        return None
+    for row in block.rows:
+        if not row[_HEAD].isdecimal():
+            raise TreeError(f"HEAD of {row[_FORM]!r}: expected 0 to {len(heads)}, got {row[_HEAD]!r}.")
+    return tuple(int(head) - 1 for head in heads)
+
+
+def _joined(block: _Block) -> str:
+    spaced = zip(block.tokens, block.token_spaced, strict=True)
+    return "".join(token + " " * space for token, space in spaced).removesuffix(" ")
+
+
+def _offsets(block: _Block, text: str) -> tuple[tuple[int, int], ...]:
+    ranges = [_written_range(row) for row in block.rows]
+    if all(ranges):  # also where there are no words: their text may still be anything
+        return tuple(offset for offset in ranges if offset)
+    by_token = locate_words(text, block.tokens)
+    return tuple(by_token[token] for token in block.token_of_word)
+
+
+def _written_range(row: list[str]) -> tuple[int, int] | None:
+    value = next((part for part in row[_MISC].split("|") if part.startswith(_RANGE)), None)
+    if value is None:
+        return None
+    start, _, end = value.removeprefix(_RANGE).partition(":")
+    if not (start.isdecimal() and end.isdecimal()):
+        raise TreeError(f"MISC of {row[_FORM]!r}: expected {_RANGE}START:END, got {value!r}.")
+    return int(start), int(end)
+
+
+def _tokens_of(sentence: Sentence) -> list[list[int]]:
+    """Group words that share their characters: the words of one multiword token."""
+    words = range(len(sentence.words))
+    return [list(group) for _, group in groupby(words, key=lambda word: sentence.offsets[word])]
+
+
+def _ranges_to_write(sentence: Sentence, tokens: Sequence[Sequence[int]]) -> list[str]:
+    """Return a MISC entry for each word where reading could not find the offsets by itself, else nothing."""
+    surfaces: list[str] = []
+    for token in tokens:
+        start, end = sentence.offsets[token[0]]
+        surfaces.append(sentence.text[start:end] if len(token) > 1 else sentence.words[token[0]])
+    try:
+        found = locate_words(sentence.text, surfaces)
+    except TreeError:
+        found = None
+    writable = all(surface.strip() and "\t" not in surface for surface in surfaces)
+    if writable and found == tuple(sentence.offsets[token[0]] for token in tokens):
+        return []
+    return [f"{_RANGE}{start}:{end}" for start, end in sentence.offsets]
+
+
+def _misc(sentence: Sentence, token: Sequence[int]) -> str:
+    following = token[-1] + 1
+    touches = (
+        following < len(sentence.words) and sentence.offsets[following][0] == sentence.offsets[token[0]][1]
+    )
+    return _NO_SPACE if touches else "_"
+
+
+def _row(sentence: Sentence, word: int, misc: str) -> str:
+    def value(column: Sequence[str] | None) -> str:
+        return "_" if column is None else column[word]
+
+    head = "_" if sentence.governors is None else str(sentence.governors[word] + 1)
+    tags = [
+        value(sentence.lemmas),
+        value(sentence.upos),
+        value(sentence.xpos),
+        "_",
+        head,
+        value(sentence.deprels),
+    ]
+    return "\t".join([str(word + 1), sentence.words[word], *tags, "_", misc])
+
+
+def _check_writable(sentence: Sentence) -> None:
+    lines = {"text": [sentence.text], "constituency": [sentence.constituency or ""]}
+    for what, values in lines.items():
+        if any("\n" in value or "\0" in value or value.endswith("\r") for value in values):
+            raise TreeError(f"{what}: expected one line without NUL, got {values[0][:60]!r}.")
+    for what in ("words", "lemmas", "upos", "xpos", "deprels"):
+        for value in getattr(sentence, what) or ():
+            if not value or any(character in value for character in "\t\n\0"):
+                raise TreeError(
+                    f"{what}: expected values without tab, line end or NUL and not empty, got {value!r}."
+                )

@@ -1,0 +1,151 @@
+"""What one can ask of and do to a constituency tree: words, spans, removal of traces and function tags.
+
+Works on `Tree` from `ptb`; reads no files. Nothing here recurses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from syntaxformer.errors import TreeError
+from syntaxformer.trees.locate import locate_words
+from syntaxformer.trees.ptb import Tree, format_tree
+from syntaxformer.trees.sentence import Sentence
+
+__all__ = [
+    "Span",
+    "leaves_of",
+    "remove_traces",
+    "sentence_from_tree",
+    "spans_of",
+    "strip_functions",
+    "strip_root",
+    "tags_of",
+]
+
+TRACE = "-NONE-"
+_ROOT_LABELS = frozenset({"", "ROOT", "TOP", "S1"})
+_FUNCTION = re.compile(r"[-=|].*")
+
+
+class Span(NamedTuple):
+    """A phrase over words `start` to `end` (exclusive)."""
+
+    label: str
+    start: int
+    end: int
+
+
+def leaves_of(tree: Tree) -> tuple[str, ...]:
+    """Return the words of a tree, left to right."""
+    return tuple(node for _, node in _walk(tree) if isinstance(node, str))
+
+
+def tags_of(tree: Tree) -> tuple[str, ...]:
+    """Return the label right above each word, `[words]`."""
+    return tuple(parent.label for parent, node in _walk(tree) if isinstance(node, str))
+
+
+def spans_of(tree: Tree) -> tuple[Span, ...]:
+    """Return all phrases, parents before children, the labels over single words (tags) included.
+
+    Words count from 0. `(S (NP (NNP John)) (VBD slipped))` gives S 0–2, NP 0–1, NNP 0–1, VBD 1–2.
+    """
+    spans: list[Span] = []
+    opened: list[int] = []
+    n_words = 0
+    waiting: list[Tree | str | None] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            index = opened.pop()
+            spans[index] = spans[index]._replace(end=n_words)
+        elif isinstance(node, str):
+            n_words += 1
+        else:
+            opened.append(len(spans))
+            spans.append(Span(node.label, n_words, n_words))
+            waiting.append(None)
+            waiting.extend(reversed(node.children))
+    return tuple(spans)
+
+
+def remove_traces(tree: Tree) -> Tree:
+    """Return the tree without traces (`-NONE-`) and without phrases that held nothing else.
+
+    Raises:
+        TreeError: Nothing is left.
+    """
+    kept = _rebuild(
+        tree, lambda node, children: Tree(node.label, children) if _is_kept(node, children) else None
+    )
+    if kept is None:
+        raise TreeError(f"tree: expected at least one word that is no trace, got {format_tree(tree)[:60]!r}.")
+    return kept
+
+
+def strip_functions(tree: Tree) -> Tree:
+    """Return the tree with plain categories: NP-SBJ-1 and NP=2 become NP; -NONE- and -LRB- stay."""
+    renamed = _rebuild(tree, lambda node, children: Tree(_category(node.label), children))
+    return tree if renamed is None else renamed
+
+
+def strip_root(tree: Tree) -> Tree:
+    """Return the tree below outer brackets (no label, ROOT, TOP, S1) that hold nothing but one phrase."""
+    while tree.label in _ROOT_LABELS and len(tree.children) == 1 and isinstance(tree.children[0], Tree):
+        tree = tree.children[0]
+    return tree
+
+
+def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
+    """Make a `Sentence` of a tree: its words without traces, tags as `xpos`, the tree on one line.
+
+    Args:
+        tree: Any tree; traces are removed from the words and from the tree.
+        text: The line that the words come from; by default the words joined by spaces.
+
+    Raises:
+        TreeError: The words do not fit the text, or no word is left.
+    """
+    tree = remove_traces(tree)
+    words = leaves_of(tree)
+    has_tags = all(_is_tag(parent) for parent, node in _walk(tree) if isinstance(node, str))
+    columns = {"xpos": tags_of(tree) if has_tags else None, "constituency": format_tree(tree)}
+    if text is None:
+        return Sentence.from_words(words, **columns)
+    return Sentence(text, words, locate_words(text, words, respelled=True), **columns)  # type: ignore[arg-type]
+
+
+def _category(label: str) -> str:
+    return label if label.startswith("-") else _FUNCTION.sub("", label)
+
+
+def _is_tag(phrase: Tree) -> bool:
+    """A label over one word; SST's numbers are sentiment, not tags."""
+    return phrase.word is not None and phrase.label != "" and not phrase.label.isdigit()
+
+
+def _is_kept(node: Tree, children: tuple[Tree | str, ...]) -> bool:
+    return bool(children) and node.label != TRACE
+
+
+def _walk(tree: Tree) -> Iterator[tuple[Tree, Tree | str]]:
+    """Pairs of parent and child, depth first and left to right; the top is its own parent."""
+    waiting: list[tuple[Tree, Tree | str]] = [(tree, tree)]
+    while waiting:
+        parent, node = waiting.pop()
+        yield parent, node
+        if isinstance(node, Tree):
+            waiting.extend((node, child) for child in reversed(node.children))
+
+
+def _rebuild(tree: Tree, make: Callable[[Tree, tuple[Tree | str, ...]], Tree | None]) -> Tree | None:
+    """Build a new tree from the leaves up; `make` gets each phrase with its new children, None drops it."""
+    phrases = [node for _, node in _walk(tree) if isinstance(node, Tree)]
+    made: dict[int, Tree | None] = {}
+    for node in reversed(phrases):  # children before parents
+        new = (child if isinstance(child, str) else made[id(child)] for child in node.children)
+        made[id(node)] = make(node, tuple(child for child in new if child is not None))
+    return made[id(tree)]

@@ -1,0 +1,104 @@
+"""Dependency trees as plain sequences of governors (0-based, `ROOT` = -1), several roots allowed.
+
+Checks and simple measures of one tree. Matrices over pairs of words are in `relations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syntaxformer.errors import TreeError
+from syntaxformer.trees.sentence import ROOT
+
+__all__ = ["check_governors", "children_of", "depths_of", "is_projective"]
+
+
+def check_governors(governors: Sequence[int], words: Sequence[str] | None = None) -> None:
+    """Make sure that governors form trees: all in range, no word governed by itself through others.
+
+    Args:
+        governors: 0-based governor of each word, -1 for a root, `[words]`.
+        words: The words, to name them in the error.
+
+    Raises:
+        TreeError: A governor is out of range, or there is a cycle; names its words in order.
+    """
+    n_words = len(governors)
+    names = [repr(word) for word in words] if words is not None else [f"word {i}" for i in range(n_words)]
+    for word, governor in enumerate(governors):
+        if not ROOT <= governor < n_words:
+            raise TreeError(f"governor of {names[word]}: expected -1 to {n_words - 1}, got {governor}.")
+    cycle = _find_cycle(governors)
+    if cycle:
+        path = " → ".join(names[word] for word in [*cycle, cycle[0]])
+        raise TreeError(f"governors: expected a tree, got a cycle {path}.")
+
+
+def children_of(governors: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """List the words that each word governs, in order: `children[i]` are the children of word i."""
+    children: list[list[int]] = [[] for _ in governors]
+    for word, governor in enumerate(governors):
+        if governor != ROOT:
+            children[governor].append(word)
+    return tuple(tuple(words) for words in children)
+
+
+def depths_of(governors: Sequence[int]) -> tuple[int, ...]:
+    """Count the edges between each word and its root: 0 for a root, `[words]`.
+
+    Raises:
+        TreeError: The governors hold a cycle.
+    """
+    depths = [0] * len(governors)
+    for parent, word in _top_down(governors):
+        depths[word] = 0 if parent == ROOT else depths[parent] + 1
+    return tuple(depths)
+
+
+def is_projective(governors: Sequence[int]) -> bool:
+    """Tell whether each word and all that it dominates stand together, without a gap.
+
+    Raises:
+        TreeError: The governors hold a cycle.
+    """
+    first, last, size = list(range(len(governors))), list(range(len(governors))), [1] * len(governors)
+    for parent, word in reversed(_top_down(governors)):
+        if last[word] - first[word] + 1 != size[word]:
+            return False
+        if parent != ROOT:
+            first[parent] = min(first[parent], first[word])
+            last[parent] = max(last[parent], last[word])
+            size[parent] += size[word]
+    return True
+
+
+def _top_down(governors: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs of governor and word, each governor before its words."""
+    children = children_of(governors)
+    order = [(ROOT, word) for word, governor in enumerate(governors) if governor == ROOT]
+    for _, parent in order:  # grows while it is walked: breadth first
+        order.extend((parent, word) for word in children[parent])
+    if len(order) < len(governors):
+        check_governors(governors)
+    return order
+
+
+def _find_cycle(governors: Sequence[int]) -> list[int]:
+    """Words of one cycle from its first word on, each followed by its governor; empty where there is none."""
+    visited_from = [ROOT] * len(governors)
+    for start in range(len(governors)):
+        word = start
+        while word != ROOT and visited_from[word] == ROOT:
+            visited_from[word] = start
+            word = governors[word]
+        if word != ROOT and visited_from[word] == start:
+            return _walk_cycle(governors, word)
+    return []
+
+
+def _walk_cycle(governors: Sequence[int], start: int) -> list[int]:
+    cycle = [start]
+    while governors[cycle[-1]] != start:
+        cycle.append(governors[cycle[-1]])
+    smallest = cycle.index(min(cycle))
+    return cycle[smallest:] + cycle[:smallest]

@@ -1,0 +1,76 @@
+"""Finding words in the text that they were cut from.
+
+Parsers store words, texts are characters; this module gives each word its character range.
+It never guesses: what cannot be found is an error that shows the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from syntaxformer.errors import TreeError
+
+__all__ = ["TREEBANK_SPELLINGS", "locate_words"]
+
+TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
+    "``": ('"', "“", "„", "«", "''"),
+    "''": ('"', "”", "“", "»"),
+    "`": ("'", "‘"),
+    "'": ("’", "‘", "`"),
+    "--": ("—", "–"),
+    "...": ("…",),
+}
+"""How Penn Treebank tokenisation respells characters; `locate_words(respelled=True)` looks for these too."""
+
+_SHOWN = 20
+
+
+def locate_words(text: str, words: Sequence[str], *, respelled: bool = False) -> tuple[tuple[int, int], ...]:
+    """Find each word in the text, left to right, with nothing but white space between words.
+
+    Args:
+        text: The line.
+        words: Words in order, `[words]`.
+        respelled: Also accept the Penn Treebank's spellings (two back-quotes for a double quote, a
+            slash after a backslash, a full stop that an abbreviation already used up).
+
+    Returns:
+        Start and end of each word, end exclusive, `[words]` pairs.
+
+    Raises:
+        TreeError: A word is not where it should be, or text is left over; shows the word and the text there.
+    """
+    offsets: list[tuple[int, int]] = []
+    position = 0
+    for word in words:
+        position = _skip_space(text, position)
+        spelling = _spelling_at(text, position, word) if respelled else word
+        if respelled and spelling is None and word == "." and text[:position].rstrip().endswith("."):
+            end = len(text[:position].rstrip())
+            offsets.append((end - 1, end))
+            continue
+        if spelling is None or not text.startswith(spelling, position):
+            raise TreeError(
+                f"word {len(offsets) + 1}: expected {word!r} at character {position} of the text, "
+                f"got {text[position : position + _SHOWN]!r}."
+            )
+        offsets.append((position, position + len(spelling)))
+        position += len(spelling)
+    rest = _skip_space(text, position)
+    if rest < len(text):
+        raise TreeError(
+            f"text: expected its end after {len(words)} words, got {text[rest : rest + _SHOWN]!r} "
+            f"at character {rest}."
+        )
+    return tuple(offsets)
+
+
+def _skip_space(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
+
+
+def _spelling_at(text: str, position: int, word: str) -> str | None:
+    candidates = (word, *TREEBANK_SPELLINGS.get(word, ()), word.replace("\\/", "/").replace("\\*", "*"))
+    return next((spelling for spelling in candidates if text.startswith(spelling, position)), None)

@@ -1,0 +1,84 @@
+import pytest
+
+from syntaxformer.errors import TreeError
+from syntaxformer.trees import (
+    Span,
+    leaves_of,
+    parse_tree,
+    remove_traces,
+    sentence_from_tree,
+    spans_of,
+    strip_functions,
+    strip_root,
+    tags_of,
+)
+
+WSJ = (
+    "( (S (NP-SBJ-1 (DT The) (NN plant)) (VP (VBD was) (VP (VBN built) (NP (-NONE- *-1)) (PP=2 (IN by)"
+    " (NP-LGS (NNP X))))) (. .)))"
+)
+
+
+def test_words_tags_and_spans():
+    tree = parse_tree("(S (NP (NNP John)) (VP (VBD slipped) (PRT|ADVP (RP off))))")
+    assert leaves_of(tree) == ("John", "slipped", "off")
+    assert tags_of(tree) == ("NNP", "VBD", "RP")
+    assert spans_of(tree) == (
+        Span("S", 0, 3),
+        Span("NP", 0, 1),
+        Span("NNP", 0, 1),
+        Span("VP", 1, 3),
+        Span("VBD", 1, 2),
+        Span("PRT|ADVP", 2, 3),
+        Span("RP", 2, 3),
+    )
+
+
+def test_traces_functions_and_root_are_removed():
+    tree = strip_root(strip_functions(remove_traces(parse_tree(WSJ))))
+    assert str(tree) == (
+        "(S (NP (DT The) (NN plant)) (VP (VBD was) (VP (VBN built) (PP (IN by) (NP (NNP X))))) (. .))"
+    )
+
+
+def test_function_stripping_keeps_labels_that_begin_with_a_dash():
+    assert str(strip_functions(parse_tree("(PRT|ADVP (-NONE- *) (-LRB- -LRB-))"))) == (
+        "(PRT (-NONE- *) (-LRB- -LRB-))"
+    )
+
+
+def test_root_with_two_phrases_stays():
+    tree = parse_tree("( (A b) (C d))")
+    assert strip_root(tree) == tree
+
+
+def test_a_tree_of_traces_only_is_refused():
+    with pytest.raises(TreeError) as caught:
+        remove_traces(parse_tree("(S (-NONE- *))"))
+    assert str(caught.value) == "tree: expected at least one word that is no trace, got '(S (-NONE- *))'."
+
+
+def test_sentence_from_a_tagged_tree():
+    sentence = sentence_from_tree(parse_tree(WSJ), "The plant was built by X.")
+    assert sentence.words == ("The", "plant", "was", "built", "by", "X", ".")
+    assert sentence.xpos == ("DT", "NN", "VBD", "VBN", "IN", "NNP", ".")
+    assert sentence.offsets[-2:] == ((23, 24), (24, 25))
+    assert "-NONE-" not in sentence.constituency
+
+
+def test_sentiment_labels_are_no_tags():
+    sentence = sentence_from_tree(parse_tree("(3 (2 It) (4 works))"))
+    assert sentence.text == "It works"
+    assert sentence.xpos is None
+
+
+def test_sentence_that_does_not_fit_its_tree_is_refused():
+    with pytest.raises(TreeError, match="word 2: expected 'works' at character 3"):
+        sentence_from_tree(parse_tree("(3 (2 It) (4 works))"), "It fails")
+
+
+def test_deep_trees_need_no_recursion():
+    tree = parse_tree("(X " * 5000 + "word" + ")" * 5000)
+    assert len(spans_of(tree)) == 5000
+    assert remove_traces(tree) == strip_functions(tree) == tree
+    assert sentence_from_tree(tree).words == ("word",)

@@ -1,0 +1,92 @@
+import gzip
+
+import pytest
+
+from syntaxformer.errors import TreeError
+from syntaxformer.trees import Tree, format_tree, parse_tree, parse_trees, read_ptb
+
+
+def test_reads_a_small_tree():
+    tree = parse_tree("(S (NP (NNP John)) (VP (VBD slipped)))")
+    assert tree == Tree(
+        "S", (Tree("NP", (Tree("NNP", ("John",)),)), Tree("VP", (Tree("VBD", ("slipped",)),)))
+    )
+    assert tree.children[0].children[0].word == "John"
+    assert tree.word is None
+    assert hash(tree) == hash(parse_tree(str(tree)))
+    assert repr(tree) == "Tree('(S (NP (NNP John)) (VP (VBD slipped)))')"
+    assert tree != parse_tree("(S (NP (NNP John)) (VP (VBD sat)))")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(ROOT (S (NN dog)))",
+        "( (S (NN dog)))",
+        "(3 (2 It) (4 's))",
+        "(NP (-LRB- -LRB-) (NN dog) (-RRB- -RRB-))",
+        "(NN 2\u00a01/2)",
+    ],
+)
+def test_written_as_read(text):
+    assert format_tree(parse_tree(text)) == text
+
+
+def test_escaped_brackets_become_real_ones_in_words_only():
+    tree = parse_tree("(-LRB- :-RRB-)")
+    assert tree == Tree("-LRB-", (":)",))
+
+
+def test_binary_parses_have_words_only():
+    tree = parse_tree("( ( A girl ) dances )", labels=False)
+    assert tree == Tree("", (Tree("", ("A", "girl")), "dances"))
+    assert parse_tree("Hello", labels=False) == Tree("", ("Hello",))
+
+
+def test_trees_over_several_lines_and_several_on_a_line(tmp_path):
+    path = tmp_path / "wsj.mrg.gz"
+    with gzip.open(path, "wt") as file:
+        file.write("\n( (S\n   (NP (NN dog) )\n   (VBZ barks) ))\n\n(A b) (C d)\n")
+    assert [str(tree) for tree in read_ptb(path)] == ["( (S (NP (NN dog)) (VBZ barks)))", "(A b)", "(C d)"]
+
+
+def test_a_tree_of_5000_levels_and_one_of_5000_words_need_no_recursion():
+    deep = "(X " * 5000 + "word" + ")" * 5000
+    assert format_tree(parse_tree(deep)) == deep
+    assert parse_tree(deep) == parse_tree(deep)
+    wide = "(S" + " (NN w)" * 5000 + ")"
+    assert len(parse_tree(wide).children) == 5000
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["(A b)", "(S (NP", "(NN a)", ""],
+            "x.mrg:2: tree: expected 2 more closing bracket(s), got the end at line 4.",
+        ),
+        (["(A b)", ") (C d)"], "x.mrg:2: tree: expected an opening bracket, got ')'."),
+        (["word (A b)"], "x.mrg:1: tree: expected an opening bracket, got 'word'."),
+        (["(NP)"], "x.mrg:1: tree: expected a word or phrase under 'NP', got none."),
+        (["(S ())"], "x.mrg:1: tree: expected a word or phrase under '', got none."),
+    ],
+)
+def test_brackets_that_do_not_match_are_refused_with_file_and_line(lines, message):
+    with pytest.raises(TreeError) as caught:
+        list(parse_trees(lines, path="x.mrg"))
+    assert str(caught.value) == message
+
+
+def test_one_tree_is_one_tree():
+    with pytest.raises(TreeError) as caught:
+        parse_tree("(A b) (C d)")
+    assert str(caught.value) == "tree: expected one tree, got 2: '(A b) (C d)'."
+
+
+def test_what_cannot_be_written_is_refused():
+    with pytest.raises(TreeError, match="word of a tree: expected characters without white space, got 'a b'"):
+        format_tree(Tree("X", ("a b",)))
+    with pytest.raises(
+        TreeError, match=r"label of a tree: expected no bracket and no white space, got 'X\('"
+    ):
+        format_tree(Tree("X(", ("a",)))

@@ -1,0 +1,250 @@
+"""Alignment over random Unicode text and every kind of tokenizer, each trained here on a few sentences."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+from syntaxformer.align import (
+    NO_WORD,
+    batch_word_of_piece,
+    encoding_offsets,
+    subword_positions,
+    uncovered_words,
+    word_of_piece,
+    word_of_piece_reference,
+)
+
+TRAINING_TEXT = [
+    "A man in a blue shirt is standing on a ladder, and the dog of the man sleeps.",
+    "Der Mann im blauen Hemd geht zum Haus; sie sagt: „Das stimmt nicht!“",
+    "I don't think the U.S. won't, it's 3.14 or 1,000 o'clock. New-York's naïve café",
+    "日本語です。 Привет, мир! שלום עולם 😀😀",
+] * 3
+
+
+def _bpe() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation("isolated")]
+    )
+    bytes_ = [f"<0x{number:02X}>" for number in range(256)]
+    _train(
+        tokenizer, trainers.BpeTrainer(vocab_size=500, special_tokens=["<unk>", *bytes_], show_progress=False)
+    )
+    return tokenizer
+
+
+def _byte_level_bpe() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    _train(tokenizer, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False))
+    return tokenizer
+
+
+def _byte_level_trimmed() -> Tokenizer:
+    """As RoBERTa's: the offsets leave out the leading space."""
+    tokenizer = _byte_level_bpe()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    return tokenizer
+
+
+def _bpe_over_spaces() -> Tokenizer:
+    """As Llama's: no pre-tokenizer, spaces replaced in the text, so that a piece may hold several words."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    bytes_ = [f"<0x{number:02X}>" for number in range(256)]
+    _train(
+        tokenizer, trainers.BpeTrainer(vocab_size=500, special_tokens=["<unk>", *bytes_], show_progress=False)
+    )
+    return tokenizer
+
+
+def _unigram() -> Tokenizer:
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=150, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False
+    )
+    _train(tokenizer, trainer)
+    return tokenizer
+
+
+def _unigram_nfkc() -> Tokenizer:
+    tokenizer = _unigram()
+    tokenizer.normalizer = normalizers.NFKC()
+    return tokenizer
+
+
+def _word_piece() -> Tokenizer:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    _train(
+        tokenizer, trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False)
+    )
+    return tokenizer
+
+
+def _train(tokenizer: Tokenizer, trainer) -> None:
+    tokenizer.train_from_iterator(TRAINING_TEXT, trainer)
+
+
+MAKERS = {
+    "bpe": _bpe,
+    "bpe_over_spaces": _bpe_over_spaces,
+    "byte_level_bpe": _byte_level_bpe,
+    "byte_level_trimmed": _byte_level_trimmed,
+    "unigram": _unigram,
+    "unigram_nfkc": _unigram_nfkc,
+    "word_piece": _word_piece,
+}
+
+
+@cache
+def tokenizer_named(name: str) -> Tokenizer:
+    return MAKERS[name]()
+
+
+ODD = (
+    "zumDon't.,'\"-—„“ \t\n\u00a0\u3000\u200b\u200d\u00ad\u0301\u0308\ufeff\x00\x7féßİıﬁ½ℌ"
+    "日本語です가각Åשלעםمر👨‍👩‍👧🏽🇩🇪😀\U000e0041▁Ġ#@￨|<>"
+)
+LINES = st.one_of(
+    st.text(alphabet=ODD, max_size=40),
+    st.text(max_size=30),
+    st.lists(st.sampled_from([word for line in TRAINING_TEXT for word in line.split()]), max_size=9).map(
+        " ".join
+    ),
+)
+
+
+def whitespace_words(text: str) -> list[tuple[int, int]]:
+    """Offsets of the runs of characters that are not white space."""
+    words, start = [], None
+    for position, character in enumerate([*text, " "]):
+        if character.isspace():
+            if start is not None:
+                words.append((start, position))
+            start = None
+        elif start is None:
+            start = position
+    return words
+
+
+@st.composite
+def lines_and_words(draw) -> tuple[str, list[tuple[int, int]]]:
+    """A line and words of it: the whitespace words, some cut further, some doubled (as in zum = zu dem)."""
+    text = draw(LINES)
+    words = []
+    for start, end in whitespace_words(text):
+        cuts = draw(st.sets(st.integers(start, end), max_size=2)) if draw(st.booleans()) else set()
+        bounds = sorted({start, end, *cuts})
+        for cut in pairwise(bounds):
+            words += [cut] * (2 if draw(st.integers(0, 9)) == 0 else 1)
+    return text, words
+
+
+def overlap(first: tuple[int, int], second: tuple[int, int]) -> int:
+    return max(0, min(first[1], second[1]) - max(first[0], second[0]))
+
+
+def is_kept(tokenizer: Tokenizer, word: str) -> bool:
+    """Whether the tokenizer has anything to show for a word: its normaliser leaves a visible character."""
+    if tokenizer.normalizer is not None:
+        word = tokenizer.normalizer.normalize_str(word)
+    return bool(word.strip())
+
+
+each_tokenizer = pytest.mark.parametrize("name", MAKERS)
+
+
+@each_tokenizer
+@settings(max_examples=150, deadline=None)
+@given(sample=lines_and_words())
+def test_words_and_pieces(name, sample):
+    text, words = sample
+    tokenizer = tokenizer_named(name)
+    pieces = tokenizer.encode(text).offsets
+    owners = word_of_piece(pieces, words).tolist()
+    assert owners == word_of_piece_reference(pieces, words)
+
+    # Every piece has the word that it covers most, and none only if it covers none.
+    for piece, owner in zip(pieces, owners, strict=True):
+        overlaps = [overlap(piece, word) for word in words]
+        if owner == NO_WORD:
+            assert not any(overlaps)
+        else:
+            assert overlaps[owner] == max(overlaps) > 0
+            assert max(overlaps[:owner], default=0) < overlaps[owner]
+
+    # Pieces cover each word that the tokenizer kept; if it owns none, all that cover it went to others.
+    for index, (start, end) in enumerate(words):
+        covering = [place for place, piece in enumerate(pieces) if overlap(piece, (start, end))]
+        assert covering or not is_kept(tokenizer, text[start:end])
+        if index not in owners:
+            assert all(owners[place] not in (NO_WORD, index) for place in covering)
+    left_out = uncovered_words(owners, [0, len(pieces)], [0, len(words)]).tolist()
+    assert left_out == [index for index in range(len(words)) if index not in owners]
+
+
+@each_tokenizer
+@settings(max_examples=100, deadline=None)
+@given(sample=lines_and_words())
+def test_subword_positions_are_consistent(name, sample):
+    text, words = sample
+    owners = word_of_piece(tokenizer_named(name).encode(text).offsets, words).tolist()
+    positions = subword_positions(owners)
+    assert [position is None for position in positions] == [owner == NO_WORD for owner in owners]
+    for index in set(owners) - {NO_WORD}:
+        of_word = [place for place, owner in enumerate(owners) if owner == index]
+        letters = "".join(str(positions[place]) for place in of_word)
+        assert letters == ("O" if len(letters) == 1 else "B" + "M" * (len(letters) - 2) + "E")
+
+
+@each_tokenizer
+@settings(max_examples=60, deadline=None)
+@given(samples=st.lists(lines_and_words(), max_size=5))
+def test_a_batch_equals_its_lines(name, samples):
+    encodings = tokenizer_named(name).encode_batch([text for text, _ in samples])
+    offsets, splits = encoding_offsets(encodings)
+    words = [pair for _, row in samples for pair in row]
+    word_splits = np.cumsum([0, *(len(row) for _, row in samples)])
+    found = batch_word_of_piece(offsets, splits, words, word_splits).tolist()
+    alone = [
+        word_of_piece_reference(encoding.offsets, row)
+        for encoding, (_, row) in zip(encodings, samples, strict=True)
+    ]
+    assert found == [word for row in alone for word in row]
+
+
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "bpe_over_spaces"])
+@settings(max_examples=100, deadline=None)
+@given(words=st.lists(st.text(alphabet=ODD.replace("\t", ""), min_size=1, max_size=8), max_size=8))
+def test_words_between_spaces_own_a_piece(name, words):
+    """No piece of these tokenizers reaches over a space into a second word: each kept word has its own."""
+    words = [word for word in words if not any(character.isspace() for character in word)]
+    text = " ".join(words)
+    offsets = whitespace_words(text)
+    tokenizer = tokenizer_named(name)
+    owners = set(word_of_piece(tokenizer.encode(text).offsets, offsets).tolist())
+    for index, (start, end) in enumerate(offsets):
+        assert index in owners or not is_kept(tokenizer, text[start:end])
+
+
+spans = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda span: (span[0], span[0] + span[1]))
+
+
+@settings(max_examples=500, deadline=None)
+@given(pieces=st.lists(spans, max_size=20), words=st.lists(spans, max_size=20))
+def test_any_spans_at_all(pieces, words):
+    """Neither pieces nor words in order, overlapping and empty at will."""
+    assert word_of_piece(pieces, words).tolist() == word_of_piece_reference(pieces, words)

@@ -1,0 +1,95 @@
+"""From a trained spaCy folder to the one that ships: stripped, licensed, with its scores.
+
+What training leaves behind and prediction never reads is dropped: empty vectors and lookup tables,
+the training half of the config, and every string that is no label.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import spacy
+from spacy.language import Language
+from spacy.strings import StringStore
+
+UNUSED = ("vocab/vectors", "vocab/lookups.bin", "vocab/key2row", "vocab/vectors.cfg")
+TRAINING_SECTIONS = ("paths", "system", "corpora", "training", "initialize", "pretraining")
+
+LICENCE_URL = "https://creativecommons.org/licenses/by-sa/4.0/"
+
+LICENSE = """\
+This pipeline is licensed under the Creative Commons Attribution-ShareAlike 4.0 International
+licence (CC BY-SA 4.0), {url}
+
+It is adapted from the following treebanks: its weights were trained on their sentences, and on no
+other text. Changes: the annotation was reduced to universal parts of speech, governors and
+relations, and learned by a neural network.
+
+{sources}
+"""
+
+
+def package(trained: Path, target: Path, description: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
+    """Write the pipeline folder that is shipped, replacing the one that is there.
+
+    Args:
+        trained: a folder written by spaCy's training (`model-last`).
+        target: the folder under `src/syntaxformer/annotate/pipelines/`.
+        description: meta.json entries: name, version, description, sources.
+        scores: the `performance` entry, what evaluate.py measured on the packaged pipeline.
+    """
+    if target.exists():
+        shutil.rmtree(target)
+    _strip(spacy.load(trained), target)
+    sources = description["sources"]
+    attribution = "\n".join(_attribution(source) for source in sources)
+    (target / "LICENSE").write_text(LICENSE.format(url=LICENCE_URL, sources=attribution), encoding="utf-8")
+    describe(target, description, scores)
+
+
+def describe(target: Path, description: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
+    """Fill meta.json and the README of a packaged pipeline."""
+    path = target / "meta.json"
+    meta = {
+        **json.loads(path.read_text("utf-8")),
+        **description,
+        "license": "CC BY-SA 4.0",
+        "performance": scores,
+    }
+    _write_json(path, meta)
+    (target / "README.md").write_text(_readme(meta), encoding="utf-8")
+
+
+def _strip(nlp: Language, target: Path) -> None:
+    labels = [label for name in nlp.pipe_names for label in nlp.pipe_labels.get(name, [])]
+    parts = [part for label in labels for part in (label, *label.split("||"), label.rpartition("=")[2])]
+    target.mkdir(parents=True)
+    nlp.to_disk(target)
+    for name in UNUSED:
+        (target / name).unlink(missing_ok=True)
+    StringStore(sorted(set(parts))).to_disk(target / "vocab" / "strings.json")
+    config = nlp.config
+    for section in TRAINING_SECTIONS:
+        del config[section]
+    config.to_disk(target / "config.cfg")
+
+
+def _attribution(source: Mapping[str, str]) -> str:
+    return f"- {source['name']}, {source['url']}, {source['license']}\n  {source['author']}"
+
+
+def _readme(meta: Mapping[str, Any]) -> str:
+    tests = meta["performance"]["test_gold_words"]
+    rows = "\n".join(f"| {name} | {value} |" for name, value in tests.items())
+    return (
+        f"# {meta['name']} {meta['version']}\n\n{meta['description']}\n\n"
+        f"| test, gold words, one sentence a document | % |\n|---|---|\n{rows}\n\n"
+        "`las` ignores relation subtypes, `las_full` compares them; punctuation counts in both. More scores\n"
+        "are in `meta.json`. Trained by `annotators/train.py`. Licence and sources: `LICENSE`.\n"
+    )
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

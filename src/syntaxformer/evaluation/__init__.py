@@ -1,1 +1,10 @@
-"""Filled in by its room."""
+"""Scores and tests of significance."""
+
+from syntaxformer.evaluation.translation import (
+    Comparison,
+    TranslationScores,
+    compare_translations,
+    score_translations,
+)
+
+__all__ = ["Comparison", "TranslationScores", "compare_translations", "score_translations"]

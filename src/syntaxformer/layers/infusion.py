@@ -56,7 +56,7 @@ class WidthPlan:
     @property
     def factor_widths(self) -> dict[str, int]:
         """Factor name → width, in order."""
-        return {name: width for name, width in self.factors}
+        return dict(self.factors)
 
     def arithmetic(self) -> str:
         """The sum in words, as shown before training and in errors."""

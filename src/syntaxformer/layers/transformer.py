@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from syntaxformer.layers.attention import CrossAttention, SelfAttention
+from syntaxformer.layers.dropout import Dropout
 
 __all__ = ["DecoderLayer", "EncoderLayer", "FeedForward", "Residual"]
 
@@ -25,7 +26,7 @@ class Residual(nn.Module):
     def __init__(self, d_model: int, dropout: float, norm: Literal["pre", "post"] = "pre") -> None:
         super().__init__()
         self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.pre = norm == "pre"
 
     def enter(self, states: Tensor) -> Tensor:
@@ -52,7 +53,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, states: Float[Tensor, "batch pieces d_model"]) -> Float[Tensor, "batch pieces d_model"]:

@@ -24,7 +24,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         activation_dropout: On inner units of the position-wise networks.
         norm: Layer normalisation "pre" or "post" (Vaswani et al. 2017).
         activation: "relu", "gelu" or "silu".
-        share_source_embedding: One table for source and target; only where the source word width is `d_model`.
+        share_source_embedding: One table for both languages, where the source word width is `d_model`.
         infusion: `WidthPlan.as_dict()`.
         factor_sizes: Rows of each factor's table.
         label_smoothing: Used for the loss in training mode only.

@@ -18,6 +18,7 @@ from transformers import initialization as init
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from syntaxformer.layers.dropout import Dropout
 from syntaxformer.layers.infusion import InfusedEmbedding, WidthPlan, plan_widths
 from syntaxformer.layers.positions import SinusoidalPositions
 from syntaxformer.layers.transformer import DecoderLayer, EncoderLayer
@@ -60,7 +61,7 @@ class Encoder(nn.Module):
         )
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         arguments = _layer_arguments(config)
         self.layers = nn.ModuleList(EncoderLayer(**arguments) for _ in range(config.encoder_layers))
         self.norm = _final_norm(config)
@@ -106,7 +107,7 @@ class Decoder(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         arguments = _layer_arguments(config)
         self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(config.decoder_layers))
         self.norm = _final_norm(config)
@@ -178,7 +179,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         """Glorot: U(-b, b), b = √(6 / (rows + columns)), each map and each table by itself.
 
         Source: Glorot & Bengio (2010). Differs: fused projections take the bound of one projection, and
-        factor tables that of the word table: Glorot on 20 rows would make features 20 times larger than words.
+        factor tables that of the word table: Glorot on 20 rows would make features 20 times larger.
         """
         if isinstance(module, nn.Linear):
             columns, rows = module.weight.shape[1], module.weight.shape[0]
@@ -280,11 +281,16 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
 
     def _loss(self, logits: Tensor, labels: Tensor, n_items: Tensor | int | None) -> Float[Tensor, ""]:
         """Cross-entropy per target piece; smoothed in training mode, plain (log-perplexity) otherwise."""
-        total = F.cross_entropy(
-            logits.flatten(0, 1).float(),
-            labels.flatten(),
-            ignore_index=IGNORED_LABEL,
-            reduction="sum",
-            label_smoothing=self.config.label_smoothing if self.training else 0.0,
-        )
+        # In training the logits keep their precision: in bf16 each piece's loss is rounded, their sum is not.
+        logits = logits if self.training else logits.float()
+        smoothing = self.config.label_smoothing if self.training else 0.0
+        with torch.autocast(logits.device.type, enabled=False):
+            losses = F.cross_entropy(
+                logits.flatten(0, 1),
+                labels.flatten(),
+                ignore_index=IGNORED_LABEL,
+                reduction="none",
+                label_smoothing=smoothing,
+            )
+        total = losses.float().sum()
         return total / ((labels != IGNORED_LABEL).sum() if n_items is None else n_items)

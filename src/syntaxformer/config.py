@@ -1,0 +1,120 @@
+"""Reading configuration: YAML, overrides from the command line, and errors that name every problem at once.
+
+The sections themselves are pydantic models beside the code they configure; this file knows none of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from syntaxformer.errors import ConfigError
+from syntaxformer.textfile import read_lines
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+__all__ = ["apply_overrides", "nearest", "read_yaml", "validate"]
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a mapping from a YAML file.
+
+    Raises:
+        DataError: The file cannot be read.
+        ConfigError: It is not YAML, or not a mapping.
+    """
+    text = "\n".join(read_lines(path))
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{path}: expected YAML, got {_one_line(error)}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected keys and values, got {type(content).__name__}.")
+    return content
+
+
+def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return `content` with `key.sub=value` settings applied; values are read as YAML.
+
+    Raises:
+        ConfigError: A setting without "=", or one that goes through a key which is no section.
+    """
+    result = {key: dict(value) if isinstance(value, dict) else value for key, value in content.items()}
+    problems = []
+    for setting in overrides:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            problems.append(f"{setting!r}: expected key.sub=value.")
+            continue
+        *sections, last = key.split(".")
+        place = result
+        for section in sections:
+            inner = place.setdefault(section, {}) if isinstance(place, dict) else None
+            place[section] = inner = {} if inner is None else inner
+            if not isinstance(inner, dict):
+                problems.append(f"{key}: expected {section} to be a section, got the value {inner!r}.")
+                break
+            place = inner
+        else:
+            try:
+                place[last] = yaml.safe_load(value)
+            except yaml.YAMLError as error:
+                problems.append(f"{key}: expected a YAML value, got {_one_line(error)}")
+    if problems:
+        raise ConfigError(problems)
+    return result
+
+
+def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> ConfigT:
+    """Check a mapping against a pydantic model.
+
+    Raises:
+        ConfigError: With one line for each problem: key path, what was expected, what was found, nearest key.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError([f"{source}: {_problem(model, detail)}" for detail in error.errors()]) from error
+
+
+def nearest(name: str, choices: Sequence[str]) -> str:
+    """A hint: the choice most like a name, or all choices where none is."""
+    close = difflib.get_close_matches(name, choices, 1, cutoff=0.5)
+    return f"Nearest: {close[0]}." if close else f"Known: {', '.join(sorted(choices))}."
+
+
+def _problem(model: type[BaseModel], detail: Any) -> str:
+    path = [str(part) for part in detail["loc"]]
+    key = ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key. {nearest(path[-1], _keys_at(model, path[:-1]))}"
+    if detail["type"] == "missing":
+        return f"{key}: expected a value, got nothing."
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "value_error":
+        return f"{key}: {message}" if key else message
+    return f"{key}: expected {message.removeprefix('Input should be ')}, got {detail['input']!r}."
+
+
+def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for part in path:
+        annotation = model.model_fields[part].annotation
+        options = [annotation, *get_args(annotation)]
+        sections = [
+            option for option in options if isinstance(option, type) and issubclass(option, BaseModel)
+        ]
+        if not sections:
+            return []
+        model = sections[0]
+    return list(model.model_fields)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

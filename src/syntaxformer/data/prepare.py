@@ -1,0 +1,162 @@
+"""Parallel text to encoded pairs: subwords learned, source annotated, factors carried to pieces, long pairs set aside."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from syntaxformer.align import FACTORS, WordColumns, build_vocabularies, read_user_column
+from syntaxformer.data.collator import EncodedPairs
+from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
+from syntaxformer.data.source import EncodedText, SourceEncoder
+from syntaxformer.data.subwords import SubwordConfig, train_subwords
+from syntaxformer.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+
+__all__ = [
+    "annotated_columns",
+    "encode_pairs",
+    "get_tokenizer",
+    "needs_annotator",
+    "nested_fraction",
+    "source_encoder",
+]
+
+_log = logging.getLogger("syntaxformer.data")
+
+CHUNK_LINES = 10_000
+FRACTION_SEED = 20190919
+"""Fixed: the 1 % of every run is the same, and inside the 5 %."""
+
+
+def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:
+    """A random share of the pairs, in corpus order; a smaller share is part of a larger one."""
+    if fraction == 1.0:
+        return text
+    n_kept = max(1, round(len(text) * fraction))
+    rows = np.random.default_rng(FRACTION_SEED).permutation(len(text))[:n_kept]
+    return text.select(sorted(rows.tolist()))
+
+
+def get_tokenizer(text: ParallelText, config: SubwordConfig) -> PreTrainedTokenizerFast:
+    """The tokenizer that the recipe names, or one learned on both sides of the training text.
+
+    Raises:
+        ConfigError: The named tokenizer cannot be loaded, is not a fast one, or has no end piece.
+    """
+    if config.tokenizer is None:
+        return train_subwords(chain(text.src, text.tgt), config)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(config.tokenizer, use_fast=True)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"subwords.tokenizer: expected a tokenizer folder, got: {error}") from error
+    if not tokenizer.is_fast or tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
+        raise ConfigError(
+            f"subwords.tokenizer: expected a fast tokenizer with end and padding, got {config.tokenizer}."
+        )
+    return tokenizer
+
+
+def needs_annotator(factors: Sequence[str]) -> bool:
+    """Whether any of the factors is computed from words, that is all but the subword position and the user's own."""
+    return any(name in FACTORS for name in factors)
+
+
+def annotated_columns(
+    lines: Sequence[str],
+    annotator: Annotator,
+    config: CorpusConfig,
+    split: str,
+    factors: Sequence[str],
+    processes: int,
+) -> list[WordColumns]:
+    """Annotate the source side (from the cache where it was done before), in chunks of lines, with user columns."""
+    from syntaxformer.annotate import annotate_cached
+
+    corpus = annotate_cached(
+        lines, annotator, config.cache, n_processes=processes, progress=True, tokenized=config.tokenized
+    )
+    chunks = [corpus.columns(start, start + CHUNK_LINES) for start in range(0, len(lines), CHUNK_LINES)]
+    for name, ending in config.factor_files.items():
+        if name in factors:
+            values = read_user_column(find_file(config.dir, split, ending), corpus, f"{split}.{config.src}")
+            first = 0
+            for place, chunk in enumerate(chunks):
+                stop = first + chunk.n_words
+                part = type(values)(values.codes[first:stop], values.values)
+                chunks[place] = chunk.with_user_column(name, part)
+                first = stop
+    return chunks
+
+
+def source_encoder(
+    tokenizer: PreTrainedTokenizerFast, columns: Sequence[WordColumns], factors: Sequence[str], min_count: int
+) -> SourceEncoder:
+    """Tokenizer plus the vocabulary of each factor, open ones built from the training columns."""
+    return SourceEncoder(tokenizer, build_vocabularies(columns, factors, min_count) if factors else {})
+
+
+def encode_pairs(
+    text: ParallelText, encoder: SourceEncoder, columns: Sequence[WordColumns] | None, max_pieces: int | None
+) -> EncodedPairs:
+    """Encode both sides.
+
+    Args:
+        text: Parallel lines.
+        encoder: For the source; its tokenizer is also the target's.
+        columns: Annotation in chunks of `CHUNK_LINES`; None where there are no factors.
+        max_pieces: Leave out pairs that are longer on a side; None keeps all.
+
+    Raises:
+        DataError: No pair is left.
+    """
+    sources, targets = [], []
+    for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
+        stop = start + CHUNK_LINES
+        sources.append(encoder.encode(text.src[start:stop], columns[place] if columns else None))
+        targets.append(SourceEncoder(encoder.tokenizer).encode(text.tgt[start:stop]))
+    src, tgt = _join(sources), _join(targets)
+    filled = np.array(
+        [bool(one.strip() and other.strip()) for one, other in zip(text.src, text.tgt, strict=True)]
+    )
+    fitting = np.maximum(src.lengths, tgt.lengths) <= (max_pieces or np.iinfo(np.int64).max)
+    kept = np.flatnonzero(filled & fitting)
+    if not len(kept):
+        raise DataError(
+            f"expected at least one pair of at most {max_pieces} pieces, got none.", text.src_path
+        )
+    if len(kept) < len(text):
+        n_empty, n_long = int((~filled).sum()), int((filled & ~fitting).sum())
+        _log.info(
+            "%s: left out %d empty pairs and %d of more than %s pieces",
+            text.src_path,
+            n_empty,
+            n_long,
+            max_pieces,
+        )
+        src, tgt = _select(src, kept), _select(tgt, kept)
+    return EncodedPairs(src, tgt)
+
+
+def _join(parts: Sequence[EncodedText]) -> EncodedText:
+    lengths = np.concatenate([part.lengths for part in parts])
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    return EncodedText(
+        np.concatenate([part.pieces for part in parts]),
+        splits,
+        np.concatenate([part.factors for part in parts]),
+    )
+
+
+def _select(text: EncodedText, rows: np.ndarray) -> EncodedText:
+    lengths = text.lengths[rows]
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    flat = np.repeat(text.splits[rows] - splits[:-1], lengths) + np.arange(splits[-1])
+    return EncodedText(text.pieces[flat], splits, text.factors[flat])

@@ -1,0 +1,95 @@
+"""BLEU and chrF by sacreBLEU, with their signatures, and the paired bootstrap between two systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
+
+__all__ = ["Comparison", "TranslationScores", "compare_translations", "score_translations"]
+
+
+@dataclass(frozen=True)
+class TranslationScores:
+    """Corpus scores of one system.
+
+    Args:
+        bleu: 0 to 100.
+        chrf: 0 to 100.
+        bleu_signature: sacreBLEU's signature: tokenizer, case, smoothing, version.
+        chrf_signature: The same for chrF.
+        n_lines: Scored lines.
+    """
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+    n_lines: int
+
+    def as_dict(self) -> dict[str, float | str | int]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A system against a baseline on the same lines.
+
+    Args:
+        difference: BLEU of the system minus BLEU of the baseline.
+        p_value: Chance of so large a difference if the two were equal, by paired bootstrap over sentences.
+    """
+
+    difference: float
+    p_value: float
+
+
+def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationScores:
+    """Score detokenised, cased text.
+
+    Raises:
+        ValueError: Other numbers of lines on the two sides, or none.
+    """
+    _check_lines(hypotheses, references)
+    bleu, chrf = BLEU(), CHRF()
+    bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
+    chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
+    signatures = str(bleu.get_signature()), str(chrf.get_signature())
+    return TranslationScores(bleu_score.score, chrf_score.score, *signatures, len(hypotheses))
+
+
+def compare_translations(
+    baseline: Sequence[str], system: Sequence[str], references: Sequence[str], n_samples: int = 1000
+) -> Comparison:
+    """Paired bootstrap resampling over sentences.
+
+    Args:
+        baseline: Output of the baseline.
+        system: Output of the other system.
+        references: Reference translations.
+        n_samples: Resampled test sets.
+
+    Raises:
+        ValueError: Other numbers of lines, or none.
+
+    Source: Koehn (2004); computed by sacreBLEU.
+    """
+    _check_lines(baseline, references)
+    _check_lines(system, references)
+    outputs = [("baseline", list(baseline)), ("system", list(system))]
+    test = PairedTest(
+        outputs, {"BLEU": BLEU(references=[list(references)])}, [list(references)], "bs", n_samples
+    )
+    _, scores = test()
+    first, second = scores["BLEU"]
+    return Comparison(second.score - first.score, float(second.p_value))
+
+
+def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references) or not references:
+        raise ValueError(
+            f"references: expected one for each of {len(hypotheses)} hypotheses and at least one, got {len(references)}."
+        )

@@ -1,0 +1,121 @@
+"""Folders written whole or not at all, with a manifest that tells when a file was cut off or changed later.
+
+Used for checkpoints and for finished models. What is inside such a folder is safetensors, JSON and text only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from syntaxformer.errors import CheckpointError, DataError
+
+__all__ = ["MANIFEST", "atomic_folder", "hash_file", "read_json", "verify_manifest", "write_manifest"]
+
+MANIFEST = "manifest.json"
+
+
+@contextmanager
+def atomic_folder(path: str | Path) -> Iterator[Path]:
+    """Give a temporary folder to fill; on success it gets a manifest and becomes `path`, else nothing stays.
+
+    Args:
+        path: Final name; an older folder of that name is replaced.
+
+    Raises:
+        DataError: The folder cannot be written (no space left, no permission).
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+        yield temporary
+        write_manifest(temporary)
+        temporary.chmod(0o755)
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(
+            f"expected to write the folder, got: {error.strerror or error}. Nothing was kept of it.", path
+        ) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_manifest(folder: Path) -> None:
+    """Record the size and the sha256 of each file, and bring them to the disk."""
+    entries = {}
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and file.name != MANIFEST:
+            _sync(file)
+            entries[file.name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
+    (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1), "utf-8")
+    _sync(folder / MANIFEST)
+
+
+def verify_manifest(folder: str | Path) -> None:
+    """Hold that every file of a folder is what was written.
+
+    Raises:
+        CheckpointError: No manifest, or a file that is missing, cut off or changed.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder}: expected a folder, found none.")
+    files = read_json(folder / MANIFEST).get("files")
+    if not isinstance(files, dict):
+        raise CheckpointError(f"{folder / MANIFEST}: expected a list of files. The folder was altered.")
+    for name, entry in files.items():
+        file = folder / name
+        if not file.is_file():
+            raise CheckpointError(f"{file}: expected a file of {entry['bytes']} bytes, found none.")
+        if file.stat().st_size != entry["bytes"]:
+            raise CheckpointError(
+                f"{file}: expected {entry['bytes']} bytes, got {file.stat().st_size}. It is truncated."
+            )
+        if hash_file(file) != entry["sha256"]:
+            raise CheckpointError(
+                f"{file}: expected the content that was written, got another. It was altered."
+            )
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Read an object from a JSON file of a model folder.
+
+    Raises:
+        CheckpointError: The file is missing, is not JSON or holds no object.
+    """
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{path}: expected a file, found none. Is this a syntaxformer model folder?"
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: expected JSON, got: {str(error)[:120]}.") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, got {type(content).__name__}.")
+    return content
+
+
+def hash_file(path: Path) -> str:
+    """sha256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(file: Path) -> None:
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

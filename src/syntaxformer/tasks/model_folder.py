@@ -1,0 +1,84 @@
+"""What a translation model folder holds beside Hugging Face's files, and how it is written and read.
+
+config.json, model.safetensors, generation_config.json      the network
+tokenizer.json, tokenizer_config.json                       the subword model
+syntaxformer.json                                           languages, factor vocabularies, annotator, decoding
+recipe.yaml, run.json                                       how it came to be
+manifest.json                                               sizes and hashes; written last, so a folder with it is whole
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from transformers import PreTrainedTokenizerFast
+
+from syntaxformer.align import FactorVocabulary
+from syntaxformer.data.source import SourceEncoder
+from syntaxformer.errors import CheckpointError
+from syntaxformer.folders import read_json
+from syntaxformer.training.recipe import DecodingConfig
+
+__all__ = ["FolderInfo", "load_source_encoder", "read_info", "write_side_files"]
+
+INFO = "syntaxformer.json"
+FORMAT_VERSION = 1
+
+
+class FolderInfo(BaseModel):
+    """Content of `syntaxformer.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format_version: int = FORMAT_VERSION
+    task: str = "translation"
+    src: str
+    tgt: str
+    annotator: str | None
+    annotator_version: str | None
+    tokenized: bool = False
+    lowercase: bool = False
+    factors: list[dict[str, Any]]
+    decoding: DecodingConfig = DecodingConfig()
+
+
+def write_side_files(folder: Path, info: FolderInfo, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Write the tokenizer and `syntaxformer.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    (folder / INFO).write_text(info.model_dump_json(indent=1), "utf-8")
+
+
+def read_info(folder: Path) -> FolderInfo:
+    """Read `syntaxformer.json`.
+
+    Raises:
+        CheckpointError: It is missing or not what this version writes.
+    """
+    try:
+        info = FolderInfo.model_validate(read_json(folder / INFO))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise CheckpointError(f"{folder / INFO}: {place}: {problem['msg']}. It was altered.") from error
+    if info.format_version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{folder / INFO}: expected format version {FORMAT_VERSION}, got {info.format_version}."
+        )
+    return info
+
+
+def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
+    """Tokenizer and factor vocabularies of a model folder.
+
+    Raises:
+        CheckpointError: One of them cannot be read.
+    """
+    try:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
+        raise CheckpointError(f"{folder}: expected a tokenizer, got: {str(error)[:200]}") from error
+    vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
+    return SourceEncoder(tokenizer, {vocabulary.name: vocabulary for vocabulary in vocabularies})

@@ -1,0 +1,239 @@
+"""Training a translator: the recipe's steps in order, from two text files to a model folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import random
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers.utils import logging as hf_logging
+
+from syntaxformer.data.collator import EncodedPairs
+from syntaxformer.data.parallel import ParallelText, read_parallel
+from syntaxformer.data.prepare import (
+    annotated_columns,
+    encode_pairs,
+    get_tokenizer,
+    needs_annotator,
+    nested_fraction,
+    source_encoder,
+)
+from syntaxformer.data.source import SourceEncoder
+from syntaxformer.errors import CheckpointError
+from syntaxformer.evaluation.translation import score_translations
+from syntaxformer.folders import write_manifest
+from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.tasks.model_folder import FolderInfo, load_source_encoder, read_info, write_side_files
+from syntaxformer.tasks.run_folder import open_run
+from syntaxformer.tasks.translator import Translator
+from syntaxformer.training.checkpoints import WEIGHTS, average_weights, complete_checkpoints, load_tensors
+from syntaxformer.training.recipe import Recipe
+from syntaxformer.training.trainer import SyntaxTrainer, load_weights
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+
+__all__ = ["Prepared", "build_model", "prepare", "train_translator"]
+
+_log = logging.getLogger("syntaxformer.training")
+
+PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "sacrebleu")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data of a run: the source encoder, encoded pairs, and dev text for BLEU."""
+
+    encoder: SourceEncoder
+    info: FolderInfo
+    train: EncodedPairs
+    dev: EncodedPairs
+    dev_text: ParallelText
+    data_sha256: dict[str, str]
+    annotator: Annotator | None
+
+
+def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> Path:
+    """Train and write a model folder.
+
+    Args:
+        recipe: Settings.
+        resume: Go on from the last complete checkpoint of an interrupted run.
+        overwrite: Delete an older run in the output folder.
+
+    Returns:
+        The output folder.
+
+    Raises:
+        ConfigError: The output folder holds another run, or the recipe does not fit the data.
+        DataError: The data cannot be used, or the disk is full.
+        BackendMissingError: The annotator is not installed.
+    """
+    start = time.monotonic()
+    hf_logging.disable_progress_bar()
+    open_run(recipe, resume, overwrite)
+    data = prepare(recipe, resume)
+    seed_everything(recipe.seed)
+    model = build_model(recipe, data.encoder)
+    _log.info("%s", describe(recipe, model, data))
+    trainer = SyntaxTrainer(
+        model,
+        recipe,
+        data.train,
+        data.dev,
+        data.encoder.tokenizer.pad_token_id,
+        lambda: dev_bleu(model, data),
+    )
+    checkpoint = last_checkpoint(recipe.output) if resume else None
+    result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    metrics = {
+        "dev_loss": trainer.state.best_metric if recipe.training.best_by == "loss" else None,
+        "best_step": trainer.state.best_global_step,
+        "last_step": result.global_step,
+        "seconds": round(time.monotonic() - start, 1),
+        "data_sha256": data.data_sha256,
+    }
+    finish(recipe, model, trainer.state.best_global_step, metrics)
+    return recipe.output
+
+
+def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
+    """Read, annotate and encode the data; write tokenizer and vocabularies into the output folder."""
+    train_text = nested_fraction(read_parallel(recipe.data, recipe.data.train), recipe.data.fraction)
+    dev_text = read_parallel(recipe.data, recipe.data.dev)
+    factors = tuple(name for name, _ in recipe.width_plan().factors)
+    annotator = _annotator(recipe) if needs_annotator(factors) else None
+    train_words = dev_words = None
+    if annotator is not None:
+        arguments = (annotator, recipe.data)
+        processes = recipe.annotation.processes
+        train_words = annotated_columns(train_text.src, *arguments, recipe.data.train, factors, processes)
+        dev_words = annotated_columns(dev_text.src, *arguments, recipe.data.dev, factors, processes)
+    if resume:
+        info = read_info(recipe.output)
+        encoder = load_source_encoder(recipe.output, info)
+    else:
+        tokenizer = get_tokenizer(train_text, recipe.subwords)
+        encoder = source_encoder(tokenizer, train_words or [], factors, recipe.infusion.min_count)
+        info = _info(recipe, encoder, annotator)
+        write_side_files(recipe.output, info, tokenizer)
+    train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces)
+    dev = encode_pairs(dev_text, encoder, dev_words, None)
+    encoder.unseen.warn()
+    hashes = {"train": train_text.sha256, "dev": dev_text.sha256}
+    return Prepared(encoder, info, train, dev, dev_text, hashes, annotator)
+
+
+def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
+    """The network of a recipe, freshly initialised from torch's random state."""
+    tokenizer = encoder.tokenizer
+    shape = recipe.model.model_dump()
+    start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.pad_token_id
+    config = SyntaxTransformerConfig(
+        **shape,
+        vocab_size=len(tokenizer),
+        infusion=recipe.width_plan().as_dict(),
+        factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
+        label_smoothing=recipe.training.label_smoothing,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        decoder_start_token_id=start,
+    )
+    return SyntaxTransformer(config)
+
+
+def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
+    """What is about to be trained, in one paragraph: sizes, the infusion's arithmetic, padding."""
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    lengths = data.train.tgt.lengths
+    return (
+        f"{recipe.infusion.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
+        f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces"
+    )
+
+
+def dev_bleu(model: SyntaxTransformer, data: Prepared) -> float:
+    """BLEU on the development set with the recipe's beam."""
+    was_training = model.training
+    translator = Translator(model.eval(), data.encoder, data.info, data.annotator)
+    hypotheses = [best[0].text for best in translator.translate(data.dev_text.src)]
+    model.train(was_training)
+    return score_translations(hypotheses, data.dev_text.tgt).bleu
+
+
+def last_checkpoint(output: Path) -> Path | None:
+    """The newest complete checkpoint; says which ones are not complete."""
+    whole, problems = complete_checkpoints(output / "checkpoints")
+    for problem in problems:
+        _log.warning("skipping a checkpoint: %s", problem)
+    if not whole:
+        _log.warning("no complete checkpoint in %s: starting from the beginning", output)
+        return None
+    _log.info("resuming from %s", whole[-1])
+    return whole[-1]
+
+
+def finish(recipe: Recipe, model: SyntaxTransformer, best_step: int | None, metrics: dict[str, Any]) -> None:
+    """Choose the final weights and write the model folder; the manifest comes last."""
+    whole, _ = complete_checkpoints(recipe.output / "checkpoints")
+    if recipe.training.average > 1:
+        chosen = whole[-recipe.training.average :]
+        weights = average_weights(chosen)
+    else:
+        chosen = [path for path in whole if path.name == f"checkpoint-{best_step}"] or whole[-1:]
+        if not chosen:
+            raise CheckpointError(f"{recipe.output}: expected a checkpoint after training, found none.")
+        weights = load_tensors(chosen[0] / WEIGHTS)
+    load_weights(model, weights, chosen[0])
+    metrics["checkpoints"] = [path.name for path in chosen]
+    model.eval().save_pretrained(recipe.output)
+    (recipe.output / "run.json").write_text(
+        json.dumps({**metrics, **_environment(recipe)}, indent=1), "utf-8"
+    )
+    write_manifest(recipe.output)
+    _log.info("wrote %s from %s", recipe.output, ", ".join(metrics["checkpoints"]))
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and torch."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def _annotator(recipe: Recipe) -> Annotator:
+    from syntaxformer.annotate import load_annotator
+
+    return load_annotator(recipe.annotation.annotator)
+
+
+def _info(recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None) -> FolderInfo:
+    return FolderInfo(
+        src=recipe.data.src,
+        tgt=recipe.data.tgt,
+        annotator=None if annotator is None else annotator.name,
+        annotator_version=None if annotator is None else annotator.version,
+        tokenized=recipe.data.tokenized,
+        lowercase=recipe.data.lowercase,
+        factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
+        decoding=recipe.decoding,
+    )
+
+
+def _environment(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "seed": recipe.seed,
+        "versions": {name: version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "processor": platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+    }

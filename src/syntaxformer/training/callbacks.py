@@ -1,0 +1,98 @@
+"""Callbacks of the trainer: which epoch the data order belongs to, when to stop, and lines that say how it goes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from syntaxformer.data.batches import TokenBudgetBatches
+from syntaxformer.training.recipe import TrainingConfig
+
+__all__ = ["Flow", "ProgressLines"]
+
+_log = logging.getLogger("syntaxformer.training")
+
+
+class Flow(TrainerCallback):
+    """Sets the epoch of the data order, evaluates after the last update, stops when patience is used up."""
+
+    def __init__(self, batches: TokenBudgetBatches, config: TrainingConfig) -> None:
+        self.batches = batches
+        self.config = config
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Batches of epoch n are the same however often training was interrupted."""
+        self.batches.set_epoch(int(state.epoch or 0))
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """The last update is evaluated and saved, whatever its number."""
+        if state.global_step >= self.config.max_steps:
+            control.should_evaluate = control.should_save = control.should_log = True
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Early stopping: each evaluation is followed by a checkpoint, so this is called once for each."""
+        if self.config.patience is None:
+            return
+        evaluations_since_best = (state.global_step - (state.best_global_step or 0)) // self.config.eval_every
+        if evaluations_since_best >= self.config.patience:
+            _log.info("no better %s in %d evaluations: stopping", self.config.best_by, self.config.patience)
+            control.should_training_stop = True
+
+
+class ProgressLines(TrainerCallback):
+    """One line for each log and each evaluation, with updates a second and the time left."""
+
+    def __init__(self, max_steps: int) -> None:
+        self.max_steps = max_steps
+        self._start = 0.0
+        self._first_step = 0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Start the clock."""
+        self._start = time.monotonic()
+        self._first_step = state.global_step
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Write the line."""
+        logs = logs or {}
+        if not state.is_world_process_zero or "train_runtime" in logs:
+            return
+        shown = "  ".join(f"{name} {value:.5g}" for name, value in logs.items() if name in _SHOWN)
+        done = state.global_step - self._first_step
+        rate = done / max(time.monotonic() - self._start, 1e-9)
+        left = (self.max_steps - state.global_step) / rate if rate else 0.0
+        _log.info(
+            "step %d/%d  %s  %.2f updates/s  %s left",
+            state.global_step,
+            self.max_steps,
+            shown,
+            rate,
+            _clock(left),
+        )
+
+
+_SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu")
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"

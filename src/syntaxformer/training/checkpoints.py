@@ -1,0 +1,144 @@
+"""Training state on disk, without pickle: tensors in safetensors, the rest in JSON. And the mean of checkpoints."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from syntaxformer.errors import CheckpointError
+from syntaxformer.folders import read_json, verify_manifest
+
+__all__ = [
+    "average_weights",
+    "complete_checkpoints",
+    "load_optimizer",
+    "load_random_state",
+    "load_tensors",
+    "save_optimizer",
+    "save_random_state",
+]
+
+WEIGHTS = "model.safetensors"
+OPTIMIZER, OPTIMIZER_GROUPS = "optimizer.safetensors", "optimizer.json"
+RANDOM, RANDOM_TENSORS = "random.json", "random.safetensors"
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        CheckpointError: It is missing, truncated or something else.
+    """
+    try:
+        return load_file(path)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path}: expected a file, found none.") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: expected safetensors, got: {error}. It is truncated or altered."
+        ) from error
+
+
+def save_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
+    """Write the state of an optimizer (tensors by parameter and name) and of its schedule."""
+    state = optimizer.state_dict()
+    tensors = {
+        f"{number}.{name}": value for number, slots in state["state"].items() for name, value in slots.items()
+    }
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / OPTIMIZER)
+    # A schedule made of functions cannot be stored, and need not be: the recipe makes the same one.
+    schedule = {key: value for key, value in scheduler.state_dict().items() if key != "lr_lambdas"}
+    content = {"param_groups": state["param_groups"], "scheduler": schedule}
+    (folder / OPTIMIZER_GROUPS).write_text(json.dumps(content), "utf-8")
+
+
+def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
+    """Restore what `save_optimizer` wrote.
+
+    Raises:
+        CheckpointError: The files are incomplete or belong to another model.
+    """
+    content = read_json(folder / OPTIMIZER_GROUPS)
+    slots: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in load_tensors(folder / OPTIMIZER).items():
+        number, _, name = key.partition(".")
+        slots.setdefault(int(number), {})[name] = tensor
+    try:
+        optimizer.load_state_dict({"state": slots, "param_groups": content["param_groups"]})
+        scheduler.load_state_dict(
+            {**content["scheduler"], "lr_lambdas": scheduler.state_dict()["lr_lambdas"]}
+        )  # type: ignore[dict-item]
+    except (KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{folder}: expected the optimizer of this model, got: {error}.") from error
+
+
+def save_random_state(folder: Path, process: int = 0) -> None:
+    """Write the states of all random number generators of a process."""
+    version, numbers, gauss = random.getstate()
+    name, keys, *rest = np.random.get_state()
+    content = {"python": [version, list(numbers), gauss], "numpy": [name, keys.tolist(), *rest]}
+    (folder / f"{process}.{RANDOM}").write_text(json.dumps(content), "utf-8")
+    tensors = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        tensors |= {f"cuda.{device}": state for device, state in enumerate(torch.cuda.get_rng_state_all())}
+    save_file(tensors, folder / f"{process}.{RANDOM_TENSORS}")
+
+
+def load_random_state(folder: Path, process: int = 0) -> None:
+    """Restore what `save_random_state` wrote.
+
+    Raises:
+        CheckpointError: The files are incomplete.
+    """
+    content: dict[str, Any] = read_json(folder / f"{process}.{RANDOM}")
+    tensors = load_tensors(folder / f"{process}.{RANDOM_TENSORS}")
+    version, numbers, gauss = content["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    name, keys, *rest = content["numpy"]
+    np.random.set_state((name, np.array(keys, np.uint32), *rest))
+    torch.set_rng_state(tensors["cpu"])
+    for device in range(torch.cuda.device_count()):
+        if (state := tensors.get(f"cuda.{device}")) is not None:
+            torch.cuda.set_rng_state(state, device)
+
+
+def complete_checkpoints(folder: Path) -> tuple[list[Path], list[CheckpointError]]:
+    """Checkpoints below a folder that are whole, oldest first, and what is wrong with the others."""
+    whole, problems = [], []
+    numbered = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    for path in numbered:
+        try:
+            verify_manifest(path)
+            whole.append(path)
+        except CheckpointError as error:
+            problems.append(error)
+    return whole, problems
+
+
+def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
+    """Mean of the weights of several checkpoints, summed in double precision.
+
+    Raises:
+        CheckpointError: They are of different models.
+
+    Source: Vaswani et al. (2017), section 6.1.
+    """
+    total: dict[str, Tensor] = {}
+    for path in checkpoints:
+        weights = load_tensors(path / WEIGHTS)
+        if total and weights.keys() != total.keys():
+            raise CheckpointError(
+                f"{path}: expected the weights of the other checkpoints, got another model's."
+            )
+        for name, tensor in weights.items():
+            total[name] = total.get(name, 0) + tensor.double()
+    return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}

@@ -1,0 +1,178 @@
+"""A recipe: everything that decides a training run, one section for each room.
+
+`load_recipe` reads YAML and the command line's overrides and reports all problems at once. Nothing is trained here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from syntaxformer.config import apply_overrides, read_yaml, validate
+from syntaxformer.data.parallel import CorpusConfig
+from syntaxformer.data.subwords import SubwordConfig
+from syntaxformer.layers.infusion import WidthPlan, plan_widths
+
+__all__ = [
+    "AnnotationConfig",
+    "DecodingConfig",
+    "EmbeddingInfusionConfig",
+    "ModelConfig",
+    "Recipe",
+    "TrainingConfig",
+    "load_recipe",
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class AnnotationConfig(_Section):
+    """Who tags and parses the source."""
+
+    annotator: str = Field(
+        "en", description="en, de, spacy:NAME, conllu:PATH, …; used only if a factor needs it"
+    )
+    processes: int = Field(1, ge=1, description="processes that tag side by side")
+
+
+class EmbeddingInfusionConfig(_Section):
+    """How factors enter the encoder; see `layers.infusion`."""
+
+    kind: str = Field("none", description="none, add, concat, concat_pos, sum_then_concat")
+    factors: list[str] | None = Field(
+        None, description="pos, case, subword, predicate, deprel, depth or your own; null: the kind's own"
+    )
+    width: int = Field(
+        20, ge=1, description="columns of d_model for all factors together (paper 000: 8 to 64)"
+    )
+    widths: dict[str, int] | None = Field(
+        None, description="columns of each factor, for kinds that concatenate them"
+    )
+    word_width: int | None = Field(
+        None, ge=1, description="columns of the word embedding; null: what is left"
+    )
+    min_count: int = Field(2, ge=1, description="values of open factors seen less often are read as unknown")
+
+
+class ModelConfig(_Section):
+    """Shape of the Transformer."""
+
+    d_model: int = Field(512, ge=2, description="width of encoder and decoder")
+    d_ff: int = Field(2048, ge=1, description="inner width of the position-wise networks")
+    n_heads: int = Field(8, ge=1, description="attention heads, a divisor of d_model")
+    encoder_layers: int = Field(6, ge=1, description="encoder layers")
+    decoder_layers: int = Field(6, ge=1, description="decoder layers")
+    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and sublayer outputs")
+    attention_dropout: float = Field(0.1, ge=0, lt=1, description="on attention weights")
+    activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the position-wise networks")
+    norm: Literal["pre", "post"] = Field(
+        "pre", description="layer normalisation before or after each sublayer"
+    )
+    activation: Literal["relu", "gelu", "silu"] = Field("relu", description="of the position-wise networks")
+    share_source_embedding: bool = Field(
+        True, description="one table for source and target where widths allow"
+    )
+
+
+class TrainingConfig(_Section):
+    """Optimisation, evaluation and checkpoints."""
+
+    max_steps: int = Field(100_000, ge=1, description="updates")
+    max_batch_tokens: int = Field(4096, ge=8, description="target pieces of a batch, padding included")
+    accumulate: int = Field(1, ge=1, description="batches for each update")
+    schedule: Literal["noam", "inverse_sqrt", "constant"] = Field(
+        "noam", description="learning-rate schedule"
+    )
+    learning_rate: float = Field(1.0, gt=0, description="peak rate; for noam the factor of its formula")
+    warmup_steps: int = Field(4000, ge=0, description="updates until the peak")
+    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta2: float = Field(0.998, ge=0, lt=1, description="0.998 in paper 000")
+    adam_epsilon: float = Field(1e-9, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(0.0, ge=0, description="clip gradients to this norm; 0 does not clip")
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="auto: bf16 where the processor has it"
+    )
+    eval_every: int = Field(
+        1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
+    )
+    best_by: Literal["loss", "bleu"] = Field("loss", description="what chooses the best checkpoint on dev")
+    patience: int | None = Field(
+        None, ge=1, description="stop after so many evaluations without a better one"
+    )
+    keep_checkpoints: int = Field(5, ge=1, description="checkpoints kept beside the best one")
+    average: int = Field(1, ge=1, description="the final model is the mean of so many last checkpoints")
+    log_every: int = Field(50, ge=1, description="updates between log lines")
+    tensorboard: bool = Field(True, description="write OUTPUT/logs for TensorBoard")
+
+
+class DecodingConfig(_Section):
+    """Beam search; the defaults of `translate` for the trained model."""
+
+    beam_size: int = Field(5, ge=1)
+    length_penalty: float = Field(1.0, description="log-probability is divided by length to this power")
+    max_length_factor: float = Field(2.0, gt=0, description="longest output = factor × source pieces + 10")
+    batch_size: int = Field(32, ge=1, description="sentences decoded together")
+
+
+class Recipe(_Section):
+    """A training run of a translator."""
+
+    output: Path = Field(description="folder of the finished model, its checkpoints and logs")
+    seed: int = Field(1, ge=0, description="of initialisation, dropout and data order")
+    data: CorpusConfig
+    annotation: AnnotationConfig = AnnotationConfig()
+    subwords: SubwordConfig = SubwordConfig()
+    infusion: EmbeddingInfusionConfig = EmbeddingInfusionConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Recipe:
+        self.width_plan()
+        if self.model.d_model % self.model.n_heads:
+            raise ValueError(
+                f"model.n_heads: expected a divisor of d_model = {self.model.d_model}, got {self.model.n_heads}."
+            )
+        if self.model.d_model % 2:
+            raise ValueError(f"model.d_model: expected an even number, got {self.model.d_model}.")
+        return self
+
+    def width_plan(self) -> WidthPlan:
+        """The widths of all tables, settled."""
+        section = self.infusion
+        return plan_widths(
+            section.kind,
+            self.model.d_model,
+            section.factors,
+            section.width,
+            section.widths,
+            section.word_width,
+        )
+
+    def to_yaml(self) -> str:
+        """The resolved recipe, as written beside checkpoints."""
+        content: dict[str, Any] = self.model_dump(mode="json")
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        path: YAML file.
+        overrides: Settings as "key.sub=value", applied over the file.
+
+    Raises:
+        DataError: The file cannot be read.
+        ConfigError: All problems of file and overrides together.
+    """
+    return validate(Recipe, apply_overrides(read_yaml(path), overrides), str(path))

@@ -1,0 +1,239 @@
+"""`SyntaxTrainer`: Hugging Face's Trainer with token-budget batches, our schedules, and checkpoints without pickle.
+
+What differs from the base class, and only that: where batches come from, how the loss on dev is averaged (over
+pieces, not over batches), the schedule, and what a checkpoint consists of.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
+from transformers import (
+    PreTrainedModel,
+    Trainer,
+    TrainingArguments,
+)
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+from syntaxformer.data.batches import TokenBudgetBatches
+from syntaxformer.data.collator import EncodedPairs, TranslationCollator
+from syntaxformer.errors import CheckpointError
+from syntaxformer.folders import atomic_folder, verify_manifest
+from syntaxformer.training.callbacks import Flow, ProgressLines
+from syntaxformer.training.checkpoints import (
+    WEIGHTS,
+    load_optimizer,
+    load_random_state,
+    load_tensors,
+    save_optimizer,
+    save_random_state,
+)
+from syntaxformer.training.recipe import Recipe, TrainingConfig
+from syntaxformer.training.schedules import SCHEDULES
+
+__all__ = ["SyntaxTrainer", "pick_precision", "training_arguments"]
+
+
+def pick_precision(wanted: str) -> str:
+    """Resolve "auto": bf16 where the processor computes with it, else fp32."""
+    if wanted != "auto":
+        return wanted
+    if torch.cuda.is_available():
+        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
+    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return "bf16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "fp32"
+
+
+def training_arguments(recipe: Recipe) -> TrainingArguments:
+    """The base class's settings for a recipe."""
+    config = recipe.training
+    return TrainingArguments(
+        output_dir=str(recipe.output / "checkpoints"),
+        max_steps=config.max_steps,
+        per_device_train_batch_size=1,
+        gradient_accumulation_steps=config.accumulate,
+        max_grad_norm=config.max_grad_norm,
+        bf16=pick_precision(config.precision) == "bf16",
+        use_cpu=not torch.cuda.is_available(),
+        seed=recipe.seed,
+        eval_strategy="steps",
+        eval_steps=config.eval_every,
+        save_strategy="steps",
+        save_steps=config.eval_every,
+        metric_for_best_model=config.best_by,
+        greater_is_better=config.best_by == "bleu",
+        logging_steps=config.log_every,
+        logging_nan_inf_filter=False,
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+    )
+
+
+class SyntaxTrainer(Trainer):
+    """Trains a translator on encoded pairs.
+
+    Args:
+        model: The network.
+        recipe: Settings.
+        train_pairs: Training data.
+        dev_pairs: Development data.
+        pad_id: Piece id of padding.
+        dev_bleu: Translates the development set and returns its BLEU; used where the recipe asks for it.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        recipe: Recipe,
+        train_pairs: EncodedPairs,
+        dev_pairs: EncodedPairs,
+        pad_id: int,
+        dev_bleu: Callable[[], float] | None = None,
+    ) -> None:
+        self.config: TrainingConfig = recipe.training
+        self.pad_id = pad_id
+        self.dev_bleu = dev_bleu
+        self.batches = TokenBudgetBatches(
+            train_pairs.src.lengths, train_pairs.tgt.lengths, self.config.max_batch_tokens, recipe.seed
+        )
+        super().__init__(
+            model,
+            training_arguments(recipe),
+            data_collator=TranslationCollator(train_pairs, pad_id),
+            train_dataset=train_pairs,
+            eval_dataset=dev_pairs,
+            callbacks=[Flow(self.batches, self.config), ProgressLines(self.config.max_steps)],
+        )
+        self.remove_callback(PrinterCallback)
+        self.remove_callback(ProgressCallback)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Batches by a budget of target pieces."""
+        loader = DataLoader(
+            self.train_dataset,
+            batch_sampler=self.batches,
+            collate_fn=self.data_collator,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return self.accelerator.prepare(loader)
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Adam with decoupled weight decay on matrices; fused."""
+        if self.optimizer is None:
+            parameters = [p for p in (model or self.model).parameters() if p.requires_grad]
+            groups = [
+                {"params": [p for p in parameters if p.dim() > 1], "weight_decay": self.config.weight_decay},
+                {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+            ]
+            betas = (self.config.adam_beta1, self.config.adam_beta2)
+            rate, epsilon = self.config.learning_rate, self.config.adam_epsilon
+            self.optimizer = torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
+        return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
+        """The recipe's schedule; update n uses step n + 1 of the formula, as the papers count from 1."""
+        if self.lr_scheduler is None:
+            formula = partial(
+                SCHEDULES[self.config.schedule],
+                warmup_steps=self.config.warmup_steps,
+                d_model=self.model.config.d_model,
+            )
+            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda done: formula(done + 1))
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Not counted: the estimate costs more than it tells."""
+        return 0
+
+    @torch.no_grad()
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Loss per target piece on the development set, without smoothing; BLEU where the recipe wants it."""
+        pairs: EncodedPairs = eval_dataset or self.eval_dataset
+        start = time.monotonic()
+        self.model.eval()
+        collate = TranslationCollator(pairs, self.pad_id)
+        longest = int(pairs.tgt.lengths.max(initial=1))
+        budget = max(self.config.max_batch_tokens, longest)
+        total, n_pieces = 0.0, 0
+        for rows in TokenBudgetBatches(pairs.src.lengths, pairs.tgt.lengths, budget, shuffle=False):
+            batch = self._prepare_inputs(collate(rows))
+            with self.compute_loss_context_manager():
+                total += float(self.model(**batch, num_items_in_batch=1).loss)
+            n_pieces += int(pairs.tgt.lengths[rows].sum())
+        metrics = {f"{metric_key_prefix}_loss": total / max(n_pieces, 1)}
+        if self.dev_bleu is not None and self.config.best_by == "bleu":
+            metrics[f"{metric_key_prefix}_bleu"] = self.dev_bleu()
+        metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write a checkpoint whole or not at all, then delete the ones no longer wanted."""
+        folder = Path(self.args.output_dir)
+        target = folder / f"checkpoint-{self.state.global_step}"
+        if self.args.should_save:
+            if self.state.best_global_step:
+                self.state.best_model_checkpoint = str(folder / f"checkpoint-{self.state.best_global_step}")
+            with atomic_folder(target) as partial_folder:
+                self.model.save_pretrained(partial_folder)
+                save_optimizer(partial_folder, self.optimizer, self.lr_scheduler)
+                save_random_state(partial_folder, self.args.process_index)
+                self.state.save_to_json(str(partial_folder / "trainer_state.json"))
+            self._delete_old_checkpoints(folder)
+
+    def _delete_old_checkpoints(self, folder: Path) -> None:
+        checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+        for old in checkpoints[: -max(self.config.keep_checkpoints, self.config.average)]:
+            if old.name != f"checkpoint-{self.state.best_global_step}":
+                shutil.rmtree(old, ignore_errors=True)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Weights and config only: no pickled arguments."""
+        self.model.save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        folder = Path(resume_from_checkpoint)
+        verify_manifest(folder)
+        load_weights(model or self.model, load_tensors(folder / WEIGHTS), folder)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            load_optimizer(Path(checkpoint), self.optimizer, self.lr_scheduler)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            load_random_state(Path(checkpoint), self.args.process_index)
+
+
+def load_weights(model: PreTrainedModel, weights: dict[str, torch.Tensor], source: Path) -> None:
+    """Put weights into a model; tied tables are stored once.
+
+    Raises:
+        CheckpointError: Names or shapes do not fit the model.
+    """
+    try:
+        result = model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"{source}: expected weights of this model, got other shapes. {error}"
+        ) from error
+    missing = set(result.missing_keys) - set(model.all_tied_weights_keys)
+    if missing or result.unexpected_keys:
+        wrong = sorted([*missing, *result.unexpected_keys])[:5]
+        raise CheckpointError(
+            f"{source}: expected weights of this model, got other names: {', '.join(wrong)}."
+        )

@@ -1,0 +1,78 @@
+"""What every annotator can do, whichever library is behind it.
+
+One line in, one `Sentence` out, always and in order: empty lines, several sentences on a line, 5,000 words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
+
+from syntaxformer.trees import Sentence
+
+__all__ = ["COLUMNS", "Annotator", "blank_sentence", "check_words"]
+
+COLUMNS = frozenset({"upos", "xpos", "lemmas", "governors", "deprels", "constituency"})
+"""What an annotator may provide: the columns of `Sentence` beside its words."""
+
+_CUTS = frozenset(" \t\n\r\v\f")
+
+
+@runtime_checkable
+class Annotator(Protocol):
+    """Text in, sentences out."""
+
+    @property
+    def name(self) -> str:
+        """What `load_annotator` takes: "en", "spacy:de_core_news_sm", "conllu:train.conllu"."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the same line could be annotated differently."""
+        ...
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """The columns that sentences will have, a part of `COLUMNS`."""
+        ...
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line, in order, in constant memory."""
+        ...
+
+    def annotate(
+        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
+    ) -> list[Sentence]:
+        """Return one sentence for each line, in order."""
+        ...
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words, with exactly these words, joined by spaces."""
+        ...
+
+
+def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
+    """Return the sentence of a line without words: its columns are there, and empty."""
+    per_word = provides - {"constituency"}
+    return Sentence(line, (), (), **dict.fromkeys(per_word, ()))  # type: ignore[arg-type]
+
+
+def check_words(sentences: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return words given by a user as tuples, after a look at each.
+
+    Raises:
+        ValueError: A word is empty, blank, or holds white space (a no-break space inside a word is allowed).
+        TypeError: A sentence is one string, which would be read as a list of characters.
+    """
+    checked: list[tuple[str, ...]] = []
+    for number, words in enumerate(sentences):
+        if isinstance(words, str):
+            raise TypeError(f"sentence {number}: expected a list of words, got the string {words[:40]!r}.")
+        for word in words:
+            if not word or word.isspace() or not _CUTS.isdisjoint(word):
+                raise ValueError(
+                    f"sentence {number}: expected words without white space and not empty, got {word!r}."
+                )
+        checked.append(tuple(words))
+    return checked

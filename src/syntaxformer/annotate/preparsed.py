@@ -1,0 +1,147 @@
+"""Annotation that already exists: the n-th line of a text gets the n-th sentence of a parsed file.
+
+CoNLL-U and Penn Treebank files. Nothing is predicted, and nothing is matched by luck: a sentence whose words
+are not those of its line is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import groupby
+from pathlib import Path
+
+from syntaxformer.annotate.annotator import COLUMNS, blank_sentence, check_words
+from syntaxformer.annotate.fingerprint import hash_file
+from syntaxformer.errors import DataError, TreeError
+from syntaxformer.progress import track
+from syntaxformer.textfile import open_bytes
+from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
+
+__all__ = ["PreparsedAnnotator", "load_conllu", "load_ptb"]
+
+
+class PreparsedAnnotator:
+    """Sentences of a file, handed out line by line.
+
+    A blank line takes the next sentence only if that has no words either, so files may leave blank lines out.
+
+    Args:
+        name: "conllu:PATH" or "ptb:PATH".
+        path: The file.
+        read: Gives its sentences.
+        respelled: Whether its words may be spelled in the Penn Treebank's way (quotes, brackets, full stops).
+    """
+
+    def __init__(
+        self, name: str, path: Path, read: Callable[[Path], Iterator[Sentence]], *, respelled: bool = False
+    ) -> None:
+        open_bytes(path).close()
+        self.name = name
+        self.path = path
+        self.version = hash_file(path)
+        self._read = read
+        self._respelled = respelled
+        first = next((sentence for sentence in read(path) if sentence.words), None)
+        columns = COLUMNS.intersection(field.name for field in fields(Sentence))
+        self.provides = frozenset(column for column in columns if getattr(first, column, None) is not None)
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield the n-th sentence for the n-th line, with its offsets in that line.
+
+        Args:
+            lines: The text that was parsed, from its first line to its last.
+            n_processes: Without meaning here: a file is read in order.
+
+        Raises:
+            DataError: More or fewer sentences than lines, or a sentence with other words than its line.
+            TreeError: The file is malformed; names the line.
+        """
+        del n_processes
+        sentences = self._read(self.path)
+        waiting = next(sentences, None)
+        number = 0
+        for number, line in enumerate(lines, 1):
+            if not line.strip() and (waiting is None or waiting.words):
+                yield blank_sentence(line, self.provides)
+                continue
+            if waiting is None:
+                raise DataError(
+                    f"expected a sentence for line {number} of the text, {line[:40]!r}, got the end.",
+                    self.path,
+                )
+            yield self._fit(waiting, line, number)
+            waiting = next(sentences, None)
+        if waiting is not None:
+            raise DataError(
+                f"expected as many sentences as lines of the text, got one after its {number} lines: "
+                f"{waiting.text[:40]!r}.",
+                self.path,
+            )
+
+    def annotate(
+        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
+    ) -> list[Sentence]:
+        """Return the n-th sentence for the n-th line; arguments as in `stream`, `progress` shows a bar."""
+        total = len(lines) if isinstance(lines, Sequence) else None
+        sentences = self.stream(lines, n_processes=n_processes)
+        return list(track(sentences, f"reading {self.path.name}", total, enabled=progress))
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return the n-th sentence for the n-th list of words; the text is the words with spaces.
+
+        Raises:
+            DataError: Another number of sentences, or other words.
+            ValueError: A word is empty or holds white space.
+        """
+        return list(self.stream(" ".join(words) for words in check_words(sentences)))
+
+    def _fit(self, sentence: Sentence, line: str, number: int) -> Sentence:
+        """Give a sentence the text of its line and the offsets there."""
+        if sentence.text == line:
+            return sentence
+        words = range(len(sentence.words))
+        tokens = [list(group) for _, group in groupby(words, key=lambda word: sentence.offsets[word])]
+        try:
+            surfaces = [_surface(sentence, token) for token in tokens]
+            found = locate_words(line, surfaces, respelled=self._respelled)
+        except TreeError as error:
+            raise DataError(
+                f"sentence for line {number} of the text, {line[:40]!r}: {error}", self.path
+            ) from error
+        offsets = tuple(place for token, place in zip(tokens, found, strict=True) for _ in token)
+        return replace(sentence, text=line, offsets=offsets)
+
+
+def load_conllu(path: str) -> PreparsedAnnotator:
+    """Take annotation from a CoNLL-U file.
+
+    Raises:
+        DataError: The file cannot be read.
+        TreeError: It is malformed.
+    """
+    return PreparsedAnnotator(f"conllu:{path}", Path(path), read_conllu)
+
+
+def load_ptb(path: str) -> PreparsedAnnotator:
+    """Take annotation from a file of bracketed trees: tags (`xpos`) and constituency.
+
+    Raises:
+        DataError: The file cannot be read.
+        TreeError: It is malformed.
+    """
+    return PreparsedAnnotator(f"ptb:{path}", Path(path), _sentences_of_trees, respelled=True)
+
+
+def _sentences_of_trees(path: Path) -> Iterator[Sentence]:
+    for number, tree in enumerate(read_ptb(path), 1):
+        try:
+            yield sentence_from_tree(tree)
+        except TreeError as error:
+            raise TreeError(f"tree {number}: {error}", path) from error
+
+
+def _surface(sentence: Sentence, token: Sequence[int]) -> str:
+    """The characters of a token: its word, or for several words what they share in the text."""
+    start, end = sentence.offsets[token[0]]
+    return sentence.words[token[0]] if len(token) == 1 else sentence.text[start:end]

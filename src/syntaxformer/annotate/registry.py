@@ -1,0 +1,88 @@
+"""Annotators by name: the table of backends and `load_annotator`.
+
+A name is a bundled language ("en", "de") or a backend and what it works with, "spacy:de_core_news_sm".
+Backends are imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+
+from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.errors import ConfigError
+
+__all__ = ["BACKENDS", "BUNDLED", "load_annotator"]
+
+BUNDLED = ("de", "en")
+"""Languages whose pipelines come with the package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A way to get annotation.
+
+    Args:
+        argument: What follows the colon in a name.
+        what: One line for the user.
+        home: "module:function" that takes the argument and returns an annotator.
+    """
+
+    argument: str
+    what: str
+    home: str
+
+
+BACKENDS = {
+    "spacy": Backend("NAME_OR_PATH", "any installed spaCy pipeline", "spacy_backend:load_spacy"),
+    "conllu": Backend("PATH", "an existing CoNLL-U file", "preparsed:load_conllu"),
+    "ptb": Backend("PATH", "an existing file of bracketed trees", "preparsed:load_ptb"),
+}
+
+_OTHER_PARSERS = {
+    "stanza": ("python -m pip install stanza", "conllu:PATH"),
+    "corenlp": ("python -m pip install stanza", "ptb:PATH"),
+    "benepar": ("python -m pip install benepar", "ptb:PATH"),
+}
+"""Parsers without a backend here: how to install each, and the backend that reads what it writes."""
+
+
+def load_annotator(name: str) -> Annotator:
+    """Load an annotator by name.
+
+    Args:
+        name: "en", "de", "spacy:NAME_OR_PATH", "conllu:PATH" or "ptb:PATH".
+
+    Raises:
+        ConfigError: No such annotator; names the nearest.
+        BackendMissingError: It needs a package or model that is not installed; names the command.
+        DataError: The file or folder that it works with cannot be read.
+    """
+    scheme, colon, argument = name.partition(":")
+    if not colon and name in BUNDLED:
+        return _function("spacy_backend:load_bundled")(name)
+    if scheme in BACKENDS and argument:
+        return _function(BACKENDS[scheme].home)(argument)
+    raise ConfigError(_unknown(name, scheme))
+
+
+def _function(home: str) -> Callable[[str], Annotator]:
+    module, _, function = home.partition(":")
+    return getattr(import_module(f"syntaxformer.annotate.{module}"), function)
+
+
+def _unknown(name: str, scheme: str) -> str:
+    forms = [*BUNDLED, *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items())]
+    message = f"annotator: expected {', '.join(forms[:-1])} or {forms[-1]}, got {name!r}."
+    if scheme in _OTHER_PARSERS:
+        install, instead = _OTHER_PARSERS[scheme]
+        return (
+            f"{message} {scheme} has no backend in this version: parse with it yourself "
+            f"({install}) and give its output as {instead}."
+        )
+    if scheme in BACKENDS:
+        return f"{message} Give {BACKENDS[scheme].argument} after the colon."
+    nearest = get_close_matches(scheme, [*BUNDLED, *BACKENDS], n=1, cutoff=0.5)
+    return f"{message} Did you mean {nearest[0]!r}?" if nearest else message

@@ -1,0 +1,198 @@
+"""Annotation with spaCy: the bundled pipelines and any installed one.
+
+Wrapped so that one line gives one `Sentence`: several sentences on a line are several roots, white space is
+no word, blank lines do not reach the pipeline, very long lines go through it in parts.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from syntaxformer.annotate.annotator import blank_sentence, check_words
+from syntaxformer.annotate.fingerprint import hash_folder
+from syntaxformer.annotate.parallel import chunks_of, stream_in_processes
+from syntaxformer.annotate.segments import segments_of
+from syntaxformer.annotate.spacy_docs import DocReader, Part
+from syntaxformer.errors import BackendMissingError, DataError
+from syntaxformer.progress import track
+from syntaxformer.trees import Sentence
+
+__all__ = ["SpacyAnnotator", "load_bundled", "load_spacy"]
+
+BATCH_SIZE = 256
+"""Documents that a pipeline works on at once."""
+
+LINES_PER_ZONE = 2000
+"""Lines after which spaCy forgets the words that it met, so that memory stays constant over millions."""
+
+# Components that no column of `Sentence` comes from.
+_UNUSED = {
+    *("ner", "beam_ner", "entity_linker", "entity_ruler", "senter", "textcat", "textcat_multilabel"),
+    *("spancat", "spancat_singlelabel", "span_finder", "span_ruler"),
+}
+_PROVIDED_BY = {
+    "morphologizer": {"upos"},
+    "attribute_ruler": {"upos"},
+    "tagger": {"xpos"},
+    "parser": {"governors", "deprels"},
+    "beam_parser": {"governors", "deprels"},
+    "experimental_biaffine_parser": {"governors", "deprels"},
+    "lemmatizer": {"lemmas"},
+    "trainable_lemmatizer": {"lemmas"},
+    "experimental_edit_tree_lemmatizer": {"lemmas"},
+}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class SpacyAnnotator:
+    """A spaCy pipeline as an annotator; safe to share between threads, which then wait for each other.
+
+    Args:
+        nlp: The pipeline. Components that no column needs are switched off.
+        name: The name that `load_annotator` loads it by, in this and in worker processes.
+        version: Changes with the pipeline.
+    """
+
+    def __init__(self, nlp: Language, name: str, version: str) -> None:
+        factories = [(pipe, nlp.get_pipe_meta(pipe).factory) for pipe in nlp.pipe_names]
+        for pipe, factory in factories:
+            if factory in _UNUSED:
+                nlp.disable_pipe(pipe)
+        self.nlp = nlp
+        self.name = name
+        self.version = version
+        self.provides = frozenset(
+            column for _, factory in factories for column in _PROVIDED_BY.get(factory, ())
+        )
+        self._reader = DocReader(nlp.vocab.strings, self.provides)
+        self._lock = threading.Lock()
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line, in order, in constant memory.
+
+        Args:
+            lines: Any text, without its line end.
+            n_processes: Worker processes; 1 works in this one.
+
+        Raises:
+            SyntaxformerError: A worker process died.
+        """
+        if n_processes > 1:
+            yield from stream_in_processes(self.name, lines, n_processes)
+            return
+        for chunk in chunks_of(lines, LINES_PER_ZONE):
+            yield from self._annotate_chunk(chunk)
+
+    def annotate(
+        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
+    ) -> list[Sentence]:
+        """Return one sentence for each line, in order; arguments as in `stream`, `progress` shows a bar."""
+        total = len(lines) if isinstance(lines, Sequence) else None
+        sentences = self.stream(lines, n_processes=n_processes)
+        return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words, with exactly these words; the text is them with spaces.
+
+        Raises:
+            ValueError: A word is empty or holds white space.
+        """
+        checked = check_words(sentences)
+        with self._zone():
+            docs = [
+                Doc(self.nlp.vocab, words=[_encodable(word) for word in words]) for words in checked if words
+            ]
+            parts = iter([self._reader.read(doc) for doc in self.nlp.pipe(docs, batch_size=BATCH_SIZE)])
+        return [self._sentence(" ".join(words), [next(parts)] if words else []) for words in checked]
+
+    def _annotate_chunk(self, lines: Sequence[str]) -> list[Sentence]:
+        places = [
+            (number, start, segment)
+            for number, line in enumerate(lines)
+            for start, segment in segments_of(line)
+            if not segment.isspace() and segment
+        ]
+        parts: list[list[Part]] = [[] for _ in lines]
+        with self._zone():
+            docs = self.nlp.pipe((_encodable(text) for _, _, text in places), batch_size=BATCH_SIZE)
+            for (number, start, _), doc in zip(places, docs, strict=True):
+                parts[number].append(self._reader.read(doc, start))
+        return [self._sentence(line, found) for line, found in zip(lines, parts, strict=True)]
+
+    def _sentence(self, line: str, parts: list[Part]) -> Sentence:
+        return self._reader.sentence(line, parts) if parts else blank_sentence(line, self.provides)
+
+    def _zone(self) -> AbstractContextManager[Any]:
+        return _LockedZone(self._lock, self.nlp.memory_zone())
+
+
+class _LockedZone(AbstractContextManager[None]):
+    """spaCy's memory zone is one for the whole pipeline: one thread at a time."""
+
+    def __init__(self, lock: threading.Lock, zone: AbstractContextManager[Any]) -> None:
+        self.lock = lock
+        self.zone = zone
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self.zone.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self.zone.__exit__(*error)
+        finally:
+            self.lock.release()
+
+
+def load_bundled(language: str) -> SpacyAnnotator:
+    """Load a pipeline that comes with the package.
+
+    Raises:
+        BackendMissingError: The package was installed without it.
+    """
+    folder = Path(str(files("syntaxformer.annotate"))) / "pipelines" / language
+    if not (folder / "meta.json").is_file():
+        raise BackendMissingError(f"the bundled pipeline {language!r} ({folder})", "make annotators")
+    return _from_folder(folder, language)
+
+
+def load_spacy(name: str) -> SpacyAnnotator:
+    """Load an installed pipeline by its package name, or one in a folder by its path.
+
+    Raises:
+        BackendMissingError: No such package is installed.
+        DataError: The folder holds no pipeline that spaCy can load.
+    """
+    if Path(name).exists() or "/" in name:
+        return _from_folder(Path(name), f"spacy:{name}")
+    if not spacy.util.is_package(name):
+        raise BackendMissingError(f"the spaCy pipeline {name!r}", f"python -m spacy download {name}")
+    nlp = spacy.load(name)
+    return SpacyAnnotator(nlp, f"spacy:{name}", f"{name}-{nlp.meta['version']}")
+
+
+def _from_folder(folder: Path, name: str) -> SpacyAnnotator:
+    try:
+        nlp = spacy.load(folder)
+    except (OSError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise DataError(
+            f"annotator: expected a folder with a spaCy pipeline, got: {reason}", folder
+        ) from error
+    meta = nlp.meta
+    return SpacyAnnotator(nlp, name, f"{meta['lang']}_{meta['name']}-{meta['version']}+{hash_folder(folder)}")
+
+
+def _encodable(text: str) -> str:
+    """Replace lone surrogates, which spaCy cannot store, one character for one."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)

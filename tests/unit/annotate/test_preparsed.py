@@ -1,0 +1,102 @@
+import pytest
+
+from syntaxformer.annotate import Annotator, load_annotator
+from syntaxformer.errors import DataError, TreeError
+from syntaxformer.trees import Sentence, write_conllu
+
+CAT = Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"), governors=(1, -1), deprels=("det", "root"))
+ZUM = Sentence(
+    "zum", ("zu", "dem"), ((0, 3), (0, 3)), upos=("ADP", "DET"), governors=(-1, 0), deprels=("root", "det")
+)
+
+
+@pytest.fixture
+def conllu(tmp_path):
+    path = tmp_path / "a.conllu"
+    write_conllu(path, [CAT, ZUM, CAT])
+    return load_annotator(f"conllu:{path}")
+
+
+@pytest.fixture
+def ptb(tmp_path):
+    path = tmp_path / "a.mrg"
+    path.write_text(
+        "( (S (NP-SBJ (DT the) (NN cat)) (VP (VBD sat) (NP (-NONE- *)))\n (`` ``) (. .)))\n(X (NN dog))\n"
+    )
+    return load_annotator(f"ptb:{path}")
+
+
+def test_lines_get_sentences_in_order_with_their_own_offsets(conllu):
+    assert isinstance(conllu, Annotator)
+    assert conllu.provides == {"upos", "governors", "deprels"}
+    first, second, third = conllu.annotate(["the cat", " zum", "the  cat"])
+    assert first == CAT
+    assert second.offsets == ((1, 4), (1, 4))
+    assert third.offsets == ((0, 3), (5, 8))
+    assert third.governors == CAT.governors
+
+
+def test_a_blank_line_takes_no_sentence(conllu):
+    sentences = conllu.annotate(["the cat", "", "zum", "the cat", " "])
+    assert [len(sentence) for sentence in sentences] == [2, 0, 2, 2, 0]
+    assert sentences[1].upos == ()
+
+
+def test_a_blank_line_takes_a_sentence_without_words(tmp_path):
+    path = tmp_path / "a.conllu"
+    write_conllu(path, [Sentence("", (), ()), CAT])
+    assert len(load_annotator(f"conllu:{path}").annotate(["", "the cat"])[1]) == 2
+
+
+def test_trees_give_tags_and_constituency(ptb):
+    assert ptb.provides == {"xpos", "constituency"}
+    first, second = ptb.annotate(['the cat sat".', "dog"])
+    assert first.words == ("the", "cat", "sat", "``", ".")
+    assert first.offsets[-2:] == ((11, 12), (12, 13))
+    assert "-NONE-" not in first.constituency
+    assert second.xpos == ("NN",)
+
+
+def test_given_words(conllu):
+    assert conllu.annotate_words([["the", "cat"], ["zum"], ["the", "cat"]])[0] == CAT
+
+
+def test_version_follows_the_content(tmp_path):
+    path = tmp_path / "a.conllu"
+    write_conllu(path, [CAT])
+    before = load_annotator(f"conllu:{path}").version
+    write_conllu(path, [CAT, CAT])
+    assert load_annotator(f"conllu:{path}").version != before
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["the cat", "zum", "the dog"],
+            "sentence for line 3 of the text, 'the dog': "
+            "word 2: expected 'cat' at character 4 of the text, got 'dog'.",
+        ),
+        (
+            ["the cat", "zum", "the cat", "more"],
+            "expected a sentence for line 4 of the text, 'more', got the end.",
+        ),
+        (
+            ["the cat", "zum"],
+            "expected as many sentences as lines of the text, got one after its 2 lines: 'the cat'.",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(conllu, lines, message):
+    with pytest.raises(DataError) as caught:
+        conllu.annotate(lines)
+    assert str(caught.value) == f"{conllu.path}: {message}"
+
+
+def test_missing_and_malformed_files_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"none\.conllu: expected a readable file"):
+        load_annotator(f"conllu:{tmp_path / 'none.conllu'}")
+    path = tmp_path / "bad.mrg"
+    path.write_text("(A b)\n(S (-NONE- *))\n")
+    with pytest.raises(TreeError, match=r"bad\.mrg: tree 2: tree: expected at least one word"):
+        load_annotator(f"ptb:{path}").annotate(["b", "c"])

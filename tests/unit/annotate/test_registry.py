@@ -1,0 +1,43 @@
+import subprocess
+import sys
+
+import pytest
+
+from syntaxformer.annotate import load_annotator, registry
+from syntaxformer.errors import BackendMissingError, ConfigError
+
+FORMS = "annotator: expected de, en, spacy:NAME_OR_PATH, conllu:PATH or ptb:PATH, got "
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fr", FORMS + "'fr'."),
+        ("enn", FORMS + "'enn'. Did you mean 'en'?"),
+        ("spaci:x", FORMS + "'spaci:x'. Did you mean 'spacy'?"),
+        ("spacy:", FORMS + "'spacy:'. Give NAME_OR_PATH after the colon."),
+        ("conllu", FORMS + "'conllu'. Give PATH after the colon."),
+        ("en:x", FORMS + "'en:x'. Did you mean 'en'?"),
+        (
+            "stanza:en",
+            FORMS + "'stanza:en'. stanza has no backend in this version: parse with it yourself "
+            "(python -m pip install stanza) and give its output as conllu:PATH.",
+        ),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(name, message):
+    with pytest.raises(ConfigError) as caught:
+        load_annotator(name)
+    assert str(caught.value) == message
+
+
+def test_a_bundled_pipeline_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(registry, "BUNDLED", ("xx",))
+    with pytest.raises(BackendMissingError, match=r"the bundled pipeline 'xx' .* Run: make annotators"):
+        load_annotator("xx")
+
+
+def test_importing_the_room_imports_no_spacy():
+    code = "import sys, syntaxformer.annotate; print('spacy' in sys.modules, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

@@ -1,0 +1,200 @@
+import pytest
+import spacy
+from spacy.tokens import Doc
+
+from syntaxformer.annotate import Annotator, load_annotator
+from syntaxformer.annotate.segments import MAX_RUN, segments_of
+from syntaxformer.annotate.spacy_backend import SpacyAnnotator
+from syntaxformer.annotate.spacy_docs import DocReader
+from syntaxformer.errors import BackendMissingError, DataError
+
+ALL = frozenset({"upos", "governors", "deprels"})
+
+ODD_LINES = {
+    "empty": "",
+    "white space only": " \t\u00a0\u2028 ",
+    "a plain sentence": "John slipped in front of anyone.",
+    "several sentences": "John slipped. Mary laughed! Who was there?",
+    "5,000 words": "word " * 5000,
+    "emoji with joiners": "the 👩‍👩‍👧‍👦 family 🏳️‍🌈!",
+    "zero width": "a\u200bb \u200b \u200d c\ufeff",
+    "tabs": "\ta\t\tb\t",
+    "NUL": "a\0b \0",
+    "carriage return": "a\rb \r",
+    "line separators": "a\u2028b\x85c \x85",
+    "no white space": "((" * 3_000,
+    "one very long word": "x" * 200_000,
+    "lone surrogate": "a \ud800 b",
+    "right to left": "שלום עולם \u202eabc",
+    "double spaces": "  John   slipped  . ",
+}
+
+
+@pytest.mark.parametrize("line", ODD_LINES.values(), ids=ODD_LINES.keys())
+def test_one_line_in_one_sentence_out(annotator, line):
+    (sentence,) = annotator.annotate([line])
+    assert sentence.text == line
+    assert sentence.words == tuple(line[start:end] for start, end in sentence.offsets)
+    assert not any(word.isspace() or not word for word in sentence.words)
+    assert "".join(sentence.words) == "".join(line.split())
+    assert len(sentence.upos) == len(sentence.governors) == len(sentence.deprels) == len(sentence)
+    assert all(sentence.upos)
+    assert bool(sentence.roots) == bool(sentence.words)
+
+
+def test_lines_stay_in_order_whatever_stands_between(annotator):
+    lines = list(ODD_LINES.values())
+    together = annotator.annotate(lines)
+    assert [sentence.text for sentence in together] == lines
+    assert [sentence.words for sentence in together] == [
+        annotator.annotate([line])[0].words for line in lines
+    ]
+
+
+def test_it_is_an_annotator(annotator, pipeline_folder):
+    assert isinstance(annotator, Annotator)
+    assert annotator.name == f"spacy:{pipeline_folder}"
+    assert annotator.provides == ALL
+    assert annotator.annotate([]) == []
+
+
+def test_version_changes_with_the_content_of_the_folder(annotator, pipeline_folder, tmp_path):
+    import shutil
+
+    assert annotator.version.startswith("en_tiny-1.2.3+")
+    copy = tmp_path / "copy"
+    shutil.copytree(pipeline_folder, copy)
+    assert load_annotator(f"spacy:{copy}").version == annotator.version
+    (copy / "note.txt").write_text("retrained")
+    assert load_annotator(f"spacy:{copy}").version != annotator.version
+
+
+def test_governors_skip_white_space_tokens():
+    nlp = spacy.blank("en")
+    # "a" is governed by the space, the space by "b"; "c" is governed by a space that is a root.
+    words = ["a", " ", "b", "\n", "c"]
+    doc = Doc(
+        nlp.vocab,
+        words=words,
+        spaces=[False] * 5,
+        heads=[1, 2, 2, 3, 3],
+        deps=["x", "y", "ROOT", "ROOT", "z"],
+    )
+    reader = DocReader(nlp.vocab.strings, frozenset({"governors", "deprels"}))
+    sentence = reader.sentence(doc.text, [reader.read(doc)])
+    assert sentence.words == ("a", "b", "c")
+    assert sentence.offsets == ((0, 1), (2, 3), (4, 5))
+    assert sentence.governors == (1, -1, -1)
+    assert sentence.deprels == ("x", "root", "root")
+
+
+def test_several_sentences_are_several_roots():
+    nlp = spacy.blank("en")
+    words = ["He", "sat", ".", "She", "ran", "."]
+    doc = Doc(nlp.vocab, words=words, heads=[1, 1, 1, 4, 4, 4], deps=["nsubj", "ROOT", "punct"] * 2)
+    reader = DocReader(nlp.vocab.strings, frozenset({"governors", "deprels"}))
+    part = reader.read(doc)
+    assert len(list(doc.sents)) == 2
+    assert part.governors == [1, -1, 1, 4, -1, 4]
+
+
+def test_parts_of_a_line_are_joined():
+    nlp = spacy.blank("en")
+    reader = DocReader(nlp.vocab.strings, frozenset({"governors"}))
+    parts = [
+        reader.read(
+            Doc(nlp.vocab, words=["a", "b"], spaces=[True, True], heads=[1, 1], deps=["x", "x"]), start
+        )
+        for start in (0, 4)
+    ]
+    sentence = reader.sentence("a b a b ", parts)
+    assert sentence.governors == (1, -1, 3, -1)
+    assert sentence.offsets == ((0, 1), (2, 3), (4, 5), (6, 7))
+
+
+def test_what_a_pipeline_leaves_open_has_a_name():
+    nlp = spacy.blank("en")
+    reader = DocReader(nlp.vocab.strings, frozenset({"upos", "xpos", "lemmas", "deprels"}))
+    part = reader.read(Doc(nlp.vocab, words=["a"]))
+    assert part.tags == {"upos": ["X"], "xpos": ["_"], "lemmas": ["_"], "deprels": ["dep"]}
+
+
+def test_lemmas_and_tags_are_read():
+    nlp = spacy.blank("en")
+    reader = DocReader(nlp.vocab.strings, frozenset({"upos", "xpos", "lemmas"}))
+    part = reader.read(Doc(nlp.vocab, words=["cats"], tags=["NNS"], lemmas=["cat"], pos=["NOUN"]))
+    assert part.tags == {"upos": ["NOUN"], "xpos": ["NNS"], "lemmas": ["cat"]}
+
+
+def test_given_words_are_never_tokenised_again(annotator):
+    given = [["don't", "U.S.", "1\u00a01/2", "(x)"], [], ["a"]]
+    sentences = annotator.annotate_words(given)
+    assert [list(sentence.words) for sentence in sentences] == given
+    assert [sentence.text for sentence in sentences] == ["don't U.S. 1\u00a01/2 (x)", "", "a"]
+    assert sentences[0].offsets == ((0, 5), (6, 10), (11, 16), (17, 20))
+    assert sentences[1].upos == ()
+
+
+@pytest.mark.parametrize("word", ["", " ", "a b", "a\tb", "\u00a0"])
+def test_words_that_are_none_are_refused(annotator, word):
+    with pytest.raises(ValueError) as caught:
+        annotator.annotate_words([["fine"], ["a", word]])
+    assert str(caught.value) == (
+        f"sentence 1: expected words without white space and not empty, got {word!r}."
+    )
+
+
+def test_a_string_is_no_list_of_words(annotator):
+    with pytest.raises(TypeError) as caught:
+        annotator.annotate_words(["John slipped"])
+    assert str(caught.value) == "sentence 0: expected a list of words, got the string 'John slipped'."
+
+
+def test_unneeded_components_are_switched_off():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler")
+    nlp.add_pipe("attribute_ruler")
+    annotator = SpacyAnnotator(nlp, "x", "1")
+    assert nlp.pipe_names == ["attribute_ruler"]
+    assert annotator.provides == {"upos"}
+
+
+def test_two_processes_give_what_one_gives(annotator):
+    lines = ["John slipped.", "", "in front of anyone", " "] * 300
+    assert annotator.annotate(lines, n_processes=2) == annotator.annotate(lines)
+
+
+def test_threads_may_share_an_annotator(annotator):
+    from concurrent.futures import ThreadPoolExecutor
+
+    lines = ["John slipped in front.", "of anyone"] * 20
+    expected = annotator.annotate(lines)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(found == expected for found in pool.map(lambda _: annotator.annotate(lines), range(8)))
+
+
+def test_segments_cover_the_line_and_cut_long_runs():
+    line = "short words " + "x" * (2 * MAX_RUN + 5) + " end"
+    segments = list(segments_of(line))
+    assert "".join(text for _, text in segments) == line
+    assert all(line.startswith(text, start) for start, text in segments)
+    assert max(len(run) for _, text in segments for run in text.split()) <= MAX_RUN
+    assert len(list(segments_of("word " * 5000))) == 1
+
+
+def test_a_pipeline_that_is_not_installed_is_one_line_with_its_command():
+    with pytest.raises(BackendMissingError) as caught:
+        load_annotator("spacy:xx_none_sm")
+    assert str(caught.value) == (
+        "the spaCy pipeline 'xx_none_sm' is not installed. Run: python -m spacy download xx_none_sm"
+    )
+
+
+def test_a_folder_without_pipeline_is_named(tmp_path):
+    with pytest.raises(DataError) as caught:
+        load_annotator(f"spacy:{tmp_path}")
+    assert str(caught.value).startswith(
+        f"{tmp_path}: annotator: expected a folder with a spaCy pipeline, got: [E"
+    )
+    with pytest.raises(DataError, match="expected a folder with a spaCy pipeline"):
+        load_annotator("spacy:no/such/folder")

@@ -1,0 +1,117 @@
+"""Which child is the head of a phrase: Collins's rules for Penn Treebank labels.
+
+Chooses one child at a time; carrying the head word up the tree is `phrases`' business. Universal tags are
+read as the Penn tag that they mostly stand for, so that trees converted from UD are served as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+__all__ = ["head_child"]
+
+# label: (side from which the children are searched, labels from the best to the worst)
+_RULES: dict[str, tuple[str, str]] = {
+    "ADJP": ("left", "NNS QP NN $ ADVP JJ VBN VBG ADJP JJR NP JJS DT FW RBR RBS SBAR RB"),
+    "ADVP": ("right", "RB RBR RBS FW ADVP TO CD JJR JJ IN NP JJS NN"),
+    "CONJP": ("right", "CC RB IN"),
+    "FRAG": ("right", ""),
+    "INTJ": ("left", ""),
+    "LST": ("right", "LS :"),
+    "NAC": ("left", "NN NNS NNP NNPS NP NAC EX $ CD QP PRP VBG JJ JJS JJR ADJP FW"),
+    "PP": ("right", "IN TO VBG VBN RP FW"),
+    "PRN": ("left", ""),
+    "PRT": ("right", "RP"),
+    "QP": ("left", "$ IN NNS NN JJ RB DT CD NCD QP JJR JJS"),
+    "RRC": ("right", "VP NP ADVP ADJP PP"),
+    "S": ("left", "TO IN VP S SBAR ADJP UCP NP"),
+    "SBAR": ("left", "WHNP WHPP WHADVP WHADJP IN DT S SQ SINV SBAR FRAG"),
+    "SBARQ": ("left", "SQ S SINV SBARQ FRAG"),
+    "SINV": ("left", "VBZ VBD VBP VB MD VP S SINV ADJP NP"),
+    "SQ": ("left", "VBZ VBD VBP VB MD VP SQ"),
+    "UCP": ("right", ""),
+    "VP": ("left", "TO VBD VBN MD VBZ VB VBG VBP VP ADJP NN NNS NP"),
+    "WHADJP": ("left", "CC WRB JJ ADJP"),
+    "WHADVP": ("right", "CC WRB"),
+    "WHNP": ("left", "WDT WP WP$ WHADJP WHPP WHNP"),
+    "WHPP": ("right", "IN TO FW"),
+}
+_PREFERENCES = {label: (side, labels.split()) for label, (side, labels) in _RULES.items()}
+
+# Noun phrases: one search after the other, each for any of its labels.
+_NOUN_PHRASES = frozenset({"NP", "NX"})
+_NOUN_SEARCHES = (
+    ("right", frozenset({"NN", "NNP", "NNPS", "NNS", "NX", "POS", "JJR"})),
+    ("left", frozenset({"NP"})),
+    ("right", frozenset({"$", "ADJP", "PRN"})),
+    ("right", frozenset({"CD"})),
+    ("right", frozenset({"JJ", "JJS", "RB", "QP"})),
+)
+
+_PENN_OF_UNIVERSAL = {
+    "ADJ": "JJ", "ADP": "IN", "ADV": "RB", "AUX": "MD", "CCONJ": "CC", "DET": "DT", "INTJ": "UH",
+    "NOUN": "NN", "NUM": "CD", "PART": "TO", "PRON": "PRP", "PROPN": "NNP", "PUNCT": ".", "SCONJ": "IN",
+    "SYM": "$", "VERB": "VB",
+}  # fmt: skip
+_PUNCTUATION = frozenset({",", ":", ".", "``", "''", "-LRB-", "-RRB-", "HYPH", "#"})
+_CONJUNCTIONS = frozenset({"CC", "CONJP"})
+_FUNCTION = re.compile(r"(?<=.)[-=|].*")
+
+
+def head_child(label: str, children: Sequence[str]) -> int:
+    """Choose the child that holds the head word of a phrase.
+
+    A label without rules (numbers, none at all) takes its last child that is no punctuation.
+
+    Args:
+        label: Of the phrase; function tags ("NP-SBJ") do not matter.
+        children: Labels of its children, tags of words included; "" for a bare word.
+
+    Returns:
+        Position of the child.
+
+    Source: Collins (1999), appendix A; the coordination rule makes the first conjunct the head.
+    """
+    labels = [_plain(child) for child in children]
+    head = _search(_plain(label), labels)
+    return _first_conjunct(labels, head)
+
+
+def _first_conjunct(labels: Sequence[str], head: int) -> int:
+    """Step back over "X and", and from there over "X ," of the same kind."""
+    in_coordination = False
+    while head >= 2:
+        is_joined = labels[head - 1] in _CONJUNCTIONS
+        is_listed = in_coordination and labels[head - 1] == "," and labels[head - 2] == labels[head]
+        before = [place for place in range(head - 1) if labels[place] not in _PUNCTUATION]
+        if not before or not (is_joined or is_listed):
+            break
+        in_coordination, head = True, before[-1]
+    return head
+
+
+def _plain(label: str) -> str:
+    plain = label if label.startswith("-") else _FUNCTION.sub("", label)
+    return _PENN_OF_UNIVERSAL.get(plain, plain)
+
+
+def _search(label: str, children: Sequence[str]) -> int:
+    if label in _NOUN_PHRASES:
+        if children[-1] == "POS":
+            return len(children) - 1
+        for side, wanted in _NOUN_SEARCHES:
+            for place in _places(side, len(children)):
+                if children[place] in wanted:
+                    return place
+    side, preferences = _PREFERENCES.get(label, ("right", []))
+    for wanted in preferences:
+        for place in _places(side, len(children)):
+            if children[place] == wanted:
+                return place
+    plain = (place for place in _places(side, len(children)) if children[place] not in _PUNCTUATION)
+    return next(plain, _places(side, len(children))[0])
+
+
+def _places(side: str, n_children: int) -> range:
+    return range(n_children) if side == "left" else range(n_children - 1, -1, -1)

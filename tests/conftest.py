@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests."""
+"""Fixtures shared by all tests. Shapes in signatures are checked at run time while tests run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ import os
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+install_import_hook(["syntaxformer.layers", "syntaxformer.models"], "beartype.beartype")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's cache."""
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from syntaxformer.errors import CheckpointError, DataError
 
@@ -88,7 +89,7 @@ def verify_manifest(folder: str | Path) -> None:
             )
 
 
-def read_json(path: Path) -> dict[str, object]:
+def read_json(path: Path) -> dict[str, Any]:
     """Read an object from a JSON file of a model folder.
 
     Raises:

@@ -17,9 +17,9 @@ class TokenBudgetBatches(Sampler[list[int]]):
     """Lists of row numbers whose padded target side fits a budget.
 
     Rows are sorted by target and source length and cut into batches. Ties are broken anew in every epoch,
-    and the batches come in a new order, both from (seed, epoch) alone: two runs with one seed see the same data
-    in the same order, whatever the model draws. Where the cuts fall depends on lengths alone, so every epoch
-    has the same number of batches.
+    and the batches come in a new order, both from (seed, epoch) alone: two runs with one seed see the same
+    data in the same order, whatever the model draws. Where the cuts fall depends on lengths alone, so every
+    epoch has the same number of batches.
 
     Args:
         src_lengths: Source pieces of each row.

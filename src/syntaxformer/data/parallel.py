@@ -1,4 +1,4 @@
-"""Parallel text: two files, line by line translations of each other, checked before anything builds on them."""
+"""Parallel text: two files, line by line translations of each other, checked before anything else."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class CorpusConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     dir: Path = Field(description="folder of the parallel files")
-    src: str = Field("en", description="source language, the ending of its files")
-    tgt: str = Field("de", description="target language")
-    train: str = Field("train", description="name of the training split")
-    dev: str = Field("dev", description="name of the development split")
+    src: str = Field(default="en", description="source language, the ending of its files")
+    tgt: str = Field(default="de", description="target language")
+    train: str = Field(default="train", description="name of the training split")
+    dev: str = Field(default="dev", description="name of the development split")
     fraction: float = Field(
-        1.0, gt=0, le=1, description="share of the training pairs to use; smaller ones are nested"
+        default=1.0, gt=0, le=1, description="share of the training pairs to use; smaller ones are nested"
     )
     max_pieces: int = Field(
         256,
@@ -36,18 +36,19 @@ class CorpusConfig(BaseModel):
         description="pairs with more pieces than this on a side are left out of training, and counted",
     )
     tabs: Literal["refuse", "space"] = Field(
-        "refuse", description="a tab in a line: an error (a TSV by mistake?), or read as a space and counted"
+        default="refuse",
+        description="a tab in a line: an error (a TSV by mistake?), or read as a space and counted",
     )
     tokenized: bool = Field(
-        False, description="the source is words separated by single spaces, taken as they are"
+        default=False, description="the source is words separated by single spaces, taken as they are"
     )
-    lowercase: bool = Field(False, description="lower-case both sides (paper 004's preprocessing)")
+    lowercase: bool = Field(default=False, description="lower-case both sides (paper 004's preprocessing)")
     factor_files: dict[str, str] = Field(
         default_factory=dict,
         description="your own factors: name → file ending; DIR/SPLIT.ENDING has one value a source word",
     )
     cache: Path | None = Field(
-        None, description="folder for tagged and encoded text; null: the user's cache folder"
+        default=None, description="folder for tagged and encoded text; null: the user's cache folder"
     )
 
 

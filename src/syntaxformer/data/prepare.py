@@ -1,4 +1,4 @@
-"""Parallel text to encoded pairs: subwords learned, source annotated, factors carried to pieces, long pairs set aside."""
+"""Parallel text to encoded pairs: subwords learned, source annotated, factors carried to pieces."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def get_tokenizer(text: ParallelText, config: SubwordConfig) -> PreTrainedTokeni
 
 
 def needs_annotator(factors: Sequence[str]) -> bool:
-    """Whether any of the factors is computed from words, that is all but the subword position and the user's own."""
+    """Whether a factor is computed from words: all of ours are, the user's own columns are not."""
     return any(name in FACTORS for name in factors)
 
 
@@ -77,7 +77,7 @@ def annotated_columns(
     factors: Sequence[str],
     processes: int,
 ) -> list[WordColumns]:
-    """Annotate the source side (from the cache where it was done before), in chunks of lines, with user columns."""
+    """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns."""
     from syntaxformer.annotate import annotate_cached
 
     corpus = annotate_cached(

@@ -25,11 +25,11 @@ class SubwordConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     vocab_size: int = Field(
-        10_000, gt=300, description="pieces, joint for both languages, 256 bytes included"
+        default=10_000, gt=300, description="pieces, joint for both languages, 256 bytes included"
     )
-    min_frequency: int = Field(2, ge=1, description="a merge must be seen this often")
+    min_frequency: int = Field(default=2, ge=1, description="a merge must be seen this often")
     tokenizer: str | None = Field(
-        None, description="folder of a ready tokenizer, used instead of training one; null trains"
+        default=None, description="folder of a ready tokenizer, used instead of training one; null trains"
     )
 
 

@@ -91,5 +91,5 @@ def compare_translations(
 def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references) or not references:
         raise ValueError(
-            f"references: expected one for each of {len(hypotheses)} hypotheses and at least one, got {len(references)}."
+            f"references: expected {len(hypotheses)}, one a hypothesis and not none, got {len(references)}."
         )

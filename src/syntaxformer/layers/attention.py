@@ -29,8 +29,8 @@ def attend(
 ) -> Float[Tensor, "batch heads query d_head"]:
     """softmax(QKᵀ/√d_head) V by whichever kernel is the fastest.
 
-    That is PyTorch's fused one, except for training in bf16 on a CPU: its backward pass there takes 6 times as
-    long as the plain formula on sentences of 16 pieces, and 2.5 times on 128.
+    That is PyTorch's fused one, except for training in bf16 on a CPU: its backward pass takes 6 times as long
+    there as that of the plain formula on sentences of 16 pieces, and 2.5 times on 128.
 
     Args:
         query: Q.

@@ -1,4 +1,4 @@
-"""Dropout that draws its mask 16 bits at a time on a CPU, where PyTorch's own draws one number for each element."""
+"""Dropout that draws 16 random bits for each element on a CPU, where PyTorch's own draws a whole number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drop(states: Float[Tensor, "*axes"], prob: float) -> Float[Tensor, "*axes"]:
 def _random_16_bits(shape: torch.Size) -> Tensor:
     """Uniform over all int16 values."""
     n_numbers = (shape.numel() + 3) // 4
-    # From the smallest int64 without an upper end: all 64 bits are random; plain random_() leaves the sign at 0.
+    # From the smallest int64 without an upper end all 64 bits are random; random_() leaves the sign at 0.
     words = torch.empty(n_numbers, dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
     return words.view(torch.int16)[: shape.numel()].view(shape)
 

@@ -1,10 +1,10 @@
 """What a translation model folder holds beside Hugging Face's files, and how it is written and read.
 
-config.json, model.safetensors, generation_config.json      the network
-tokenizer.json, tokenizer_config.json                       the subword model
-syntaxformer.json                                           languages, factor vocabularies, annotator, decoding
-recipe.yaml, run.json                                       how it came to be
-manifest.json                                               sizes and hashes; written last, so a folder with it is whole
+- config.json, model.safetensors, generation_config.json: the network
+- tokenizer.json, tokenizer_config.json: the subword model
+- syntaxformer.json: languages, factor vocabularies, annotator, decoding defaults
+- recipe.yaml, run.json: how it came to be
+- manifest.json: sizes and hashes of all others; written last, so a folder that has it is whole
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Translator:
         self.encoder.unseen.warn()
 
     def encode(self, lines: Sequence[str]) -> EncodedText:
-        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, with a warning that counts them."""
+        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in a warning."""
         lines = [line.replace("\t", " ").replace("\0", " ") for line in lines]
         lines = [line.lower() for line in lines] if self.info.lowercase else lines
         words = None

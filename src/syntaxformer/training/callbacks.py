@@ -1,4 +1,4 @@
-"""Callbacks of the trainer: which epoch the data order belongs to, when to stop, and lines that say how it goes."""
+"""Callbacks of the trainer: the epoch of the data order, when to stop, lines that say how it goes."""
 
 from __future__ import annotations
 

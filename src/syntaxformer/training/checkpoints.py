@@ -1,4 +1,4 @@
-"""Training state on disk, without pickle: tensors in safetensors, the rest in JSON. And the mean of checkpoints."""
+"""Training state on disk, without pickle: tensors in safetensors, the rest in JSON. Averages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
     Raises:
         CheckpointError: The files are incomplete or belong to another model.
     """
-    content = read_json(folder / OPTIMIZER_GROUPS)
+    content: dict[str, Any] = read_json(folder / OPTIMIZER_GROUPS)
     slots: dict[int, dict[str, Tensor]] = {}
     for key, tensor in load_tensors(folder / OPTIMIZER).items():
         number, _, name = key.partition(".")
@@ -84,7 +84,8 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
 def save_random_state(folder: Path, process: int = 0) -> None:
     """Write the states of all random number generators of a process."""
     version, numbers, gauss = random.getstate()
-    name, keys, *rest = np.random.get_state()
+    generator: Any = np.random.get_state()
+    name, keys, *rest = generator
     content = {"python": [version, list(numbers), gauss], "numpy": [name, keys.tolist(), *rest]}
     (folder / f"{process}.{RANDOM}").write_text(json.dumps(content), "utf-8")
     tensors = {"cpu": torch.get_rng_state()}

@@ -1,6 +1,6 @@
 """A recipe: everything that decides a training run, one section for each room.
 
-`load_recipe` reads YAML and the command line's overrides and reports all problems at once. Nothing is trained here.
+`load_recipe` reads YAML and the command line's overrides and reports all problems at once.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from syntaxformer.config import apply_overrides, read_yaml, validate
+from syntaxformer.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.data.parallel import CorpusConfig
 from syntaxformer.data.subwords import SubwordConfig
+from syntaxformer.errors import ConfigError
 from syntaxformer.layers.infusion import WidthPlan, plan_widths
 
 __all__ = [
@@ -36,97 +37,118 @@ class AnnotationConfig(_Section):
     """Who tags and parses the source."""
 
     annotator: str = Field(
-        "en", description="en, de, spacy:NAME, conllu:PATH, …; used only if a factor needs it"
+        default="en", description="en, de, spacy:NAME, conllu:PATH, …; used only if a factor needs it"
     )
-    processes: int = Field(1, ge=1, description="processes that tag side by side")
+    processes: int = Field(default=1, ge=1, description="processes that tag side by side")
 
 
 class EmbeddingInfusionConfig(_Section):
     """How factors enter the encoder; see `layers.infusion`."""
 
-    kind: str = Field("none", description="none, add, concat, concat_pos, sum_then_concat")
+    kind: str = Field(default="none", description="none, add, concat, concat_pos, sum_then_concat")
     factors: list[str] | None = Field(
-        None, description="pos, case, subword, predicate, deprel, depth or your own; null: the kind's own"
+        default=None,
+        description="pos, case, subword, predicate, deprel, depth or your own; null: the kind's own",
     )
     width: int = Field(
-        20, ge=1, description="columns of d_model for all factors together (paper 000: 8 to 64)"
+        default=20, ge=1, description="columns of d_model for all factors together (paper 000: 8 to 64)"
     )
     widths: dict[str, int] | None = Field(
-        None, description="columns of each factor, for kinds that concatenate them"
+        default=None, description="columns of each factor, for kinds that concatenate them"
     )
     word_width: int | None = Field(
-        None, ge=1, description="columns of the word embedding; null: what is left"
+        default=None, ge=1, description="columns of the word embedding; null: what is left"
     )
-    min_count: int = Field(2, ge=1, description="values of open factors seen less often are read as unknown")
+    min_count: int = Field(
+        default=2, ge=1, description="values of open factors seen less often are read as unknown"
+    )
 
 
 class ModelConfig(_Section):
     """Shape of the Transformer."""
 
-    d_model: int = Field(512, ge=2, description="width of encoder and decoder")
-    d_ff: int = Field(2048, ge=1, description="inner width of the position-wise networks")
-    n_heads: int = Field(8, ge=1, description="attention heads, a divisor of d_model")
-    encoder_layers: int = Field(6, ge=1, description="encoder layers")
-    decoder_layers: int = Field(6, ge=1, description="decoder layers")
-    dropout: float = Field(0.1, ge=0, lt=1, description="on embeddings and sublayer outputs")
-    attention_dropout: float = Field(0.1, ge=0, lt=1, description="on attention weights")
-    activation_dropout: float = Field(0.0, ge=0, lt=1, description="inside the position-wise networks")
-    norm: Literal["pre", "post"] = Field(
-        "pre", description="layer normalisation before or after each sublayer"
+    d_model: int = Field(default=512, ge=2, description="width of encoder and decoder")
+    d_ff: int = Field(default=2048, ge=1, description="inner width of the position-wise networks")
+    n_heads: int = Field(default=8, ge=1, description="attention heads, a divisor of d_model")
+    encoder_layers: int = Field(default=6, ge=1, description="encoder layers")
+    decoder_layers: int = Field(default=6, ge=1, description="decoder layers")
+    dropout: float = Field(default=0.1, ge=0, lt=1, description="on embeddings and sublayer outputs")
+    attention_dropout: float = Field(default=0.1, ge=0, lt=1, description="on attention weights")
+    activation_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="inside the position-wise networks"
     )
-    activation: Literal["relu", "gelu", "silu"] = Field("relu", description="of the position-wise networks")
+    norm: Literal["pre", "post"] = Field(
+        default="pre", description="layer normalisation before or after each sublayer"
+    )
+    activation: Literal["relu", "gelu", "silu"] = Field(
+        default="relu", description="of the position-wise networks"
+    )
     share_source_embedding: bool = Field(
-        True, description="one table for source and target where widths allow"
+        default=True, description="one table for source and target where widths allow"
     )
 
 
 class TrainingConfig(_Section):
     """Optimisation, evaluation and checkpoints."""
 
-    max_steps: int = Field(100_000, ge=1, description="updates")
-    max_batch_tokens: int = Field(4096, ge=8, description="target pieces of a batch, padding included")
-    accumulate: int = Field(1, ge=1, description="batches for each update")
-    schedule: Literal["noam", "inverse_sqrt", "constant"] = Field(
-        "noam", description="learning-rate schedule"
+    max_steps: int = Field(default=100_000, ge=1, description="updates")
+    max_batch_tokens: int = Field(
+        default=4096, ge=8, description="target pieces of a batch, padding included"
     )
-    learning_rate: float = Field(1.0, gt=0, description="peak rate; for noam the factor of its formula")
-    warmup_steps: int = Field(4000, ge=0, description="updates until the peak")
-    adam_beta1: float = Field(0.9, ge=0, lt=1)
-    adam_beta2: float = Field(0.998, ge=0, lt=1, description="0.998 in paper 000")
-    adam_epsilon: float = Field(1e-9, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    max_grad_norm: float = Field(0.0, ge=0, description="clip gradients to this norm; 0 does not clip")
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    accumulate: int = Field(default=1, ge=1, description="batches for each update")
+    schedule: Literal["noam", "inverse_sqrt", "constant"] = Field(
+        default="noam", description="learning-rate schedule"
+    )
+    learning_rate: float = Field(
+        default=1.0, gt=0, description="peak rate; for noam the factor of its formula"
+    )
+    warmup_steps: int = Field(default=4000, ge=0, description="updates until the peak")
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.998, ge=0, lt=1, description="0.998 in paper 000")
+    adam_epsilon: float = Field(default=1e-9, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(
+        default=0.0, ge=0, description="clip gradients to this norm; 0 does not clip"
+    )
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="auto: bf16 where the processor has it"
+        default="auto", description="auto: bf16 where the processor has it"
     )
     eval_every: int = Field(
-        1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
+        default=1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
     )
-    best_by: Literal["loss", "bleu"] = Field("loss", description="what chooses the best checkpoint on dev")
+    best_by: Literal["loss", "bleu"] = Field(
+        default="loss", description="what chooses the best checkpoint on dev"
+    )
     patience: int | None = Field(
-        None, ge=1, description="stop after so many evaluations without a better one"
+        default=None, ge=1, description="stop after so many evaluations without a better one"
     )
-    keep_checkpoints: int = Field(5, ge=1, description="checkpoints kept beside the best one")
-    average: int = Field(1, ge=1, description="the final model is the mean of so many last checkpoints")
-    log_every: int = Field(50, ge=1, description="updates between log lines")
-    tensorboard: bool = Field(True, description="write OUTPUT/logs for TensorBoard")
+    keep_checkpoints: int = Field(default=5, ge=1, description="checkpoints kept beside the best one")
+    average: int = Field(
+        default=1, ge=1, description="the final model is the mean of so many last checkpoints"
+    )
+    log_every: int = Field(default=50, ge=1, description="updates between log lines")
+    tensorboard: bool = Field(default=True, description="write OUTPUT/logs for TensorBoard")
 
 
 class DecodingConfig(_Section):
     """Beam search; the defaults of `translate` for the trained model."""
 
-    beam_size: int = Field(5, ge=1)
-    length_penalty: float = Field(1.0, description="log-probability is divided by length to this power")
-    max_length_factor: float = Field(2.0, gt=0, description="longest output = factor × source pieces + 10")
-    batch_size: int = Field(32, ge=1, description="sentences decoded together")
+    beam_size: int = Field(default=5, ge=1)
+    length_penalty: float = Field(
+        default=1.0, description="log-probability is divided by length to this power"
+    )
+    max_length_factor: float = Field(
+        default=2.0, gt=0, description="longest output = factor × source pieces + 10"
+    )
+    batch_size: int = Field(default=32, ge=1, description="sentences decoded together")
 
 
 class Recipe(_Section):
     """A training run of a translator."""
 
     output: Path = Field(description="folder of the finished model, its checkpoints and logs")
-    seed: int = Field(1, ge=0, description="of initialisation, dropout and data order")
+    seed: int = Field(default=1, ge=0, description="of initialisation, dropout and data order")
     data: CorpusConfig
     annotation: AnnotationConfig = AnnotationConfig()
     subwords: SubwordConfig = SubwordConfig()
@@ -138,12 +160,16 @@ class Recipe(_Section):
     @model_validator(mode="after")
     def _adds_up(self) -> Recipe:
         self.width_plan()
-        if self.model.d_model % self.model.n_heads:
+        d_model, n_heads = self.model.d_model, self.model.n_heads
+        if d_model % n_heads:
+            raise ValueError(f"model.n_heads: expected a divisor of d_model = {d_model}, got {n_heads}.")
+        if d_model % 2:
+            raise ValueError(f"model.d_model: expected an even number, got {d_model}.")
+        if self.training.max_batch_tokens < self.data.max_pieces:
             raise ValueError(
-                f"model.n_heads: expected a divisor of d_model = {self.model.d_model}, got {self.model.n_heads}."
+                f"training.max_batch_tokens: expected at least data.max_pieces = {self.data.max_pieces}, "
+                f"got {self.training.max_batch_tokens}."
             )
-        if self.model.d_model % 2:
-            raise ValueError(f"model.d_model: expected an even number, got {self.model.d_model}.")
         return self
 
     def width_plan(self) -> WidthPlan:
@@ -168,11 +194,28 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe.
 
     Args:
-        path: YAML file.
+        path: YAML file, or the name of a bundled recipe.
         overrides: Settings as "key.sub=value", applied over the file.
 
     Raises:
         DataError: The file cannot be read.
         ConfigError: All problems of file and overrides together.
     """
+    path = _find(path)
     return validate(Recipe, apply_overrides(read_yaml(path), overrides), str(path))
+
+
+def _find(path: str | Path) -> Path:
+    """The file itself, or the bundled recipe of that name: in the installed package or in the repository."""
+    path = Path(path)
+    if path.exists() or path.suffix:
+        return path
+    package = Path(__file__).resolve().parents[1]
+    folders = (package / "recipes", package.parents[1] / "recipes")
+    bundled = [folder / f"{path}.yaml" for folder in folders]
+    known = sorted(file.stem for folder in folders for file in folder.glob("*.yaml"))
+    if not any(file.exists() for file in bundled):
+        raise ConfigError(
+            f"recipe: expected a YAML file or a bundled recipe, got {path}. {nearest(str(path), known)}"
+        )
+    return next(file for file in bundled if file.exists())

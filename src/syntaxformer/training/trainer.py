@@ -1,7 +1,7 @@
-"""`SyntaxTrainer`: Hugging Face's Trainer with token-budget batches, our schedules, and checkpoints without pickle.
+"""`SyntaxTrainer`: Hugging Face's Trainer with token-budget batches and checkpoints without pickle.
 
-What differs from the base class, and only that: where batches come from, how the loss on dev is averaged (over
-pieces, not over batches), the schedule, and what a checkpoint consists of.
+What differs from the base class, and only that: where batches come from, how the loss on dev is averaged
+(over pieces, not over batches), the schedule, and what a checkpoint consists of.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +142,10 @@ class SyntaxTrainer(Trainer):
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
         """The recipe's schedule; update n uses step n + 1 of the formula, as the papers count from 1."""
         if self.lr_scheduler is None:
-            formula = partial(
-                SCHEDULES[self.config.schedule],
-                warmup_steps=self.config.warmup_steps,
-                d_model=self.model.config.d_model,
-            )
-            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda done: formula(done + 1))
+            formula, warmup = SCHEDULES[self.config.schedule], self.config.warmup_steps
+            d_model = self.model.config.d_model
+            rate = lambda done: formula(done + 1, warmup, d_model)  # noqa: E731
+            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, rate)
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
@@ -161,7 +158,7 @@ class SyntaxTrainer(Trainer):
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
         """Loss per target piece on the development set, without smoothing; BLEU where the recipe wants it."""
-        pairs: EncodedPairs = eval_dataset or self.eval_dataset
+        pairs: Any = eval_dataset or self.eval_dataset
         start = time.monotonic()
         self.model.eval()
         collate = TranslationCollator(pairs, self.pad_id)

@@ -1,0 +1,46 @@
+# Everything a newcomer types. Each verb makes .venv from the constraints first, so only Python 3.11 and make are needed.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= $(or $(SYNTAXFORMER_DATA),../shared/data)
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check format bench docs annotators install clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(STAMP)
+
+demo: $(STAMP)  ## train baseline and infused translator on the generated corpus, print the table
+	$(BIN)/syntaxformer demo -o demo --overwrite
+
+test: $(STAMP)  ## all tests; those that need the real corpora skip where these are absent
+	SYNTAXFORMER_DATA=$(DATA) $(BIN)/python -m pytest
+
+check: $(STAMP)  ## lint, format and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP)  ## training, annotation and alignment speed, each against a plain twin in the same run
+	$(BIN)/python -m benchmarks --data $(DATA)
+
+annotators: $(STAMP)  ## train the bundled pipelines anew (about an hour on one core)
+	$(BIN)/python annotators/train.py --data $(DATA)/ud --language en
+	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) demo dist site .pytest_cache .ruff_cache

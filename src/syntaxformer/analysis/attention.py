@@ -1,0 +1,75 @@
+"""Attention of a translator as arrays: which source pieces a target piece looks at. See `plots`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from syntaxformer.data.collator import source_batch
+from syntaxformer.tasks.translator import Translator
+
+__all__ = ["CrossAttentionMap", "cross_attention"]
+
+
+@dataclass(frozen=True)
+class CrossAttentionMap:
+    """Cross-attention for one sentence and its translation.
+
+    Args:
+        src_pieces: Source pieces, `[src]`.
+        tgt_pieces: Target pieces, `[tgt]`.
+        weights: `[layers, heads, tgt, src]`, each row sums to 1.
+        factors: Factor name → value of each source piece.
+        translation: The target side as text.
+    """
+
+    src_pieces: list[str]
+    tgt_pieces: list[str]
+    weights: NDArray[np.float32]
+    factors: dict[str, list[str]]
+    translation: str
+
+    def average(self, layer: int = -1, head: int | None = None) -> NDArray[np.float32]:
+        """One layer's weights, `[tgt, src]`: the mean over its heads, or one head."""
+        weights = self.weights[layer]
+        return weights.mean(0) if head is None else weights[head]
+
+
+@torch.inference_mode()
+def cross_attention(translator: Translator, line: str) -> CrossAttentionMap:
+    """Translate a line and look at the attention that scores the translation.
+
+    Args:
+        translator: A loaded model.
+        line: Raw text with at least one word.
+
+    Raises:
+        ValueError: The line is empty.
+
+    Source: Sundararaman et al. (2019), figure 3.
+    """
+    if not line.strip():
+        raise ValueError("line: expected text, got an empty line.")
+    (best,) = translator.translate([line])
+    tokenizer = translator.encoder.tokenizer
+    source = translator.encode([line])
+    target = translator.encoder.tokenizer(best[0].text)["input_ids"]
+    device = translator.model.device
+    batch = {
+        name: tensor.to(device) for name, tensor in source_batch(source, [0], tokenizer.pad_token_id).items()
+    }
+    output = translator.model(**batch, labels=torch.tensor([target], device=device), output_attentions=True)
+    factors = {
+        name: vocabulary.decode(source.factors[:, column])
+        for column, (name, vocabulary) in enumerate(translator.encoder.vocabularies.items())
+    }
+    return CrossAttentionMap(
+        tokenizer.convert_ids_to_tokens(source.pieces.tolist()),
+        tokenizer.convert_ids_to_tokens(target),
+        torch.stack(output.cross_attentions)[:, 0].float().cpu().numpy(),
+        factors,
+        best[0].text,
+    )

@@ -1,0 +1,67 @@
+"""`syntaxformer evaluate`: sacreBLEU and chrF of a model on a test set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
+    src: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
+    ref: Annotated[Path, typer.Option(help="Reference translations, line by line.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the translations here.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="A second model: report the difference and its p-value.")
+    ] = None,
+    beam_size: Annotated[int | None, typer.Option(min=1, help="Default: the model's setting.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+) -> None:
+    """Translate a test set and score it: cased, detokenised, with signatures.
+
+    syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
+    """
+    from syntaxformer.atomic import atomic_file
+    from syntaxformer.errors import DataError
+    from syntaxformer.evaluation import compare_translations, score_translations
+    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.textfile import read_lines
+
+    sources, references = list(read_lines(src)), list(read_lines(ref))
+    if len(sources) != len(references) or not sources:
+        raise DataError(
+            f"expected as many lines as {src}, at least one; got {len(references)} and {len(sources)}.", ref
+        )
+
+    def translations(folder: Path) -> list[str]:
+        return [best[0].text for best in Translator.load(folder, device=device).translate(sources, beam_size)]
+
+    hypotheses = translations(model)
+    scores = score_translations(hypotheses, references)
+    if output is not None:
+        with atomic_file(output) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
+    report: dict[str, object] = {"model": str(model), **scores.as_dict()}
+    if baseline is not None:
+        comparison = compare_translations(translations(baseline), hypotheses, references)
+        report |= {
+            "baseline": str(baseline),
+            "difference": comparison.difference,
+            "p_value": comparison.p_value,
+        }
+    if as_json:
+        typer.echo(json.dumps(report))
+        return
+    typer.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
+    typer.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
+    if baseline is not None:
+        difference, p_value = report["difference"], report["p_value"]
+        typer.echo(f"BLEU {difference:+.2f} against {baseline}, p = {p_value:.3f} (paired bootstrap)")

@@ -1,0 +1,31 @@
+"""`syntaxformer train`: a translator from a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["train"]
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="YAML file, or the name of a bundled recipe (multi30k).")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[key.sub=value]...", help="Settings over the recipe's.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Delete an older run in the output folder.")
+    ] = False,
+) -> None:
+    """Train a translator.
+
+    syntaxformer train recipes/multi30k.yaml data.dir=DIR infusion.kind=sum_then_concat output=runs/sit
+    """
+    from syntaxformer.tasks.translation import train_translator
+    from syntaxformer.training.recipe import load_recipe
+
+    output: Path = train_translator(load_recipe(recipe, overrides or ()), resume, overwrite)
+    typer.echo(output)

@@ -1,0 +1,75 @@
+"""`syntaxformer translate`: raw text in, raw text out, line for line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["translate"]
+
+
+def translate(
+    model: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
+    source: Annotated[
+        Path | None, typer.Argument(metavar="[IN]", help="Text file, plain or .gz; default stdin.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Default: stdout.")] = None,
+    beam_size: Annotated[int | None, typer.Option(min=1, help="Default: the model's setting.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="Default: the model's setting.")] = None,
+    n_best: Annotated[
+        int,
+        typer.Option(min=1, help="Translations of each line, best first, as lines number|||text|||score."),
+    ] = 1,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Lines decoded together.")] = None,
+    annotator: Annotated[str | None, typer.Option(help="Use this annotator, not the model's own.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+) -> None:
+    """Translate text; tags are made on the fly.
+
+    echo "A man is standing on a ladder." | syntaxformer translate runs/sit
+    """
+    from syntaxformer.atomic import atomic_file
+    from syntaxformer.errors import ConfigError
+    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.textfile import read_lines
+
+    translator = Translator.load(model, annotator, device)
+    if n_best > (beam := beam_size or translator.info.decoding.beam_size):
+        raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
+    lines = _standard_input() if source is None else read_lines(source)
+    results = translator.translate(lines, beam_size, length_penalty, n_best, batch_size)
+    rows = _rows(results, n_best)
+    if output is None:
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        for row in rows:
+            print(row, flush=source is None)
+        return
+    with atomic_file(output) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"{row}\n" for row in rows)
+
+
+def _rows(results: Iterable[list], n_best: int) -> Iterator[str]:
+    for number, hypotheses in enumerate(results, 1):
+        if n_best == 1:
+            yield hypotheses[0].text
+        else:
+            yield from (f"{number}|||{one.text}|||{one.score:.6f}" for one in hypotheses)
+
+
+def _standard_input() -> Iterator[str]:
+    """Lines of standard input; UTF-8 or an error that names the line."""
+    from syntaxformer.errors import DataError
+
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"expected UTF-8, got byte 0x{raw[error.start]:02x} at byte {error.start + 1}.",
+                "standard input",
+                number,
+            ) from error

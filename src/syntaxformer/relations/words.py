@@ -120,12 +120,13 @@ def word_relations(
     n_words = np.array([len(example) for example in examples], np.int64)
     widest = int(n_words.max(initial=0))
     relations = np.zeros((len(examples), len(trees), widest + 2, widest + 2), np.uint8)
-    segments = _pad([example.segments for example in examples], widest, -1)
-    across = (segments[:, :, None] + segments[:, None, :]) == 1
-    across &= (segments >= 0)[:, :, None] & (segments >= 0)[:, None, :]
+    segments = _pad([example.segments for example in examples], widest, 3)
+    # Padding has segment 3, so that only a 0 and a 1 add up to 1.
+    across = (segments[:, :, None] + segments[:, None, :]) == 1 if (segments == 1).any() else None
     for place, kind in enumerate(trees):
         among_words, depths = _BUILDERS[kind](examples, n_words, widest, max_distance, nodes)
-        among_words[across] = pair_relation(max_distance)
+        if across is not None:
+            among_words[across] = pair_relation(max_distance)
         relations[:, place, :widest, :widest] = among_words
         from_top = np.where((depths > 0) & (depths <= max_distance), depths, 0)
         relations[:, place, widest, :widest] = from_top

@@ -42,7 +42,7 @@ BE_PRESENT: dict[tuple[Person, Number], str] = {(1, "sg"): "am", (3, "sg"): "is"
 BE_PAST: dict[tuple[Person, Number], str] = {(1, "sg"): "was", (3, "sg"): "was"}
 """Forms of "be" that are not "are" and "were"."""
 
-_DOUBLING = frozenset("begin cut forget hit plan put run ship shop sit stop swim win".split())
+_DOUBLING = frozenset(("begin", "cut", "forget", "man", "plan", "put", "run", "sit", "stop", "swim"))
 _SIBILANTS = ("s", "x", "z", "ch", "sh")
 
 

@@ -1,6 +1,6 @@
-"""German conjugation: finite forms, participle, zu-infinitive and imperative from a verb's principal parts.
+"""German conjugation: finite forms, participle and imperative from a verb's principal parts.
 
-Weak verbs need only their infinitive. Separable prefixes are written with a bar: "an|rufen/ruft/rief/gerufen".
+Weak verbs need only their infinitive. Separable prefixes are set off by a bar: "an|rufen/ruft/rief/gerufen".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a sentence says, before either language says it.
 
-A small tree of typed nodes. `grammar` samples it, `realise_en` and `realise_de` each read it; neither sees the
-other's words, so a pair is a translation because both sides say the same thing.
+A small tree of typed nodes. `grammar` samples it, `realise_en` and `realise_de` each read it; neither sees
+the other's words, so a pair is a translation because both sides say the same thing.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RelativePronoun:
 
 @dataclass(frozen=True, slots=True)
 class Interrogative:
-    """ "who" or "what" as an argument."""
+    """The question words "who" and "what" as an argument."""
 
     en: Literal["who", "what"]
 
@@ -137,7 +137,7 @@ class PrepPhrase:
 
 @dataclass(frozen=True, slots=True)
 class WhAdverb:
-    """ "where", "when" or "why"."""
+    """The question words "where", "when" and "why"."""
 
     en: Literal["where", "when", "why"]
 

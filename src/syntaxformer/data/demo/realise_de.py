@@ -1,7 +1,7 @@
 """German clauses by topological fields: Vorfeld, left bracket, Mittelfeld, right bracket, Nachfeld.
 
-Main clauses have the finite verb second, questions and commands first, subordinate clauses last. Complements are
-sorted into the Mittelfeld by one table; clauses and relative clauses cut off by the right bracket follow it.
+Main clauses have the finite verb second, questions and commands first, subordinate clauses last. One table
+sorts the complements in the Mittelfeld; clauses, and relative clauses at its end, follow the right bracket.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def _second_clause(
     utterance: Utterance, also: Clause, controller: tuple[Person, Number], head: Word
 ) -> list[Part]:
     subject = also.grammatical_subject
-    second = _clause(also, "second", controller if subject is None else agreement(subject)).attach(head, "conj")
+    second = _clause(also, "second", controller if subject is None else agreement(subject)).attach(
+        head, "conj"
+    )
     linker = _LINKERS[utterance.linker]
     word = Word(linker, "CCONJ", "KON", linker).attach(second, "cc")
     return [comma(second, COMMA_TAG), word, second] if linker == "aber" else [word, second]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from syntaxformer.data.demo import meaning
 from syntaxformer.data.demo.features import Tense
-from syntaxformer.data.demo.lexicon.entries import Adverb, Slot, Verb
+from syntaxformer.data.demo.lexicon.entries import Slot, Verb
 from syntaxformer.data.demo.meaning import Clause, Complement, Subordinate, Utterance
-from syntaxformer.data.demo.realise_nominal_en import agreement, nominal, prep_phrase, preposition
+from syntaxformer.data.demo.realise_nominal_en import adverbial, agreement, nominal, prep_phrase, preposition
 from syntaxformer.data.demo.surface import Part, Phrase, Word, comma
 from syntaxformer.data.demo.verb_group_en import verb_group
 
@@ -46,14 +46,15 @@ def english(utterance: Utterance) -> Phrase:
 
 
 def _second_clause(utterance: Utterance, also: Clause, head: Word) -> list[Part]:
-    agreeing = also if also.subject is not None else replace(also, subject=utterance.clause.subject)
-    second = _clause(agreeing, silent_subject=also.subject is None).attach(head, "conj")
+    silent = also.grammatical_subject is None
+    agreeing = replace(also, subject=utterance.clause.grammatical_subject) if silent else also
+    second = _clause(agreeing, silent_subject=silent).attach(head, "conj")
     linker = Word(utterance.linker, "CCONJ", "CC", utterance.linker).attach(second, "cc")
-    return [linker, second] if also.subject is None else [comma(second, ","), linker, second]
+    return [linker, second] if silent else [comma(second, ","), linker, second]
 
 
 def relative_clause(node: meaning.Relative) -> Phrase:
-    """ "that she saw", "who sleeps", "for whom he waits", "she waits for"."""
+    """A relative clause: "that she saw", "who sleeps", "for whom he waits", "she waits for"."""
     return _wrapped(None, node.clause)
 
 
@@ -70,7 +71,9 @@ def _clause(
     parts = _in_order(pieces, subject, inverted=inverted)
     label = "SQ" if inverted else "S"
     if front is not None:
-        return Phrase("SBARQ" if inverted else "SBAR", [front, Phrase(label, parts, pieces.head)], pieces.head)
+        return Phrase(
+            "SBARQ" if inverted else "SBAR", [front, Phrase(label, parts, pieces.head)], pieces.head
+        )
     return Phrase(label, [*_opening(clause, pieces.head), *parts], pieces.head)
 
 
@@ -82,13 +85,24 @@ def _unlink(clause: Clause) -> Clause:
     outer = tuple(a for i, a in enumerate(clause.adverbials) if a.role in kept or (clause.fronted and i == 0))
     outer += tuple(a for a in clause.adverbials if isinstance(a.content, meaning.WhAdverb))
     inner = replace(
-        clause, modal=None, subject=None, negated=False, tense=Tense.INFINITIVE, fronted=False, subordinate=None,
+        clause,
+        modal=None,
+        subject=None,
+        negated=False,
+        tense=Tense.INFINITIVE,
+        fronted=False,
+        subordinate=None,
         adverbials=tuple(a for a in clause.adverbials if a not in outer),
     )
     verb = Verb(clause.modal.en_present, clause.verb.de, "", (Slot("infinitive"),))
     return replace(
-        clause, verb=verb, modal=None, arguments=(Complement("infinitive", inner),), adverbials=outer,
-        shifted=False, particle_last=False,
+        clause,
+        verb=verb,
+        modal=None,
+        arguments=(Complement("infinitive", inner),),
+        adverbials=outer,
+        shifted=False,
+        particle_last=False,
     )
 
 
@@ -104,7 +118,9 @@ def _take_apart(clause: Clause, *, inverted: bool, finite: bool) -> _Pieces:
         front = next((part for part in adverbials if part.head.xpos == "WRB"), None)
     rest += [part for part in adverbials if part is not front]
     rest += _closing(clause, head)
-    return _Pieces(head, verbs, _subject(clause, head), _after_first_verb(clause, head), rest, front)
+    return _Pieces(
+        head, verbs, _subject(clause, head), _after_first_verb(clause, verbs[0], head), rest, front
+    )
 
 
 def _in_order(pieces: _Pieces, subject: Part | None, *, inverted: bool) -> list[Part]:
@@ -133,16 +149,23 @@ def _subject(clause: Clause, head: Word) -> Phrase | None:
     return phrase.attach(head, "nsubj:pass" if clause.passive else "nsubj")
 
 
-def _after_first_verb(clause: Clause, head: Word) -> list[Part]:
+def _after_first_verb(clause: Clause, first: Word, head: Word) -> list[Part]:
     """Negation, then adverbs of frequency."""
     words: list[Part] = []
     if clause.negated:
-        form = "n't" if clause.contracted else "not"
-        words.append(Word(form, "PART", "RB", "not", glued=clause.contracted).attach(head, "advmod"))
-    for adverbial in clause.adverbials:
-        if adverbial.role == "frequency":
-            words.append(_adverbial(adverbial).attach(head, "advmod"))
+        words.append(_negation(clause, first).attach(head, "advmod"))
+    for node in clause.adverbials:
+        if node.role == "frequency":
+            words.append(adverbial(node, head, relative_clause))
     return words
+
+
+def _negation(clause: Clause, first: Word) -> Word:
+    """The word "not" or "n't"; "can" joins either ("cannot", "can't") and "will" changes ("won't")."""
+    contracted = clause.contracted and first.form not in ("must", "may", "am")
+    if contracted:
+        first.form = {"can": "ca", "will": "wo"}.get(first.form, first.form)
+    return Word("n't" if contracted else "not", "PART", "RB", "not", glued=contracted or first.form == "can")
 
 
 def _complements(clause: Clause, main: Word) -> tuple[Word, list[Part], Part | None]:
@@ -236,28 +259,12 @@ def _infinitive(clause: Clause) -> Phrase:
 
 def _adverbials(clause: Clause, head: Word) -> list[Part]:
     """Adverbials after the complements, the manner before the place and the place before the time."""
-    rest = [a for i, a in enumerate(clause.adverbials) if a.role != "frequency" and not (clause.fronted and i == 0)]
-    return [_attached(adverbial, head) for adverbial in rest]
-
-
-def _attached(adverbial: meaning.Adverbial, head: Word) -> Part:
-    content = adverbial.content
-    if isinstance(content, Adverb):
-        return _adverbial(adverbial).attach(head, content.en_tags[2])
-    relation = {meaning.PrepPhrase: "obl", meaning.NounPhrase: "obl:unmarked", meaning.WhAdverb: "advmod"}
-    return _adverbial(adverbial).attach(head, relation[type(content)])
-
-
-def _adverbial(adverbial: meaning.Adverbial) -> Phrase:
-    content = adverbial.content
-    if isinstance(content, meaning.PrepPhrase):
-        return prep_phrase(content, relative_clause)
-    if isinstance(content, meaning.NounPhrase):
-        return nominal(content, "object", relative_clause)
-    wh = isinstance(content, meaning.WhAdverb)
-    upos, xpos = ("ADV", "WRB") if isinstance(content, meaning.WhAdverb) else content.en_tags[:2]
-    word = Word(content.en, upos, xpos, content.en)
-    return Phrase("WHADVP" if wh else "NP" if upos == "NOUN" else "ADVP", [word], word)
+    rest = [
+        a
+        for i, a in enumerate(clause.adverbials)
+        if a.role != "frequency" and not (clause.fronted and i == 0)
+    ]
+    return [adverbial(node, head, relative_clause) for node in rest]
 
 
 def _opening(clause: Clause, head: Word) -> list[Part]:
@@ -268,7 +275,7 @@ def _opening(clause: Clause, head: Word) -> list[Part]:
         phrase.parts.append(comma(phrase, ","))
         opening.append(phrase)
     if clause.fronted:
-        part = _attached(clause.adverbials[0], head)
+        part = adverbial(clause.adverbials[0], head, relative_clause)
         opening.append(part)
         if isinstance(clause.adverbials[0].content, meaning.PrepPhrase):
             opening.append(comma(part, ","))

@@ -104,7 +104,9 @@ def _single_word(node: meaning.Nominal, case: Case) -> Word:
             row = table_row(node.noun.gender, node.number)
             return Word(RELATIVE[row][CASES.index(case)], "PRON", "PRELS", "der")
         case meaning.Interrogative(en=form):
-            return Word("was" if form == "what" else WHO[case], "PRON", "PWS", "was" if form == "what" else "wer")
+            return Word(
+                "was" if form == "what" else WHO[case], "PRON", "PWS", "was" if form == "what" else "wer"
+            )
         case Name(form=form):
             return Word(form + "s" if case == "gen" else form, "PROPN", "NE", form)
         case _:
@@ -122,7 +124,9 @@ def _noun_phrase(
 ) -> Phrase:
     entry = node.noun
     row = table_row(entry.gender, node.number)
-    form = noun_form(entry.de, entry.de_plural, entry.genitive, weak=entry.weak, number=node.number, case=case)
+    form = noun_form(
+        entry.de, entry.de_plural, entry.genitive, weak=entry.weak, number=node.number, case=case
+    )
     noun = Word(form, "NOUN", "NN", entry.de)
     determination, declension = _determination(node, row, case, negative=negative)
     parts: list[Part] = [part.attach(noun, relation) for part, relation in determination]

@@ -1,4 +1,4 @@
-"""English nominals: noun phrases, pronouns and prepositional phrases.
+"""English nominals and adverbials: noun phrases, pronouns, prepositional phrases, adverbs.
 
 Agreement and case are English's; German's are in `realise_nominal_de`.
 """
@@ -14,11 +14,15 @@ from syntaxformer.data.demo.features import Number, Person
 from syntaxformer.data.demo.lexicon.entries import Determiner, Name
 from syntaxformer.data.demo.surface import Part, Phrase, Word
 
-__all__ = ["RelativeClauseBuilder", "agreement", "nominal", "prep_phrase"]
+__all__ = ["RelativeClauseBuilder", "adverbial", "agreement", "nominal", "prep_phrase"]
 
 EnglishCase = Literal["subject", "object"]
 RelativeClauseBuilder = Callable[[meaning.Relative], Phrase]
 """How a relative clause is built; clauses contain nominals and nominals clauses, so it is passed in."""
+
+
+_WH_TAGS = ("ADV", "WRB", "advmod")
+_ADVERB_LABELS = {"WRB": "WHADVP", "NN": "NP"}
 
 
 def agreement(subject: meaning.Nominal) -> tuple[Person, Number]:
@@ -55,6 +59,18 @@ def prep_phrase(node: meaning.PrepPhrase, relative_clause: RelativeClauseBuilder
     inner = nominal(node.nominal, "object", relative_clause)
     label = "WHPP" if inner.label == "WHNP" else "PP"
     return Phrase(label, [preposition(node.preposition.en).attach(inner, "case"), inner], inner.head)
+
+
+def adverbial(node: meaning.Adverbial, head: Part, relative_clause: RelativeClauseBuilder) -> Phrase:
+    """Realise a free adverbial and attach it."""
+    content = node.content
+    if isinstance(content, meaning.PrepPhrase):
+        return prep_phrase(content, relative_clause).attach(head, "obl")
+    if isinstance(content, meaning.NounPhrase):
+        return nominal(content, "object", relative_clause).attach(head, "obl:unmarked")
+    tags = _WH_TAGS if isinstance(content, meaning.WhAdverb) else content.en_tags
+    word = Word(content.en, *tags[:2], content.en).attach(head, tags[2])
+    return Phrase(_ADVERB_LABELS.get(word.xpos, "ADVP"), [word], word)
 
 
 def preposition(form: str) -> Word:

@@ -67,13 +67,14 @@ def comma(governor: Part, xpos: str) -> Word:
     return Word(",", "PUNCT", xpos, ",", glued=True).attach(governor, "punct")
 
 
-def to_sentence(phrase: Phrase) -> Sentence:
+def to_sentence(phrase: Phrase, *, bracketed: bool = True) -> Sentence:
     """Lay a finished phrase out as one line: spacing, first capital, gold tags, governors and bracketing.
 
     Commas that clauses set at their edges are dropped before other punctuation and at the end.
     """
     words = _without_doubled_commas(list(phrase.words()))
     text, offsets = _lay_out(words)
+    forms = {id(word): text[start:end] for word, (start, end) in zip(words, offsets, strict=True)}
     index = {id(word): position for position, word in enumerate(words)}
     return Sentence(
         text=text,
@@ -84,9 +85,7 @@ def to_sentence(phrase: Phrase) -> Sentence:
         lemmas=tuple(word.lemma for word in words),
         governors=tuple(ROOT if word.governor is None else index[id(word.governor)] for word in words),
         deprels=tuple(word.deprel for word in words),
-        constituency=_bracket(
-            phrase, {id(word): text[a:b] for word, (a, b) in zip(words, offsets, strict=True)}
-        ),
+        constituency=_bracket(phrase, forms) if bracketed else None,
     )
 
 

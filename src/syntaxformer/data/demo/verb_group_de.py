@@ -1,7 +1,7 @@
 """The German verb group: the finite verb and what stands in the right bracket.
 
-The chain grows upwards from the main verb: participle + werden (passive), participle + haben or sein (perfect),
-infinitive + werden (future), infinitive + modal. Only its top is finite.
+The chain grows upwards from the main verb: participle + werden (passive), participle + haben or sein
+(perfect), infinitive + werden (future), infinitive + modal. Only its top is finite.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def verb_group(clause: Clause, person: Person, number: Number, form: Form) -> Ve
     upos = _upos(top, main=len(chain) == 1)
     if form == "infinitive":
         return _zu_infinitive(top, upos)
-    inflected = top.imperative if form == "imperative" else finite(top, person, number, past=clause.tense.is_past)
+    inflected = (
+        top.imperative if form == "imperative" else finite(top, person, number, past=clause.tense.is_past)
+    )
     if form == "final":
         last = Word(top.prefix + inflected, upos, _tag(top, upos, "FIN"), top.lemma)
         return VerbGroup(None, [*lower, last], [*lower, last][0], [*lower, last][1:])

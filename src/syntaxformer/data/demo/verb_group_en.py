@@ -1,7 +1,7 @@
 """The English verb group: auxiliaries, do-support and the main verb, from the highest to the lowest.
 
-Each element fixes the form of the next one: modals and do a base form, have a participle, be an -ing or passive
-participle.
+Each element fixes the form of the next one: modals and do a base form, have a participle, be an -ing or
+passive participle.
 """
 
 from __future__ import annotations
@@ -18,11 +18,20 @@ _HAVE = EnglishVerb("have", "had", "had")
 _DO = EnglishVerb("do", "did", "done")
 _WILL = EnglishVerb("will", "would", "")
 
-_NEXT_FORM = {"modal": "base", "will": "base", "do": "base", "have": "participle", "be -ing": "ing", "be -en": "participle"}
+_NEXT_FORM = {
+    "modal": "base",
+    "will": "base",
+    "do": "base",
+    "have": "participle",
+    "be -ing": "ing",
+    "be -en": "participle",
+}
 _FORM_TAGS = {"base": "VB", "participle": "VBN", "ing": "VBG", "past": "VBD"}
 
 
-def verb_group(clause: Clause, person: Person, number: Number, *, inverted: bool, finite: bool = True) -> list[Word]:
+def verb_group(
+    clause: Clause, person: Person, number: Number, *, inverted: bool, finite: bool = True
+) -> list[Word]:
     """The words of the verb group, finite verb first, main verb last.
 
     Args:

@@ -1,7 +1,7 @@
 """The demo's lexicon: data tables of nouns, verbs and the rest, English beside German.
 
-`READINGS` lists the English forms that are several parts of speech ("watch", "left", "after"): the words whose
-translation syntax decides.
+`READINGS` lists the English forms that are several parts of speech ("watch", "left", "after"): the words
+whose translation syntax decides.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _ambiguous() -> dict[str, frozenset[Reading]]:
     readings: defaultdict[str, set[Reading]] = defaultdict(set)
     for form, reading in _all_readings():
         readings[form].add(reading)
-    return {form: frozenset(found) for form, found in readings.items() if len({upos for _, upos in found}) > 1}
+    return {
+        form: frozenset(found) for form, found in readings.items() if len({upos for _, upos in found}) > 1
+    }
 
 
 READINGS: dict[str, frozenset[Reading]] = _ambiguous()

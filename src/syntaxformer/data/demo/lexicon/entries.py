@@ -1,6 +1,6 @@
 """What a lexicon entry is: one meaning with its English and its German form.
 
-Two readings of one English word ("watch": Uhr, beobachten) are two entries that happen to share a spelling.
+Two readings of one English word ("watch": Uhr, beobachten) are two entries that share a spelling.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Noun:
     """A noun of both languages.
 
@@ -111,7 +111,7 @@ class Slot:
     shifts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Verb:
     """A verb of both languages with its subject and complements.
 
@@ -120,7 +120,8 @@ class Verb:
         de: German forms.
         subject: Semantic kinds of the subject.
         slots: Complements, in English order.
-        stative: No progressive, no imperative and no place adverbial.
+        stative: No imperative, no passive and no place adverbial.
+        progressive: English may say "is -ing".
         manner: Space-separated English manner adverbs that fit.
     """
 
@@ -129,6 +130,7 @@ class Verb:
     subject: str
     slots: tuple[Slot, ...] = ()
     stative: bool = False
+    progressive: bool = True
     manner: str = ""
 
     @property
@@ -140,7 +142,7 @@ class Verb:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Adjective:
     """An adjective; `de_stem` is what attributive endings join ("teur" of "teuer")."""
 

@@ -1,4 +1,4 @@
-"""Everything that is neither noun nor full verb: adjectives, adverbs and the small words of both languages."""
+"""Adjectives, adverbs and the small words of both languages: what is neither noun nor full verb."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ NAMES = (
     Name("Lena", "f"),
     Name("Paul", "m"),
     Name("Peter", "m"),
-    Name("Felix", "m"),
+    Name("Martin", "m"),
     Name("David", "m"),
 )
 
@@ -27,8 +27,8 @@ _PEOPLE = (
     Noun("boy", "Junge", "m", "Jungen", "person child", de_genitive="Jungen"),
     Noun("girl", "Mädchen", "n", "Mädchen", "person child"),
     Noun("child", "Kind", "n", "Kinder", "person child", "children"),
-    Noun("mother", "Mutter", "f", "Mütter", "person adult kin"),
-    Noun("father", "Vater", "m", "Väter", "person adult kin"),
+    Noun("mother", "Mutter", "f", "Mütter", "person adult kin", number="sg"),
+    Noun("father", "Vater", "m", "Väter", "person adult kin", number="sg"),
     Noun("sister", "Schwester", "f", "Schwestern", "person adult kin"),
     Noun("brother", "Bruder", "m", "Brüder", "person adult kin"),
     Noun("aunt", "Tante", "f", "Tanten", "person adult kin"),
@@ -38,7 +38,7 @@ _PEOPLE = (
     Noun("cook", "Koch", "m", "Köche", "person adult worker", de_genitive="Kochs"),
     Noun("guard", "Wächter", "m", "Wächter", "person adult worker"),
     Noun("judge", "Richter", "m", "Richter", "person adult"),
-    Noun("doctor", "Arzt", "m", "Ärzte", "person adult"),
+    Noun("doctor", "Arzt", "m", "Ärzte", "person adult", de_genitive="Arztes"),
     Noun("nurse", "Krankenschwester", "f", "Krankenschwestern", "person adult worker"),
     Noun("teacher", "Lehrer", "m", "Lehrer", "person adult worker"),
     Noun("student", "Student", "m", "Studenten", "person adult", de_genitive="Studenten"),
@@ -70,7 +70,7 @@ _ANIMALS_AND_PLANTS = (
     Noun("plant", "Pflanze", "f", "Pflanzen", "flora"),
     Noun("flower", "Blume", "f", "Blumen", "flora coloured motif"),
     Noun("rose", "Rose", "f", "Rosen", "flora coloured motif"),
-    Noun("tree", "Baum", "m", "Bäume", "flora tall motif", at="under:unter"),
+    Noun("tree", "Baum", "m", "Bäume", "flora tall motif", at="in:auf"),
     Noun("leaf", "Blatt", "n", "Blätter", "coloured leafy", "leaves"),
 )
 
@@ -222,7 +222,7 @@ _BODY_AND_ABSTRACT = (
     Noun("mistake", "Fehler", "m", "Fehler", "error"),
     Noun("dream", "Traum", "m", "Träume", "told idea"),
     Noun("help", "Hilfe", "f", "", "need"),
-    Noun("work", "Arbeit", "f", "", "need event"),
+    Noun("work", "Arbeit", "f", "", "need"),
     Noun("love", "Liebe", "f", "", "need feeling"),
     Noun("fear", "Angst", "f", "Ängste", "burden feeling", number="sg"),
     Noun("noise", "Lärm", "m", "", "burden heard"),

@@ -37,8 +37,8 @@ def test_heads_of_the_penn_treebank_sample(data_root):
             if any(character.isalnum() for character in word):
                 agreed += one == other
                 n_words += 1
-    # What is left is convention: they take the last conjunct, the last of two nouns in apposition, and the verb
-    # over "to". 86.7 % was measured.
+    # What is left is convention: they take the last conjunct, the last noun in apposition, the verb over "to".
+    # 86.7 % was measured.
     assert agreed / n_words > 0.86
 
 

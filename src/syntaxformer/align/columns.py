@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,19 @@ from syntaxformer.errors import AlignmentError
 from syntaxformer.trees.sentence import Sentence
 
 __all__ = ["CodedColumn", "WordColumns"]
+
+
+class CorpusLike(Protocol):
+    """What is asked of an annotated corpus: flat columns, and the tags that codes stand for in its header."""
+
+    @property
+    def header(self) -> Any:
+        """Has `tags`, a tuple of names for "upos" and for "deprels"."""
+        ...
+
+    def columns(self, start: int, stop: int) -> Any:
+        """Has `row_offsets`, `starts`, `ends`, `upos`, `governors` and `deprels`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +149,34 @@ class WordColumns:
         """
         column = values if isinstance(values, CodedColumn) else CodedColumn.from_values(values)
         return replace(self, user={**self.user, name: column})
+
+    @classmethod
+    def from_corpus(cls, corpus: CorpusLike, texts: Sequence[str], start: int = 0) -> WordColumns:
+        """Columns of consecutive lines of an annotated corpus, without a `Sentence` for each.
+
+        Args:
+            corpus: As `read_annotations` returns.
+            texts: The lines `start` to `start + len(texts)` that were annotated.
+            start: First line wanted, 0-based.
+
+        Raises:
+            AlignmentError: The corpus has fewer lines.
+        """
+        stored = corpus.columns(start, start + len(texts))
+
+        def coded(name: str, codes: NDArray[np.integer[Any]] | None) -> CodedColumn | None:
+            return None if codes is None else CodedColumn(codes, tuple(corpus.header.tags[name]))
+
+        return cls(
+            texts,
+            stored.row_offsets,
+            stored.starts,
+            stored.ends,
+            coded("upos", stored.upos),
+            stored.governors,
+            coded("deprels", stored.deprels),
+            first_line=start + 1,
+        )
 
     @classmethod
     def from_sentences(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from syntaxformer.align import CodedColumn, WordColumns
+from syntaxformer.annotate import read_annotations, write_annotations
 from syntaxformer.errors import AlignmentError
 from syntaxformer.trees import Sentence
 
@@ -81,3 +82,19 @@ def test_coded_column():
         AlignmentError, match=r"^codes: expected -1 to 1, an index into 2 values, got 0 to 2\.$"
     ):
         CodedColumn(np.array([0, 2]), ("a", "b"))
+
+
+def test_from_an_annotated_corpus(tmp_path):
+    path = tmp_path / "corpus.parquet"
+    sentences = [GO, DOGS, EMPTY]
+    write_annotations(path, sentences, annotator="hand", version="1", content_hash="0")
+    corpus = read_annotations(path)
+    found = WordColumns.from_corpus(corpus, ["Dogs bark", ""], start=1)
+    expected = WordColumns.from_sentences([DOGS, EMPTY])
+    for name in ("row_splits", "starts", "ends", "governors"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+    for name in ("upos", "deprels"):
+        assert getattr(found, name).decode() == getattr(expected, name).decode()
+    assert found.first_line == 2
+    with pytest.raises(AlignmentError, match=r"^row_splits: expected 5 positions for 4 lines, got 4\.$"):
+        WordColumns.from_corpus(corpus, ["Go", "Dogs bark", "", "more"])

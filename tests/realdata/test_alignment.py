@@ -1,0 +1,62 @@
+"""Alignment over real treebanks: contractions, multiword tokens, every piece of a learned tokenizer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from syntaxformer.align import (
+    FACTORS,
+    WordColumns,
+    batch_word_of_piece,
+    build_vocabularies,
+    encoding_offsets,
+    piece_factors,
+    uncovered_words,
+    word_of_piece_reference,
+)
+from syntaxformer.trees import read_conllu
+
+
+def byte_level(lines: list[str]) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=4_000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    return tokenizer
+
+
+@pytest.mark.parametrize("name", ["en_ewt-ud-dev", "de_gsd-ud-dev"])
+def test_treebank(data_root, name):
+    sentences = list(read_conllu(data_root / "ud" / f"{name}.conllu.gz"))
+    lines = [sentence.text for sentence in sentences]
+    encodings = byte_level(lines).encode_batch(lines)
+    offsets, splits = encoding_offsets(encodings)
+    columns = WordColumns.from_sentences(sentences)
+    owners = batch_word_of_piece(offsets, splits, columns.offsets, columns.row_splits)
+    expected = [
+        word
+        for encoding, sentence in zip(encodings, sentences, strict=True)
+        for word in word_of_piece_reference(encoding.offsets, sentence.offsets)
+    ]
+    assert owners.tolist() == expected
+
+    # Only words that share their piece with another go without: "zum" = "zu dem", "cannot" in one piece.
+    left_out = uncovered_words(owners, splits, columns.row_splits)
+    assert len(left_out) < 0.04 * columns.n_words
+    for word in left_out.tolist():
+        row = columns.line_of_word(word) - 1
+        pieces = offsets[splits[row] : splits[row + 1]]
+        start, end = columns.offsets[word]
+        covering = (np.minimum(pieces[:, 1], end) > np.maximum(pieces[:, 0], start)).nonzero()[0]
+        assert len(covering)
+        assert (owners[splits[row] + covering] >= 0).all()
+
+    vocabularies = build_vocabularies([columns], list(FACTORS))
+    factors = piece_factors(columns, offsets, splits, list(FACTORS), vocabularies, words_of_pieces=owners)
+    for ids in factors.values():
+        assert np.array_equal(ids == 0, owners == -1)
+        assert not (ids == 1).any()

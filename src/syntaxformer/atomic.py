@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ __all__ = ["atomic_file"]
 
 
 @contextmanager
-def atomic_file(path: str | Path) -> Iterator[Path]:
+def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     """Give a temporary path to write to; on success it becomes `path`, on any error nothing stays behind.
 
     Args:

@@ -1,9 +1,26 @@
-"""Text to sentences: taggers, parsers and parsed files behind one interface.
+"""Text to sentences: taggers, parsers and parsed files behind one interface, and annotated corpora on disk.
 
 Importing this room imports no tagger; `load_annotator` imports what it is asked for.
 """
 
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.registry import load_annotator
+from syntaxformer.annotate.store import (
+    AnnotatedCorpus,
+    Columns,
+    annotate_cached,
+    annotate_to_file,
+    read_annotations,
+    write_annotations,
+)
 
-__all__ = ["Annotator", "load_annotator"]
+__all__ = [
+    "AnnotatedCorpus",
+    "Annotator",
+    "Columns",
+    "annotate_cached",
+    "annotate_to_file",
+    "load_annotator",
+    "read_annotations",
+    "write_annotations",
+]

@@ -4,6 +4,9 @@ Wrapped so that one line gives one `Sentence`: several sentences on a line are s
 no word, blank lines do not reach the pipeline, very long lines go through it in parts.
 """
 
+# pyright: basic
+# (spaCy has no complete types.)
+
 from __future__ import annotations
 
 import re

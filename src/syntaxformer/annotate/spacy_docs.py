@@ -4,6 +4,9 @@ Tokens of white space are not words: they are dropped, and words governed by one
 Knows nothing of loading pipelines or of files.
 """
 
+# pyright: basic
+# (spaCy has no complete types.)
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -1,0 +1,301 @@
+import errno
+import multiprocessing
+import os
+import pickle
+import resource
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from syntaxformer.annotate import (
+    annotate_cached,
+    annotate_to_file,
+    corpus,
+    read_annotations,
+    store,
+    write_annotations,
+)
+from syntaxformer.annotate.annotator import blank_sentence
+from syntaxformer.annotate.fingerprint import hash_lines
+from syntaxformer.errors import DataError
+from syntaxformer.trees import Sentence
+
+CAT = Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"), governors=(1, -1), deprels=("det", "root"))
+SAT = Sentence.from_words(
+    ["it", "sat", "."], upos=("PRON", "VERB", "PUNCT"), governors=(1, -1, 1), deprels=("a", "root", "c")
+)
+EMPTY = blank_sentence("", frozenset({"upos", "governors", "deprels"}))
+SENTENCES = [CAT, EMPTY, SAT, CAT]
+ABOUT = {"annotator": "en", "version": "1", "content_hash": "x"}
+
+
+class CountingAnnotator:
+    """Every character but spaces is a word; counts the lines that it sees."""
+
+    name, version, provides = "count", "1", frozenset({"upos"})
+
+    def __init__(self):
+        self.n_lines = 0
+
+    def stream(self, lines, *, n_processes=1):
+        for line in lines:
+            self.n_lines += 1
+            places = tuple((i, i + 1) for i, character in enumerate(line) if character != " ")
+            words = tuple(line[start:end] for start, end in places)
+            yield Sentence(line, words, places, upos=tuple("X" for _ in words))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.parquet"
+
+
+@pytest.fixture(params=["in memory", "memory-mapped"])
+def reading(request, monkeypatch, tmp_path):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
+    if request.param == "memory-mapped":
+        monkeypatch.setattr(corpus, "IN_MEMORY_BYTES", 0)
+        monkeypatch.setattr(corpus, "_MIRROR_ROWS", 3)
+
+
+def test_sentences_come_back(path, reading):
+    write_annotations(path, SENTENCES, **ABOUT)
+    annotated = read_annotations(path)
+    assert len(annotated) == 4
+    assert list(annotated) == SENTENCES
+    assert annotated[-1] == CAT
+    assert annotated[1:3] == [EMPTY, SAT]
+    assert annotated.texts([2, 0]) == ["it sat .", "the cat"]
+    assert list(pickle.loads(pickle.dumps(annotated))) == SENTENCES
+    assert list(annotated.to_dataset()["text"]) == [sentence.text for sentence in SENTENCES]
+
+
+def test_header(path):
+    write_annotations(path, SENTENCES, **ABOUT)
+    header = read_annotations(path).header
+    assert (header.annotator, header.version, header.content_hash) == ("en", "1", "x")
+    assert (header.n_lines, header.n_words) == (4, 7)
+    assert header.columns == ("upos", "deprels", "governors")
+    assert header.tags["upos"] == ("DET", "NOUN", "PRON", "VERB", "PUNCT")
+
+
+def test_columns_are_flat_arrays(path, reading):
+    write_annotations(path, SENTENCES, **ABOUT)
+    annotated = read_annotations(path)
+    columns = annotated.columns()
+    assert columns.row_offsets.tolist() == [0, 2, 2, 5, 7]
+    assert columns.starts.tolist() == [0, 4, 0, 3, 7, 0, 4]
+    assert columns.ends.tolist() == [3, 7, 2, 6, 8, 3, 7]
+    assert columns.upos.tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert columns.governors.tolist() == [1, -1, 1, -1, 1, 1, -1]
+    assert columns.governors.dtype == np.int16
+    assert columns.upos.dtype == np.int8
+    assert columns.xpos is None
+    assert annotated.columns(1, 3).row_offsets.tolist() == [0, 0, 3]
+    assert annotated.columns(4).row_offsets.tolist() == [0]
+    picked = annotated.columns_of([3, 2, 3])
+    assert picked.row_offsets.tolist() == [0, 2, 5, 7]
+    assert [annotated.header.tags["deprels"][code] for code in picked.deprels] == [
+        *CAT.deprels,
+        *SAT.deprels,
+        *CAT.deprels,
+    ]
+
+
+def test_columns_over_many_batches(path, reading, monkeypatch):
+    monkeypatch.setattr(store, "ROWS_PER_GROUP", 2)
+    sentences = [SENTENCES[i % 4] for i in range(23)]
+    write_annotations(path, sentences, **ABOUT)
+    annotated = read_annotations(path)
+    assert list(annotated) == sentences
+    rows = np.random.default_rng(7).permutation(23)
+    columns = annotated.columns_of(rows)
+    for position, row in enumerate(rows):
+        words = slice(columns.row_offsets[position], columns.row_offsets[position + 1])
+        assert tuple(columns.governors[words]) == sentences[row].governors
+        assert tuple(zip(columns.starts[words], columns.ends[words], strict=True)) == sentences[row].offsets
+
+
+def test_a_column_that_some_sentences_lack_is_not_flat_but_survives(path):
+    bare = Sentence.from_words(["bare"])
+    write_annotations(path, [CAT, bare], **ABOUT)
+    annotated = read_annotations(path)
+    assert annotated.header.columns == ()
+    assert annotated.columns().upos is None
+    assert list(annotated) == [CAT, bare]
+
+
+def test_words_that_are_not_in_the_text(path):
+    zum = Sentence(
+        "zum", ("zu", "dem"), ((0, 3), (0, 3)), lemmas=("zu", "der"), xpos=("A", "B"), constituency="(X zum)"
+    )
+    write_annotations(path, [zum, CAT], **ABOUT)
+    assert list(read_annotations(path)) == [zum, CAT]
+
+
+def test_no_lines(path):
+    write_annotations(path, [], **ABOUT)
+    annotated = read_annotations(path)
+    assert len(annotated) == len(list(annotated)) == 0
+    assert annotated.columns().row_offsets.tolist() == [0]
+    with pytest.raises(IndexError, match="line: expected 0 to -1, got 0"):
+        annotated[0]
+    with pytest.raises(IndexError, match="line: expected 0 to -1, got 3 to 3"):
+        annotated.columns_of([3])
+
+
+def test_a_line_of_5000_words_fits_and_one_of_40000_is_refused(path):
+    words = ["w"] * 5000
+    long = Sentence.from_words(words, governors=tuple(range(-1, 4999)))
+    write_annotations(path, [long], **ABOUT)
+    assert read_annotations(path)[0] == long
+    with pytest.raises(DataError) as caught:
+        write_annotations(path, [CAT, Sentence.from_words(["w"] * 40_000)], **ABOUT)
+    assert (
+        str(caught.value) == "line 2 of the text: expected at most 32,767 words, got 40,000. Split the line."
+    )
+    assert read_annotations(path)[0] == long
+
+
+def test_too_many_tags_are_refused(path):
+    many = Sentence.from_words(["w"] * 200, upos=tuple(f"T{i}" for i in range(200)))
+    with pytest.raises(DataError, match="upos: expected at most 128 different values, got more"):
+        write_annotations(path, [many], **ABOUT)
+
+
+def test_text_that_is_not_unicode_is_refused(path):
+    with pytest.raises(DataError, match=r"text: expected characters that UTF-8 can hold, got '\\ud800'"):
+        write_annotations(path, [Sentence.from_words(["\ud800"])], **ABOUT)
+
+
+def test_a_full_disk_leaves_nothing(path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_batch", fail)
+    with pytest.raises(
+        DataError, match=r"a\.parquet: expected to write the file, got: No space left on device"
+    ):
+        write_annotations(path, SENTENCES, **ABOUT)
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits file sizes as Linux does")
+def test_a_file_that_may_not_grow_leaves_nothing(path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    noise = [Sentence.from_words([os.urandom(20).hex()]) for _ in range(3000)]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(DataError, match=r"a\.parquet: expected to write the file, got: "):
+            write_annotations(path, noise, **ABOUT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "empty", "foreign"])
+def test_damaged_files_are_named(path, damage, reading):
+    write_annotations(path, SENTENCES * 100, **ABOUT)
+    content = bytearray(path.read_bytes())
+    if damage == "missing":
+        path.unlink()
+    elif damage == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        content[200] ^= 0xFF
+        path.write_bytes(content)
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        pq.write_table(pa.table({"text": ["a"]}), path)
+    with pytest.raises(DataError) as caught:
+        read_annotations(path)
+    assert str(caught.value).startswith(f"{path}: expected an annotated corpus, got")
+    assert str(caught.value).endswith("Annotate the text again with `syntaxformer annotate`.")
+
+
+def test_a_file_of_another_format_and_one_that_lost_rows_are_refused(path, monkeypatch):
+    monkeypatch.setattr("syntaxformer.annotate.columns.FORMAT", 99)
+    write_annotations(path, SENTENCES, **ABOUT)
+    header = pq.ParquetFile(path).metadata.metadata
+    monkeypatch.undo()
+    pq.write_table(pq.read_table(path)[:1].replace_schema_metadata(header), path)
+    with pytest.raises(DataError, match="expected 4 rows with columns text, words"):
+        read_annotations(path)
+    old = header[b"syntaxformer"].replace(b'"format": 1', b'"format": 99')
+    pq.write_table(pq.read_table(path).replace_schema_metadata({b"syntaxformer": old}), path)
+    with pytest.raises(DataError, match="header: expected format 1, got 99"):
+        read_annotations(path)
+
+
+def test_nothing_is_tagged_twice(tmp_path):
+    annotator = CountingAnnotator()
+    lines = ["a b", "", "c"]
+    first = annotate_cached(lines, annotator, tmp_path)
+    again = annotate_cached(iter(lines), annotator, tmp_path)
+    assert annotator.n_lines == 3
+    assert list(first) == list(again)
+    assert first.header.content_hash == hash_lines(lines)
+    annotate_cached(["a b", "", "d"], annotator, tmp_path)
+    assert annotator.n_lines == 6
+    annotator.version = "2"
+    annotate_cached(lines, annotator, tmp_path)
+    assert annotator.n_lines == 9
+
+
+def test_a_damaged_cache_is_made_again(tmp_path, caplog):
+    annotator = CountingAnnotator()
+    annotated = annotate_cached(["a"], annotator, tmp_path)
+    annotated.path.write_bytes(b"damaged")
+    assert annotate_cached(["a"], annotator, tmp_path)[0].words == ("a",)
+    assert annotator.n_lines == 2
+    assert "annotating again" in caplog.text
+
+
+def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "here"))
+    assert annotate_cached(["a"], CountingAnnotator()).path.parent == tmp_path / "here" / "annotations"
+    monkeypatch.delenv("SYNTAXFORMER_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert (
+        annotate_cached(["a"], CountingAnnotator()).path.parent == tmp_path / "syntaxformer" / "annotations"
+    )
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="expected a cache folder to write to, got: "):
+        annotate_cached(["a"], CountingAnnotator(), tmp_path / "file")
+
+
+def _annotate_in_process(folder, ready, results):
+    annotator = CountingAnnotator()
+    ready.wait()
+    annotated = annotate_cached(["some text"] * 2000, annotator, folder)
+    results.put((annotator.n_lines, len(annotated)))
+
+
+def test_two_processes_at_once_annotate_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ready, results = context.Barrier(2), context.Queue()
+    workers = [
+        context.Process(target=_annotate_in_process, args=(tmp_path, ready, results)) for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    found = sorted(results.get(timeout=60) for _ in workers)
+    for worker in workers:
+        worker.join()
+    assert found == [(0, 2000), (2000, 2000)]
+
+
+def test_a_file_that_is_up_to_date_is_left(path):
+    annotator = CountingAnnotator()
+    annotate_to_file(path, ["a", "b"], annotator)
+    annotate_to_file(path, ["a", "b"], annotator)
+    assert annotator.n_lines == 2
+    assert len(annotate_to_file(path, ["a"], annotator)) == 1
+    assert annotator.n_lines == 3

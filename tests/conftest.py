@@ -11,7 +11,7 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-install_import_hook(["syntaxformer.layers", "syntaxformer.models"], "beartype.beartype")
+install_import_hook(["syntaxformer.layers", "syntaxformer.models.transformer"], "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)

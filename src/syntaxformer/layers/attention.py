@@ -130,7 +130,7 @@ class SelfAttention(_MultiHead):
         if cache is not None:
             key, value = cache.update(key, value, layer)
             if causal and key.shape[2] > query.shape[2]:
-                mask, causal = _causal_mask_after(query, key), False
+                mask, causal = None if query.shape[2] == 1 else _causal_mask_after(query, key), False
         return self._combine(query, key, value, mask, causal, return_weights)
 
 
@@ -164,7 +164,7 @@ class CrossAttention(_MultiHead):
         return self._combine(query, key, value, mask, False, return_weights)
 
 
-def _causal_mask_after(query: Tensor, key: Tensor) -> Bool[Tensor, "query key"]:
+def _causal_mask_after(query: Tensor, key: Tensor) -> Bool[Tensor, "1 1 query key"]:
     """Causal mask where the queries are the last of the keys."""
     n_query, n_key = query.shape[2], key.shape[2]
-    return torch.ones(n_query, n_key, dtype=torch.bool, device=query.device).tril(n_key - n_query)
+    return torch.ones(1, 1, n_query, n_key, dtype=torch.bool, device=query.device).tril(n_key - n_query)

@@ -71,8 +71,13 @@ class WidthPlan:
         return f"{self.word_width} (word) + {features} = {self.d_model}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For a model's config."""
+        """For a model's config; `from_dict` reads it."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> WidthPlan:
+        """Read what `as_dict` gave, also after JSON turned pairs into lists."""
+        return cls(**{**stored, "factors": tuple((name, width) for name, width in stored["factors"])})
 
 
 def plan_widths(

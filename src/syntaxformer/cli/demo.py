@@ -1,0 +1,54 @@
+"""`syntaxformer demo`: a first look in a few minutes, on a corpus that the package generates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from syntaxformer.tasks.demo import DemoReport
+
+__all__ = ["demo"]
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for corpus, models and figure.")
+    ] = Path("demo"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an older demo there.")] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[key.sub=value]...", help="Settings over the recipe `tiny`."),
+    ] = None,
+) -> None:
+    """Train a baseline and an infused translator, print their BLEU, draw their attention.
+
+    A first look, not a benchmark: the corpus is generated from a grammar, one seed, a tiny model.
+    """
+    from syntaxformer.tasks.demo import run_demo
+
+    _print(run_demo(output, overwrite, settings or ()))
+
+
+def _print(report: DemoReport) -> None:
+    n_lines = report.systems[0].scores.n_lines
+    typer.echo(
+        f"\n{'system':<10} {'BLEU':>6} {'chrF':>6} {'parameters':>11} {'seconds':>8}   test: {n_lines} sentences"
+    )
+    for one in report.systems:
+        scores = one.scores
+        typer.echo(
+            f"{one.name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {one.n_parameters:>11,} {one.seconds:>8.0f}   {one.folder}"
+        )
+    difference = report.comparison
+    typer.echo(
+        f"difference {difference.difference:>+6.2f} BLEU, p = {difference.p_value:.3f} "
+        "(paired bootstrap; one seed and a generated corpus: a first look, not a benchmark)"
+    )
+    for example in report.examples:
+        typer.echo(f"\nsource     {example.tagged}\nreference  {example.reference}")
+        for name, text in example.translations.items():
+            typer.echo(f"{name:<10} {text}")
+    typer.echo(f"\nattention  {report.figure}")

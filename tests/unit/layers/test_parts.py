@@ -1,0 +1,77 @@
+"""Positions, dropout and layers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from syntaxformer.layers import DecoderLayer, Dropout, EncoderLayer, SinusoidalPositions, drop, sinusoids
+
+
+def test_sinusoids_by_hand() -> None:
+    table = sinusoids(3, 4)
+    slow = 1 / 10_000
+    expected = [[math.sin(p), math.sin(p * slow), math.cos(p), math.cos(p * slow)] for p in range(3)]
+    torch.testing.assert_close(table, torch.tensor(expected))
+
+
+def test_positions_go_on_where_a_cache_ends() -> None:
+    layer = SinusoidalPositions(6)
+    whole = layer(torch.zeros(1, 300, 6))
+    torch.testing.assert_close(layer(torch.zeros(1, 7, 6), first=11), whole[:, 11:18])
+
+
+def test_odd_width_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"d_model: expected an even number .* got 7\."):
+        sinusoids(3, 7)
+
+
+@pytest.mark.parametrize("prob", [0.1, 0.3, 0.5])
+def test_dropout_keeps_the_mean_and_drops_its_share(prob: float) -> None:
+    torch.manual_seed(0)
+    out = drop(torch.ones(401, 1009), prob)
+    share = float((out == 0).float().mean())
+    assert abs(share - prob) < 4 * math.sqrt(prob * (1 - prob) / out.numel())
+    kept = out[out != 0]
+    torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - prob)), rtol=1e-4, atol=0)
+
+
+def test_dropout_has_the_gradient_of_its_mask_and_follows_the_seed() -> None:
+    states = torch.ones(13, 17, requires_grad=True)
+    torch.manual_seed(5)
+    first = drop(states, 0.4)
+    torch.manual_seed(5)
+    torch.testing.assert_close(drop(states, 0.4), first)
+    first.sum().backward()
+    torch.testing.assert_close(states.grad, first.detach())
+
+
+def test_dropout_does_nothing_in_evaluation() -> None:
+    states = torch.randn(3, 5)
+    assert Dropout(0.5).eval()(states) is states
+    assert drop(states, 0.0) is states
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_layer_order(norm: str) -> None:
+    """With all maps at zero a pre-norm layer is the identity and a post-norm layer two normalisations."""
+    layer = EncoderLayer(6, 2, 11, norm=norm).eval()
+    for linear in (layer.self_attention.output, layer.feed_forward.outer):
+        torch.nn.init.zeros_(linear.weight)
+        torch.nn.init.zeros_(linear.bias)
+    states = torch.randn(2, 3, 6)
+    out, _ = layer(states)
+    once = torch.nn.functional.layer_norm(states, (6,))
+    torch.testing.assert_close(out, states if norm == "pre" else torch.nn.functional.layer_norm(once, (6,)))
+
+
+def test_decoder_layer_sees_no_later_piece() -> None:
+    layer = DecoderLayer(6, 2, 11).eval()
+    states, memory = torch.randn(1, 5, 6), torch.randn(1, 4, 6)
+    before, _ = layer(states, memory)
+    states[0, 3:] += 1
+    after, _ = layer(states, memory)
+    torch.testing.assert_close(before[0, :3], after[0, :3])
+    assert not torch.allclose(before[0, 3:], after[0, 3:])

@@ -13,11 +13,13 @@ from syntaxformer.annotate.store import (
     read_annotations,
     write_annotations,
 )
+from syntaxformer.annotate.words_as_given import WordsAsGiven
 
 __all__ = [
     "AnnotatedCorpus",
     "Annotator",
     "Columns",
+    "WordsAsGiven",
     "annotate_cached",
     "annotate_to_file",
     "load_annotator",

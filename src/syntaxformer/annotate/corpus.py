@@ -41,8 +41,8 @@ _REMEDY = "Annotate the text again with `syntaxformer annotate`"
 class Columns:
     """Some rows of a corpus, words of all rows one after the other.
 
-    Words of row i are `row_offsets[i]` to `row_offsets[i + 1]`. A column is None where the corpus does not have
-    it for all its sentences.
+    Words of row i are `row_offsets[i]` to `row_offsets[i + 1]`. A column that not every sentence of the
+    corpus has is None.
 
     Args:
         row_offsets: int64 `[rows + 1]`.

@@ -1,0 +1,123 @@
+"""Whatever a line holds, it is one sentence, and whatever a sentence holds, it comes back from disk."""
+
+import pytest
+import spacy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from spacy.tokens import Doc
+
+from syntaxformer.annotate import read_annotations, write_annotations
+from syntaxformer.annotate.segments import MAX_RUN, segments_of
+from syntaxformer.annotate.spacy_backend import SpacyAnnotator
+from syntaxformer.annotate.spacy_docs import DocReader
+from syntaxformer.trees import Sentence, check_governors, depths_of
+
+LINES = st.text(
+    st.characters() | st.sampled_from(" \t\0\r\u00a0\u200b\u200d\ufeff\u2028\x85👩🏽\u0301().,'"), max_size=60
+)
+
+
+@pytest.fixture(scope="module")
+def annotator():
+    """A pipeline whose tagger and parser are not trained: any tags and trees, on real tokens."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("morphologizer").add_label("POS=NOUN")
+    nlp.add_pipe("parser").add_label("dep")
+    nlp.initialize()
+    return SpacyAnnotator(nlp, "untrained", "0")
+
+
+@given(lines=st.lists(LINES, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_one_line_in_one_sentence_out(annotator, lines):
+    sentences = annotator.annotate(lines)
+    assert [sentence.text for sentence in sentences] == lines
+    for sentence in sentences:
+        assert "".join(sentence.words) == "".join(sentence.text.split())
+        assert sentence.words == tuple(sentence.text[start:end] for start, end in sentence.offsets)
+        check_governors(sentence.governors, sentence.words)
+        assert len(sentence.upos) == len(sentence)
+
+
+@given(line=LINES.flatmap(lambda part: st.integers(0, 200).map(lambda n: (part or "x") * n)))
+@settings(deadline=None)
+def test_segments_are_the_line(line):
+    segments = list(segments_of(line))
+    assert "".join(text for _, text in segments) == line
+    assert all(line.startswith(text, start) for start, text in segments)
+    assert all(len(run) <= MAX_RUN for _, text in segments for run in text.split())
+
+
+@st.composite
+def docs(draw):
+    """Words and white space tokens in random trees."""
+    words = draw(st.lists(st.sampled_from(["a", "b", " ", "\n"]), min_size=1, max_size=9))
+    order = draw(st.permutations(range(len(words))))
+    heads = list(range(len(words)))
+    for rank, word in enumerate(order[1:], 1):
+        heads[word] = draw(st.sampled_from([word, *order[:rank]]))
+    return words, heads
+
+
+@given(docs())
+def test_dropping_white_space_tokens_keeps_ancestors(drawn):
+    words, heads = drawn
+    nlp = spacy.blank("xx")
+    doc = Doc(nlp.vocab, words=words, spaces=[False] * len(words), heads=heads, deps=["dep"] * len(words))
+    governors = DocReader(nlp.vocab.strings, frozenset({"governors"})).read(doc).governors
+    kept = [index for index, word in enumerate(words) if not word.isspace()]
+    for new, old in enumerate(kept):
+        ancestor = old
+        while heads[ancestor] != ancestor:
+            ancestor = heads[ancestor]
+            if ancestor in kept:
+                assert governors[new] == kept.index(ancestor)
+                break
+        else:
+            assert governors[new] == -1
+    depths_of(governors)
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+
+
+@st.composite
+def sentences(draw):
+    text = draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+    n_words = draw(st.integers(0, 5))
+    places = st.tuples(st.integers(0, len(text)), st.integers(0, len(text))).map(sorted).map(tuple)
+    offsets = tuple(draw(st.lists(places, min_size=n_words, max_size=n_words)))
+    if draw(st.booleans()):
+        words = tuple(text[start:end] for start, end in offsets)
+    else:
+        words = tuple(draw(st.lists(WORDS, min_size=n_words, max_size=n_words)))
+
+    def column(values):
+        return draw(st.none() | st.lists(values, min_size=n_words, max_size=n_words).map(tuple))
+
+    return Sentence(
+        text,
+        words,
+        offsets,
+        upos=column(st.sampled_from(["NOUN", "VERB", "X"])),
+        xpos=column(WORDS),
+        lemmas=column(WORDS),
+        deprels=column(WORDS),
+        governors=column(st.integers(-1, n_words - 1)),
+        constituency=draw(st.none() | WORDS),
+    )
+
+
+@given(corpus=st.lists(sentences(), max_size=6))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_stored_comes_back(tmp_path, corpus):
+    path = tmp_path / "a.parquet"
+    write_annotations(path, corpus, annotator="x", version="1", content_hash="")
+    annotated = read_annotations(path)
+    assert list(annotated) == corpus
+    columns = annotated.columns()
+    starts = [start for sentence in corpus for start, _ in sentence.offsets]
+    assert columns.starts.tolist() == starts
+    if columns.upos is not None:
+        tags = [annotated.header.tags["upos"][code] for code in columns.upos]
+        assert tags == [tag for sentence in corpus for tag in sentence.upos or ()]

@@ -1,0 +1,89 @@
+import gzip
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from syntaxformer.annotate import read_annotations
+from syntaxformer.cli.annotate import annotate, output_paths
+from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.trees import Sentence, write_conllu
+
+
+@pytest.fixture
+def app():
+    app = typer.Typer()
+    app.command()(annotate)
+    return app
+
+
+@pytest.fixture
+def annotator(tmp_path):
+    path = tmp_path / "parsed.conllu"
+    write_conllu(path, [Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"))])
+    return f"conllu:{path}"
+
+
+def run(app, *arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_one_file_to_one_file(app, annotator, tmp_path):
+    source, target = tmp_path / "in.txt", tmp_path / "new" / "out.parquet"
+    source.write_text("the cat\n\n")
+    done = run(app, source, "-o", target, "--annotator", annotator)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(f"{target}: 2 lines, 2 words, conllu:")
+    assert [sentence.upos for sentence in read_annotations(target)] == [("DET", "NOUN"), ()]
+
+
+def test_several_files_to_a_folder(app, annotator, tmp_path):
+    plain, packed = tmp_path / "a.en", tmp_path / "b.en.gz"
+    plain.write_text("the cat\n")
+    packed.write_bytes(gzip.compress(b"the  cat\n"))
+    done = run(app, plain, packed, "-o", tmp_path / "out", "--annotator", annotator)
+    assert done.exit_code == 0, done.output
+    assert read_annotations(tmp_path / "out" / "a.en.parquet")[0].text == "the cat"
+    assert read_annotations(tmp_path / "out" / "b.en.parquet")[0].text == "the  cat"
+
+
+def test_bad_bytes_stop_with_file_line_and_byte_and_write_nothing(app, annotator, tmp_path):
+    source, target = tmp_path / "in.txt", tmp_path / "out.parquet"
+    source.write_bytes(b"the cat\n\xff\n")
+    done = run(app, source, "-o", target, "--annotator", annotator)
+    assert isinstance(done.exception, DataError)
+    assert str(done.exception).startswith(f"{source}:2: expected UTF-8, got byte 0xff at byte 1 of the line")
+    assert not target.exists()
+
+
+def test_help_lists_the_options(app):
+    done = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert done.exit_code == 0
+    for word in ("IN...", "--output", "--annotator", "--processes", "spacy:NAME_OR_PATH"):
+        assert word in done.output
+
+
+def test_outputs_of_one_and_of_several_inputs(tmp_path):
+    a, b = Path("x/a.txt.gz"), Path("b")
+    assert output_paths([a], Path("o")) == [Path("o")]
+    assert output_paths([a], tmp_path) == [tmp_path / "a.txt.parquet"]
+    assert output_paths([a, b], Path("o")) == [Path("o/a.txt.parquet"), Path("o/b.parquet")]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "message"),
+    [
+        (["a", "b"], "o.parquet", "-o: expected a folder for 2 inputs, got the file o.parquet."),
+        (
+            ["x/a", "y/a"],
+            "o",
+            "-o: expected inputs of different names, got two that would be o/a.parquet. Run them apart.",
+        ),
+        (["a"], "a", "-o: expected another file than the input, got a."),
+    ],
+)
+def test_outputs_that_clash_are_refused(inputs, output, message):
+    with pytest.raises(ConfigError) as caught:
+        output_paths([Path(name) for name in inputs], Path(output))
+    assert str(caught.value) == message

@@ -80,7 +80,7 @@ class GermanVerb:
         if changed != self.stem and "i" in changed and "ä" not in changed:
             return changed
         strong = not self.past.endswith("te")
-        return self.stem if strong and not self.stem.endswith(("t", "d")) else _first_person(self.stem)
+        return self.stem if strong and not self.stem.endswith(("t", "d")) else _first_person(self)
 
 
 def finite(verb: GermanVerb, person: Person, number: Number, *, past: bool) -> str:
@@ -93,7 +93,7 @@ def _present_forms(verb: GermanVerb) -> tuple[str, ...]:
     if verb.infinitive in _IRREGULAR_PRESENT:
         return _IRREGULAR_PRESENT[verb.infinitive]
     plural = verb.infinitive
-    return _first_person(verb.stem), _second_person(verb), verb.third_person, plural, plural
+    return _first_person(verb), _second_person(verb), verb.third_person, plural, plural
 
 
 def _past_forms(verb: GermanVerb) -> tuple[str, ...]:
@@ -104,8 +104,8 @@ def _past_forms(verb: GermanVerb) -> tuple[str, ...]:
     return past, second, past, past + "en", past + "en"
 
 
-def _first_person(stem: str) -> str:
-    return stem[:-2] + "le" if stem.endswith("el") else stem + "e"
+def _first_person(verb: GermanVerb) -> str:
+    return verb.stem[:-2] + "le" if verb.infinitive.endswith("eln") else verb.stem + "e"
 
 
 def _second_person(verb: GermanVerb) -> str:

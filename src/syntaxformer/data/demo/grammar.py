@@ -31,6 +31,12 @@ Focus = Noun | Verb | Adjective | None
 
 _SHAPES = {"plain": 56, "coordinated": 7, "yes/no": 8, "wh": 10, "command": 6, "there is": 4, "copula": 9}
 _SUBORDINATE = 0.17
+_FRAMES = {"clause": 26, "no complement": 22, "other": 52}
+_VERBS_BY_FRAME = {
+    "clause": tuple(verb for verb in VERBS if verb not in SIMPLE_VERBS),
+    "no complement": tuple(verb for verb in SIMPLE_VERBS if not verb.slots),
+    "other": tuple(verb for verb in SIMPLE_VERBS if verb.slots),
+}
 _CONJUNCTIONS: dict[Tense, str] = {
     Tense.PRESENT: "because although when if while before",
     Tense.PROGRESSIVE: "because although while",
@@ -84,7 +90,7 @@ class Grammar:
         if isinstance(focus, Verb):
             return focus
         if focus is None:
-            return self.rng.choice(VERBS)
+            return self.rng.choice(_VERBS_BY_FRAME[self._nominals.weighted(_FRAMES)])
         noun = focus if isinstance(focus, Noun) else self.rng.choice(nouns_of(focus.kinds))
         self._nominals.wanted_noun = noun
         return self.rng.choice(_holders(noun))

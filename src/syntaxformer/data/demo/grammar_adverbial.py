@@ -105,11 +105,11 @@ class AdverbialSampler:
             and not clause.verb.slots
             and not clause.passive
             and not clause.negated
-            and draw < 0.35
+            and draw < 0.6
         ):
             phrase = meaning.NounPhrase(self._rng.choice(nouns_of(_LIKENESSES)), "sg", DETERMINERS["a"])
             return Adverbial("manner", meaning.PrepPhrase(PREPOSITIONS["like"], phrase))
-        if person and not clause.verb.stative and not clause.passive and draw < 0.42:
+        if person and not clause.verb.stative and not clause.passive and draw < 0.45:
             return self._company(depth)
         if not fitting:
             return None

@@ -121,7 +121,7 @@ WITH_OBJECT = (
         "give/gave/given",
         "geben/gibt/gab/gegeben",
         "person",
-        acc("small food money need"),
+        acc("small food money"),
         to("person animal"),
         manner="",
     ),

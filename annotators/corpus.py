@@ -4,6 +4,8 @@ It is registered for `spacy train` only; the shipped pipelines do not refer to i
 """
 
 import random
+import string
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,8 @@ from annotators.treebank import GoldSentence, to_doc
 
 CURLY = str.maketrans({"'": "\u2019", '"': "\u201d"})
 MAX_JOINED = 3
+MIN_UNKNOWN_LENGTH = 6
+KEPT_ENDING = 3  # spaCy's SUFFIX
 
 Change = Callable[[list[GoldSentence], int, random.Random], GoldSentence | None]
 
@@ -30,6 +34,7 @@ def gold_words(
     curly_frac: float = 0.0,
     bare_frac: float = 0.0,
     joined_frac: float = 0.0,
+    unknown_frac: float = 0.0,
 ) -> Callable[[Language], Iterator[Example]]:
     """A reader that yields every sentence once, and altered copies of some of them.
 
@@ -40,11 +45,19 @@ def gold_words(
         curly_frac: copies with typographic quotes and apostrophes.
         bare_frac: copies without their final punctuation.
         joined_frac: documents of two or three consecutive sentences, as one line may hold several.
+        unknown_frac: copies in which long words that occur once keep only their first letter and their
+            ending, as a model of the words that a small treebank lacks.
     """
-    fractions = {_lower: lower_frac, _curly: curly_frac, _bare: bare_frac, _joined: joined_frac}
 
     def read(nlp: Language) -> Iterator[Example]:
         sentences = [_from_doc(doc) for doc in DocBin().from_disk(path).get_docs(nlp.vocab)]
+        fractions = {
+            _lower: lower_frac,
+            _curly: curly_frac,
+            _bare: bare_frac,
+            _joined: joined_frac,
+            _unknown(sentences): unknown_frac,
+        }
         copies = _altered(sentences, fractions, random.Random(seed))
         yield from (gold_example(sentence, nlp.vocab) for sentence in [*sentences, *copies])
 
@@ -110,6 +123,21 @@ def _joined(sentences: list[GoldSentence], index: int, chance: random.Random) ->
         ),
         tuple(label for sentence in run for label in sentence.deprels),
     )
+
+
+def _unknown(sentences: list[GoldSentence]) -> Change:
+    counts = Counter(word.lower() for sentence in sentences for word in sentence.words)
+
+    def disguise(word: str, chance: random.Random) -> str:
+        if counts[word.lower()] > 1 or len(word) < MIN_UNKNOWN_LENGTH or not word.isalpha():
+            return word
+        return word[0] + "".join(chance.choices(string.ascii_lowercase, k=3)) + word[-KEPT_ENDING:]
+
+    def change(sentences: list[GoldSentence], index: int, chance: random.Random) -> GoldSentence | None:
+        words = tuple(disguise(word, chance) for word in sentences[index].words)
+        return replace(sentences[index], words=words) if words != sentences[index].words else None
+
+    return change
 
 
 def _from_doc(doc: Doc) -> GoldSentence:

@@ -66,7 +66,7 @@ def score(pipeline: Path, language: Language, data: Path) -> dict[str, Any]:
         scores[f"{split}_gold_words"] = _rounded(gold_word_scores(nlp, sentences))
         scores[f"{split}_raw_text"] = _rounded(raw_text_scores(nlp, sentences))
     texts = [gold.text for gold in language.read(data, language.test)]
-    return {**scores, "words_per_s": round(words_per_second(nlp, texts))}
+    return {**scores, "words_per_cpu_s": round(words_per_second(nlp, texts))}
 
 
 def _convert(language: Language, data: Path, work: Path, hold_out: int | None) -> None:

@@ -33,15 +33,11 @@ def demo(
 
 
 def _print(report: DemoReport) -> None:
-    n_lines = report.systems[0].scores.n_lines
-    typer.echo(
-        f"\n{'system':<10} {'BLEU':>6} {'chrF':>6} {'parameters':>11} {'seconds':>8}   test: {n_lines} sentences"
-    )
+    typer.echo(f"\n{report.systems[0].scores.n_lines} test sentences")
+    typer.echo(f"{'system':<10} {'BLEU':>6} {'chrF':>6} {'parameters':>11} {'seconds':>8}   folder")
     for one in report.systems:
-        scores = one.scores
-        typer.echo(
-            f"{one.name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {one.n_parameters:>11,} {one.seconds:>8.0f}   {one.folder}"
-        )
+        scores, size = one.scores, f"{one.n_parameters:>11,} {one.seconds:>8.0f}"
+        typer.echo(f"{one.name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {size}   {one.folder}")
     difference = report.comparison
     typer.echo(
         f"difference {difference.difference:>+6.2f} BLEU, p = {difference.p_value:.3f} "

@@ -41,7 +41,7 @@ def translate(
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = _standard_input() if source is None else read_lines(source)
-    results = translator.translate(lines, beam_size, length_penalty, n_best, batch_size)
+    results = translator.translate(lines, beam_size, length_penalty, n_best, batch_size, scored=n_best > 1)
     rows = _rows(results, n_best)
     if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]

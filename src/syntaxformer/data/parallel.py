@@ -157,5 +157,5 @@ def _check_tab(line: str, path: Path, number: int, tabs: str) -> bool:
 
 
 def _clean(line: str, config: CorpusConfig) -> str:
-    line = line.replace("\t", " ")
+    line = " ".join(line.split()) if config.tokenized else line.replace("\t", " ")
     return line.lower() if config.lowercase else line

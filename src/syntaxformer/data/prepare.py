@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from syntaxformer.align import FACTORS, WordColumns, build_vocabularies, read_user_column
+from syntaxformer.align import FACTORS, CodedColumn, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.data.source import EncodedText, SourceEncoder
@@ -75,25 +75,25 @@ def annotated_columns(
     config: CorpusConfig,
     split: str,
     factors: Sequence[str],
-    processes: int,
+    processes: int = 1,
 ) -> list[WordColumns]:
     """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns."""
     from syntaxformer.annotate import annotate_cached
 
-    corpus = annotate_cached(
-        lines, annotator, config.cache, n_processes=processes, progress=True, tokenized=config.tokenized
-    )
-    chunks = [corpus.columns(start, start + CHUNK_LINES) for start in range(0, len(lines), CHUNK_LINES)]
-    for name, ending in config.factor_files.items():
-        if name in factors:
-            values = read_user_column(find_file(config.dir, split, ending), corpus, f"{split}.{config.src}")
-            first = 0
-            for place, chunk in enumerate(chunks):
-                stop = first + chunk.n_words
-                part = type(values)(values.codes[first:stop], values.values)
-                chunks[place] = chunk.with_user_column(name, part)
-                first = stop
+    corpus = annotate_cached(lines, annotator, config.cache, n_processes=processes, progress=True)
+    starts = range(0, len(lines), CHUNK_LINES)
+    chunks = [WordColumns.from_corpus(corpus, lines[start : start + CHUNK_LINES], start) for start in starts]
+    for name in factors:
+        if name in config.factor_files:
+            path = find_file(config.dir, split, config.factor_files[name])
+            chunks = _with_user_column(chunks, name, read_user_column(path, corpus, f"{split}.{config.src}"))
     return chunks
+
+
+def _with_user_column(chunks: Sequence[WordColumns], name: str, values: CodedColumn) -> list[WordColumns]:
+    borders = np.cumsum([0, *(chunk.n_words for chunk in chunks)]).tolist()
+    parts = [values[start:stop] for start, stop in pairwise(borders)]
+    return [chunk.with_user_column(name, part) for chunk, part in zip(chunks, parts, strict=True)]
 
 
 def source_encoder(

@@ -211,9 +211,10 @@ def seed_everything(seed: int) -> None:
 
 
 def _annotator(recipe: Recipe) -> Annotator:
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import WordsAsGiven, load_annotator
 
-    return load_annotator(recipe.annotation.annotator)
+    annotator = load_annotator(recipe.annotation.annotator)
+    return WordsAsGiven(annotator) if recipe.data.tokenized else annotator
 
 
 def _info(recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None) -> FolderInfo:

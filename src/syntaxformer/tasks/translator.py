@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -45,11 +45,11 @@ class Hypothesis:
 
     Args:
         text: The translation.
-        score: Log-probability divided by length ** length_penalty; 0 for an empty line.
+        score: Log-probability divided by length ** length_penalty, where it was asked for.
     """
 
     text: str
-    score: float
+    score: float | None = None
 
 
 class Translator:
@@ -103,6 +103,7 @@ class Translator:
         length_penalty: float | None = None,
         n_best: int = 1,
         batch_size: int | None = None,
+        scored: bool = False,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
 
@@ -112,6 +113,7 @@ class Translator:
             length_penalty: Power of the length by which a log-probability is divided.
             n_best: Translations of each line, best first, at most `beam_size`.
             batch_size: Lines decoded together.
+            scored: Give each hypothesis its score, which costs one more pass.
 
         Yields:
             For each line its `n_best` hypotheses.
@@ -125,72 +127,72 @@ class Translator:
             raise ValueError(f"n_best: expected 1 to beam_size = {settings.beam_size}, got {n_best}.")
         iterator = iter(lines)
         while chunk := list(islice(iterator, CHUNK_LINES)):
-            yield from self._translate_chunk(chunk, settings, n_best)
+            yield from self._translate_chunk(chunk, settings, n_best, scored)
         self.encoder.unseen.warn()
 
     def encode(self, lines: Sequence[str]) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in a warning."""
-        lines = [line.replace("\t", " ").replace("\0", " ") for line in lines]
-        lines = [line.lower() for line in lines] if self.info.lowercase else lines
+        lines = [self._clean(line) for line in lines]
         words = None
         if self.annotator is not None:
-            annotate = self.annotator.annotate
-            sentences = (
-                self.annotator.annotate_words([line.split() for line in lines])
-                if self.info.tokenized
-                else annotate(lines)
-            )
-            words = WordColumns.from_sentences(sentences)
-        elif self.encoder.factors:
-            words = WordColumns.from_sentences(_whitespace_words(lines))
+            words = WordColumns.from_sentences(self.annotator.annotate(lines))
         return _cut(self.encoder.encode(lines, words), MAX_SOURCE_PIECES)
 
+    def _clean(self, line: str) -> str:
+        """What training did to its lines; control characters become spaces."""
+        line = " ".join(line.split()) if self.info.tokenized else line.replace("\t", " ").replace("\0", " ")
+        return line.lower() if self.info.lowercase else line
+
     def _translate_chunk(
-        self, lines: Sequence[str], settings: DecodingConfig, n_best: int
+        self, lines: Sequence[str], settings: DecodingConfig, n_best: int, scored: bool
     ) -> Iterator[list[Hypothesis]]:
         filled = [row for row, line in enumerate(lines) if line.strip()]
-        results = {row: [Hypothesis("", 0.0)] * n_best for row in range(len(lines))}
+        results = {row: [Hypothesis("", 0.0 if scored else None)] * n_best for row in range(len(lines))}
         if filled:
             source = self.encode([lines[row] for row in filled])
             order = np.argsort(-source.lengths, kind="stable").tolist()
             for start in range(0, len(order), settings.batch_size):
                 rows = order[start : start + settings.batch_size]
-                for row, hypotheses in zip(rows, self._decode(source, rows, settings, n_best), strict=True):
+                for row, hypotheses in zip(
+                    rows, self._decode(source, rows, settings, n_best, scored), strict=True
+                ):
                     results[filled[row]] = hypotheses
         yield from results.values()
 
     @torch.inference_mode()
     def _decode(
-        self, source: EncodedText, rows: Sequence[int], settings: DecodingConfig, n_best: int
+        self, source: EncodedText, rows: Sequence[int], settings: DecodingConfig, n_best: int, scored: bool
     ) -> list[list[Hypothesis]]:
         tokenizer = self.encoder.tokenizer
         batch = source_batch(source, rows, tokenizer.pad_token_id)
         limits = torch.from_numpy(source.lengths[rows] * settings.max_length_factor).long() + 10
-        output = self.model.generate(
-            **{name: tensor.to(self.model.device) for name, tensor in batch.items()},
+        batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
+        sequences = self.model.generate(
+            **batch,
             num_beams=settings.beam_size,
             num_return_sequences=n_best,
             length_penalty=settings.length_penalty,
-            early_stopping=False,
             do_sample=False,
             max_new_tokens=int(limits.max()),
             logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, settings.beam_size)],
             past_key_values=TranslationCache(),
-            return_dict_in_generate=True,
-            output_scores=settings.beam_size == 1,
         )
-        texts = [one.strip() for one in tokenizer.batch_decode(output.sequences, skip_special_tokens=True)]
-        scores = self._scores(output, settings).tolist()
-        found = [Hypothesis(_one_line(text), score) for text, score in zip(texts, scores, strict=True)]
+        texts = [
+            _one_line(one.strip()) for one in tokenizer.batch_decode(sequences, skip_special_tokens=True)
+        ]
+        scores = self._score(batch, sequences, settings.length_penalty) if scored else [None] * len(texts)
+        found = [Hypothesis(text, score) for text, score in zip(texts, scores, strict=True)]
         return [found[start : start + n_best] for start in range(0, len(found), n_best)]
 
-    def _scores(self, output: Any, settings: DecodingConfig) -> Tensor:
-        if settings.beam_size > 1:
-            return output.sequences_scores
-        steps = self.model.compute_transition_scores(output.sequences, output.scores, normalize_logits=True)
-        finite = steps.masked_fill(output.sequences[:, 1:] == self.encoder.tokenizer.pad_token_id, 0.0)
-        lengths = (output.sequences[:, 1:] != self.encoder.tokenizer.pad_token_id).sum(1)
-        return finite.sum(1) / lengths**settings.length_penalty
+    def _score(self, batch: dict[str, Tensor], sequences: Tensor, length_penalty: float) -> list[float]:
+        """Log-probability / length ** length_penalty of each row, by one pass over finished translations."""
+        n_best = len(sequences) // len(batch["input_ids"])
+        repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
+        labels = sequences[:, 1:]
+        made = labels != self.encoder.tokenizer.pad_token_id
+        logits = self.model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
+        picked = logits.float().log_softmax(-1).gather(-1, labels[..., None])[..., 0]
+        return (picked.where(made, 0.0).sum(1) / made.sum(1) ** length_penalty).tolist()
 
 
 class LengthLimit(LogitsProcessor):
@@ -220,13 +222,14 @@ class LengthLimit(LogitsProcessor):
 
 
 def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import WordsAsGiven, load_annotator
 
     if override is None and info.annotator is None:
         raise CheckpointError(
             "syntaxformer.json: expected the annotator's name, got none. Give one with --annotator."
         )
     annotator = load_annotator(override or info.annotator or "")
+    annotator = WordsAsGiven(annotator) if info.tokenized else annotator
     if annotator.version != info.annotator_version:
         warnings.warn(
             f"annotator: the model was trained with {info.annotator} {info.annotator_version}, this is "
@@ -234,12 +237,6 @@ def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
             stacklevel=3,
         )
     return annotator
-
-
-def _whitespace_words(lines: Sequence[str]) -> list[Any]:
-    from syntaxformer.trees.sentence import Sentence
-
-    return [Sentence.from_words(line.split(" ")) for line in lines]
 
 
 def _one_line(text: str) -> str:

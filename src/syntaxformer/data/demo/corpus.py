@@ -18,7 +18,7 @@ from syntaxformer.data.demo.lexicon import AMBIGUOUS_ENTRIES, READINGS, Reading
 from syntaxformer.data.demo.realise_de import german
 from syntaxformer.data.demo.realise_en import english
 from syntaxformer.data.demo.surface import to_sentence
-from syntaxformer.trees.sentence import Sentence
+from syntaxformer.trees import Sentence, write_conllu
 
 __all__ = ["DemoPair", "DemoSplits", "demo_corpus", "split", "write_demo"]
 
@@ -148,8 +148,6 @@ def write_demo(folder: str | Path, n_pairs: int = 8000, seed: int = 1) -> DemoSp
     Returns:
         What was written.
     """
-    from syntaxformer.trees.conllu import write_conllu
-
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     splits = split(demo_corpus(n_pairs, seed), seed=seed)

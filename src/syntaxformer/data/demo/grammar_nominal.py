@@ -63,7 +63,11 @@ _REACHED = frozenset(
     ("street", "bridge", "field", "school", "theatre", "museum", "hospital", "church", "office")
 )
 """Places that one goes to rather than into."""
-_POSITIONS = ("behind", "under", "beside")
+_POSITIONS = {
+    "behind": "house church door tree sofa station",
+    "under": "table bed tree bridge sofa",
+    "beside": "table bed house tree door lake",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +252,9 @@ class NominalSampler:
     def place(self, *, definite: bool = False) -> meaning.PrepPhrase:
         """Where something is: "in the garden", "under the table"."""
         if self.chance(0.2):
-            noun = self.rng.choice(nouns_of("table bed sofa house tree door church"))
-            return meaning.PrepPhrase(PREPOSITIONS[self.rng.choice(_POSITIONS)], self._landmark(noun))
+            position = self.rng.choice(list(_POSITIONS))
+            noun = self.rng.choice(nouns_of(_POSITIONS[position]))
+            return meaning.PrepPhrase(PREPOSITIONS[position], self._landmark(noun))
         return self.located(self.rng.choice(self._places), goal=False)
 
     def located(self, noun: Noun, *, goal: bool) -> meaning.PrepPhrase:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from syntaxformer.trees.sentence import ROOT, Sentence
+from syntaxformer.trees import ROOT, Sentence
 
 __all__ = ["Part", "Phrase", "Word", "comma", "to_sentence"]
 

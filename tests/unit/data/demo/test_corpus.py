@@ -8,10 +8,7 @@ import pytest
 
 from syntaxformer.data.demo import DemoPair, demo_corpus, split, write_demo
 from syntaxformer.data.demo.lexicon import READINGS
-from syntaxformer.trees.conllu import read_conllu
-from syntaxformer.trees.dependency import check_governors, is_projective
-from syntaxformer.trees.ptb import parse_tree
-from syntaxformer.trees.sentence import Sentence
+from syntaxformer.trees import Sentence, check_governors, is_projective, parse_tree, read_conllu
 
 FINITE = ("VVFIN", "VAFIN", "VMFIN")
 CLAUSES = ("advcl", "ccomp", "acl:relcl")

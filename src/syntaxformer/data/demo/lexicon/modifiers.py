@@ -42,7 +42,7 @@ ADJECTIVES = (
     Adjective("new", "neu", "thing vehicle building text idea song film plan", 0),
     Adjective("long", "lang", "text trip film walk coat dress street bridge train", 0),
     Adjective("short", "kurz", "text trip film walk visit meeting", 0),
-    Adjective("good", "gut", "food drink event idea answer text friend worker", 1),
+    Adjective("good", "gut", "food drink show_like walk trip party idea answer text friend worker", 1),
     Adjective("bad", "schlecht", "idea answer film news dream show", 1),
     Adjective("beautiful", "schön", "flora clothes sight town artwork song dance garden lake", 1),
     Adjective("famous", "berühmt", "singer doctor king queen city museum artwork song", 1),

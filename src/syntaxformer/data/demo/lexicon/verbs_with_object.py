@@ -9,7 +9,7 @@ __all__ = ["WITH_OBJECT"]
 WITH_OBJECT = (
     verb("eat/ate/eaten", "essen/isst/aß/gegessen", "person", acc("food"), manner="quickly slowly"),
     verb("buy/bought/bought", "kaufen", "person", acc("small thing food clothes bought"), manner=""),
-    verb("sell/sold/sold", "verkaufen", "adult", acc("thing vehicle building flora land"), manner=""),
+    verb("sell/sold/sold", "verkaufen", "adult", acc("thing vehicle house flora land"), manner=""),
     verb("read/read/read", "lesen/liest/las/gelesen", "person", acc("text sign")),
     verb("write/wrote/written", "schreiben/schreibt/schrieb/geschrieben", "person", acc("text song answer")),
     verb(
@@ -53,7 +53,7 @@ WITH_OBJECT = (
     verb("tidy up", "auf|räumen", "person", acc("indoor")),
     verb("put/put/put on", "an|ziehen/zieht/zog/gezogen", "person", acc("clothes")),
     verb("take/took/taken off", "aus|ziehen/zieht/zog/gezogen", "person", acc("coat dress shirt")),
-    verb("prepare", "vor|bereiten", "adult", acc("event meal")),
+    verb("prepare", "vor|bereiten", "adult", acc("planned meal concert")),
     verb("reject", "ab|lehnen", "adult", acc("plan idea report"), manner=""),
     verb("repair", "reparieren", "adult", acc("device vehicle furniture opening roof")),
     verb("build/built/built", "bauen", "adult", acc("building vessel bridge furniture")),

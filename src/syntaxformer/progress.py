@@ -93,7 +93,9 @@ def _track_in_log(iterable: Iterable[T], description: str, total: int | None, un
         yield item
         done += 1
         now = time.monotonic()
-        if now - last >= LOG_EVERY_S:
+        if done == 1:  # whatever came before it was starting up, and says nothing about the rate
+            last = now
+        elif now - last >= LOG_EVERY_S:
             _log.info("%s", _line(description, done, total, unit, now - start))
             last = now
     _log.info("%s, done", _line(description, done, done, unit, time.monotonic() - start))

@@ -8,7 +8,7 @@ def test_log_lines_where_there_is_no_terminal(caplog, monkeypatch):
     monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
     with caplog.at_level(logging.INFO, logger="syntaxformer.progress"):
         assert list(progress.track("abc", "tagging", unit="letters")) == ["a", "b", "c"]
-    assert caplog.messages[0].startswith("tagging: 1 of 3 letters, ")
+    assert caplog.messages[0].startswith("tagging: 2 of 3 letters, ")
     assert caplog.messages[0].endswith(" s left")
     assert caplog.messages[-1].startswith("tagging: 3 of 3 letters")
     assert caplog.messages[-1].endswith("done")

@@ -6,7 +6,7 @@ are not those of its line is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -83,7 +83,7 @@ class PreparsedAnnotator:
         self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
     ) -> list[Sentence]:
         """Return the n-th sentence for the n-th line; arguments as in `stream`, `progress` shows a bar."""
-        total = len(lines) if isinstance(lines, Sequence) else None
+        total = len(lines) if isinstance(lines, Sized) else None
         sentences = self.stream(lines, n_processes=n_processes)
         return list(track(sentences, f"reading {self.path.name}", total, enabled=progress))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
@@ -35,7 +35,7 @@ __all__ = ["SpacyAnnotator", "load_bundled", "load_spacy"]
 BATCH_SIZE = 256
 """Documents that a pipeline works on at once."""
 
-LINES_PER_ZONE = 2000
+LINES_PER_ZONE = 1000
 """Lines after which spaCy forgets the words that it met, so that memory stays constant over millions."""
 
 # Components that no column of `Sentence` comes from.
@@ -100,7 +100,7 @@ class SpacyAnnotator:
         self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
     ) -> list[Sentence]:
         """Return one sentence for each line, in order; arguments as in `stream`, `progress` shows a bar."""
-        total = len(lines) if isinstance(lines, Sequence) else None
+        total = len(lines) if isinstance(lines, Sized) else None
         sentences = self.stream(lines, n_processes=n_processes)
         return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
 

@@ -1,6 +1,7 @@
 """Sentences and trees: plain Python, no torch, no model."""
 
-from syntaxformer.trees.conllu import format_conllu, parse_conllu, read_conllu, write_conllu
+from syntaxformer.trees.conllu import parse_conllu, read_conllu
+from syntaxformer.trees.conllu_writer import format_conllu, write_conllu
 from syntaxformer.trees.constituency import (
     Span,
     leaves_of,

@@ -1,33 +1,30 @@
-"""CoNLL-U files, the format of Universal Dependencies, as `Sentence` objects and back.
+"""Reading CoNLL-U, the format of Universal Dependencies; `conllu_writer` writes it.
 
 Words are the syntactic words; the words of a multiword token ("zum" = "zu dem") share its characters; empty
-nodes and enhanced dependencies are left out. The one place where 1-based HEADs become 0-based governors. What
-`Sentence` holds survives writing and reading unchanged.
+nodes and enhanced dependencies are left out. The one place where 1-based HEADs become 0-based governors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
-from syntaxformer.atomic import atomic_file
 from syntaxformer.errors import TreeError
 from syntaxformer.textfile import read_lines
 from syntaxformer.trees.dependency import check_governors
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.sentence import Sentence
 
-__all__ = ["format_conllu", "parse_conllu", "read_conllu", "write_conllu"]
+__all__ = ["parse_conllu", "read_conllu"]
 
 _N_COLUMNS = 10
 _ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 6, 7, 9
-_TEXT = "# text ="
-_CONSTITUENCY = "# constituency ="
+TEXT_KEY = "# text ="
+CONSTITUENCY_KEY = "# constituency ="
 # Our own key, written only where the words do not simply follow each other in the text.
-_RANGE = "TextRange="
-_NO_SPACE = "SpaceAfter=No"
+RANGE_KEY = "TextRange="
+NO_SPACE = "SpaceAfter=No"
 
 
 @dataclass(slots=True)
@@ -75,42 +72,6 @@ def parse_conllu(lines: Iterable[str], path: str | Path | None = None) -> Iterat
         yield from _sentences(block, path)
 
 
-def write_conllu(path: str | Path, sentences: Iterable[Sentence]) -> None:
-    """Write sentences to a file, whole or not at all.
-
-    Raises:
-        DataError: The file cannot be written.
-        TreeError: As in `format_conllu`.
-    """
-    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(format_conllu(sentence) for sentence in sentences)
-
-
-def format_conllu(sentence: Sentence) -> str:
-    """Return the CoNLL-U block of a sentence, with the empty line that ends it.
-
-    Raises:
-        TreeError: The text or a word holds a line end, or a word holds a tab or is empty.
-    """
-    _check_writable(sentence)
-    lines = [f"{_TEXT} {sentence.text}"]
-    if sentence.constituency is not None:
-        lines.append(f"{_CONSTITUENCY} {sentence.constituency}")
-    tokens = _tokens_of(sentence)
-    ranges = _ranges_to_write(sentence, tokens)
-    for token in tokens:
-        if len(token) > 1 and not ranges:
-            start, end = sentence.offsets[token[0]]
-            surface = sentence.text[start:end]
-            lines.append(
-                "\t".join([f"{token[0] + 1}-{token[-1] + 1}", surface, *"_" * 7, _misc(sentence, token)])
-            )
-        for word in token:
-            misc = ranges[word] if ranges else (_misc(sentence, token) if len(token) == 1 else "_")
-            lines.append(_row(sentence, word, misc))
-    return "\n".join(lines) + "\n\n"
-
-
 def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -> None:
     if line.startswith("#") and not block.rows:
         _read_comment(block, line)
@@ -135,10 +96,10 @@ def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -
 
 
 def _read_comment(block: _Block, line: str) -> None:
-    if line.startswith(_TEXT):
-        block.text = line[len(_TEXT) :].removeprefix(" ")
-    elif line.startswith(_CONSTITUENCY):
-        block.constituency = line[len(_CONSTITUENCY) :].removeprefix(" ")
+    if line.startswith(TEXT_KEY):
+        block.text = line[len(TEXT_KEY) :].removeprefix(" ")
+    elif line.startswith(CONSTITUENCY_KEY):
+        block.constituency = line[len(CONSTITUENCY_KEY) :].removeprefix(" ")
 
 
 def _is_next_range(block: _Block, word_id: str) -> bool:
@@ -161,7 +122,7 @@ def _add_word(block: _Block, row: list[str]) -> None:
 
 def _add_token(block: _Block, row: list[str]) -> None:
     block.tokens.append(row[_FORM])
-    block.token_spaced.append(_NO_SPACE not in row[_MISC].split("|"))
+    block.token_spaced.append(NO_SPACE not in row[_MISC].split("|"))
 
 
 def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:
@@ -226,69 +187,10 @@ def _offsets(block: _Block, text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _written_range(row: list[str]) -> tuple[int, int] | None:
-    value = next((part for part in row[_MISC].split("|") if part.startswith(_RANGE)), None)
+    value = next((part for part in row[_MISC].split("|") if part.startswith(RANGE_KEY)), None)
     if value is None:
         return None
-    start, _, end = value.removeprefix(_RANGE).partition(":")
+    start, _, end = value.removeprefix(RANGE_KEY).partition(":")
     if not (start.isdecimal() and end.isdecimal()):
-        raise TreeError(f"MISC of {row[_FORM]!r}: expected {_RANGE}START:END, got {value!r}.")
+        raise TreeError(f"MISC of {row[_FORM]!r}: expected {RANGE_KEY}START:END, got {value!r}.")
     return int(start), int(end)
-
-
-def _tokens_of(sentence: Sentence) -> list[list[int]]:
-    """Group words that share their characters: the words of one multiword token."""
-    words = range(len(sentence.words))
-    return [list(group) for _, group in groupby(words, key=lambda word: sentence.offsets[word])]
-
-
-def _ranges_to_write(sentence: Sentence, tokens: Sequence[Sequence[int]]) -> list[str]:
-    """Return a MISC entry for each word where reading could not find the offsets by itself, else nothing."""
-    surfaces: list[str] = []
-    for token in tokens:
-        start, end = sentence.offsets[token[0]]
-        surfaces.append(sentence.text[start:end] if len(token) > 1 else sentence.words[token[0]])
-    try:
-        found = locate_words(sentence.text, surfaces)
-    except TreeError:
-        found = None
-    writable = all(surface.strip() and "\t" not in surface for surface in surfaces)
-    if writable and found == tuple(sentence.offsets[token[0]] for token in tokens):
-        return []
-    return [f"{_RANGE}{start}:{end}" for start, end in sentence.offsets]
-
-
-def _misc(sentence: Sentence, token: Sequence[int]) -> str:
-    following = token[-1] + 1
-    touches = (
-        following < len(sentence.words) and sentence.offsets[following][0] == sentence.offsets[token[0]][1]
-    )
-    return _NO_SPACE if touches else "_"
-
-
-def _row(sentence: Sentence, word: int, misc: str) -> str:
-    def value(column: Sequence[str] | None) -> str:
-        return "_" if column is None else column[word]
-
-    head = "_" if sentence.governors is None else str(sentence.governors[word] + 1)
-    tags = [
-        value(sentence.lemmas),
-        value(sentence.upos),
-        value(sentence.xpos),
-        "_",
-        head,
-        value(sentence.deprels),
-    ]
-    return "\t".join([str(word + 1), sentence.words[word], *tags, "_", misc])
-
-
-def _check_writable(sentence: Sentence) -> None:
-    lines = {"text": [sentence.text], "constituency": [sentence.constituency or ""]}
-    for what, values in lines.items():
-        if any("\n" in value or "\0" in value or value.endswith("\r") for value in values):
-            raise TreeError(f"{what}: expected one line without NUL, got {values[0][:60]!r}.")
-    for what in ("words", "lemmas", "upos", "xpos", "deprels"):
-        for value in getattr(sentence, what) or ():
-            if not value or any(character in value for character in "\t\n\0"):
-                raise TreeError(
-                    f"{what}: expected values without tab, line end or NUL and not empty, got {value!r}."
-                )

@@ -13,13 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from syntaxformer.align.columns import CodedColumn
-from syntaxformer.errors import AlignmentError, DataError
+from syntaxformer.errors import AlignmentError
+from syntaxformer.textfile import read_lines
 
 __all__ = ["read_user_column"]
 
 
 def read_user_column(
-    path: str | Path, sentences: Iterable[Sequence[str]], text_name: str | Path = "the text"
+    path: str | Path,
+    sentences: Iterable[Sequence[str]],
+    text_name: str | Path = "the text",
+    rows: Sequence[int] | None = None,
 ) -> CodedColumn:
     """Read a factor file and hold that it fits the words, line by line.
 
@@ -28,9 +32,10 @@ def read_user_column(
     words.
 
     Args:
-        path: The factor file, UTF-8; spaces or tabs between the values.
+        path: The factor file, UTF-8, plain or `.gz`; spaces or tabs between the values.
         sentences: The words of every line: `Sentence` objects, an annotated corpus, or lists of words.
         text_name: The text file, for messages.
+        rows: The lines of the file that the sentences are, 0-based and ascending, where they are only some.
 
     Returns:
         The values of all words, flat.
@@ -41,20 +46,30 @@ def read_user_column(
     """
     numbers: dict[str, int] = {}
     codes: list[int] = []
-    lines, rows = _lines(path), iter(sentences)
-    for number, (line, words) in enumerate(zip_longest(lines, rows), start=1):
-        if line is None or words is None:
-            n_lines = number - 1 if line is None else number + sum(1 for _ in lines)
-            n_rows = number - 1 if words is None else number + sum(1 for _ in rows)
+    lines, words_of_lines = _numbered(path, rows), iter(sentences)
+    for place, (numbered, words) in enumerate(zip_longest(lines, words_of_lines)):
+        if numbered is None or words is None:
+            n_lines = place if numbered is None else place + 1 + sum(1 for _ in lines)
+            n_sentences = place if words is None else place + 1 + sum(1 for _ in words_of_lines)
             raise AlignmentError(
-                f"factor file: expected {n_rows} lines, one for each line of {text_name}, got {n_lines}.",
+                f"factor file: expected {n_sentences} lines, one for each line of {text_name}, got {n_lines}.",
                 path,
             )
+        number, line = numbered
         values = _split(line)
         if len(values) != len(words):
             raise AlignmentError(_misfit(values, list(words)), path, number)
         codes += [numbers.setdefault(value, len(numbers)) for value in values]
     return CodedColumn(np.array(codes, np.int32), tuple(numbers))
+
+
+def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[int, str]]:
+    """The lines wanted, with their 1-based numbers."""
+    lines = enumerate(read_lines(path), start=1)
+    if rows is None:
+        return lines
+    wanted = set(rows)
+    return ((number, line) for number, line in lines if number - 1 in wanted)
 
 
 def _split(line: str) -> list[str]:
@@ -70,22 +85,3 @@ def _misfit(values: Sequence[str], words: Sequence[str]) -> str:
     if len(values) < len(words):
         return f"{found} Word {first + 1}, {words[first]!r}, is the first without a value{last_pair}."
     return f"{found} Value {first + 1}, {values[first]!r}, is the first without a word{last_pair}."
-
-
-def _lines(path: str | Path) -> Iterator[str]:
-    """Lines of a UTF-8 file without their ends, which are a line feed with or without carriage return."""
-    number = 0
-    try:
-        with Path(path).open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield text.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"factor file: expected UTF-8, got {error.object[error.start]:#04x} at byte {error.start + 1} of "
-            "this line. Convert the file to UTF-8.",
-            path,
-            number,
-        ) from error
-    except OSError as error:
-        raise DataError(f"factor file: expected a readable file, got {error.strerror}.", path) from error

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,8 @@ from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.textfile import count_lines, read_lines
 
 __all__ = ["CorpusConfig", "ParallelText", "find_file", "read_parallel"]
+
+_log = logging.getLogger("syntaxformer.data")
 
 
 class CorpusConfig(BaseModel):
@@ -63,6 +66,8 @@ class ParallelText:
         tgt_path: Where the target came from.
         n_tabs: Lines whose tabs were read as spaces.
         sha256: Hash of both sides.
+        rows: The lines of the files that these are, ascending, where they are only some; None for all.
+        n_file_lines: Lines of each file.
     """
 
     src: list[str]
@@ -71,6 +76,8 @@ class ParallelText:
     tgt_path: Path
     n_tabs: int = 0
     sha256: str = field(default="", repr=False)
+    rows: Sequence[int] | None = field(default=None, repr=False)
+    n_file_lines: int = 0
 
     def __len__(self) -> int:
         return len(self.src)
@@ -78,7 +85,7 @@ class ParallelText:
     def select(self, rows: Sequence[int]) -> ParallelText:
         """The pairs of some rows, in that order."""
         src, tgt = [self.src[row] for row in rows], [self.tgt[row] for row in rows]
-        return ParallelText(src, tgt, self.src_path, self.tgt_path, self.n_tabs, hash_lines(src, tgt))
+        return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=rows)
 
 
 def find_file(folder: Path, split: str, ending: str) -> Path:
@@ -92,7 +99,8 @@ def find_file(folder: Path, split: str, ending: str) -> Path:
         if path.is_file():
             return path
     raise ConfigError(
-        f"data: expected the file {plain} or {plain}.gz, found neither. Check data.dir and data.{split}."
+        f"data: expected the file {plain} or {plain}.gz, found neither. Check data.dir and the names of the "
+        "split and the languages."
     )
 
 
@@ -125,7 +133,9 @@ def read_parallel(config: CorpusConfig, split: str) -> ParallelText:
         raise DataError(
             f"expected at least one pair of lines with text, got {len(src)} lines without.", src_path
         )
-    return ParallelText(src, tgt, src_path, tgt_path, n_tabs, hash_lines(src, tgt))
+    if n_tabs:
+        _log.info("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, n_tabs)
+    return ParallelText(src, tgt, src_path, tgt_path, n_tabs, hash_lines(src, tgt), n_file_lines=len(src))
 
 
 def hash_lines(*sides: Sequence[str]) -> str:

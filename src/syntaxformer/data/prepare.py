@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from syntaxformer.align import FACTORS, CodedColumn, WordColumns, build_vocabularies, read_user_column
+from syntaxformer.align import CodedColumn, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.data.subwords import SubwordConfig, train_subwords
-from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.errors import AlignmentError, ConfigError, DataError
+from syntaxformer.textfile import count_lines
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -59,34 +60,49 @@ def get_tokenizer(text: ParallelText, config: SubwordConfig) -> PreTrainedTokeni
         raise ConfigError(f"subwords.tokenizer: expected a tokenizer folder, got: {error}") from error
     if not tokenizer.is_fast or tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
         raise ConfigError(
-            f"subwords.tokenizer: expected a fast tokenizer with end and padding, got {config.tokenizer}."
+            "subwords.tokenizer: expected a fast tokenizer with end and padding pieces, "
+            f"got {config.tokenizer}."
         )
     return tokenizer
 
 
 def needs_annotator(factors: Sequence[str]) -> bool:
-    """Whether a factor is computed from words: all of ours are, the user's own columns are not."""
-    return any(name in FACTORS for name in factors)
+    """Whether the words of a line must be known: every factor, the user's own too, is a value of words."""
+    return bool(factors)
 
 
 def annotated_columns(
-    lines: Sequence[str],
+    text: ParallelText,
     annotator: Annotator,
     config: CorpusConfig,
     split: str,
     factors: Sequence[str],
     processes: int = 1,
 ) -> list[WordColumns]:
-    """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns."""
+    """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns.
+
+    Raises:
+        ConfigError: The file of a user column is missing.
+        AlignmentError: A user column does not fit the words; names file, line and word.
+        DataError: The cache cannot be written.
+    """
     from syntaxformer.annotate import annotate_cached
 
+    lines = text.src
     corpus = annotate_cached(lines, annotator, config.cache, n_processes=processes, progress=True)
     starts = range(0, len(lines), CHUNK_LINES)
     chunks = [WordColumns.from_corpus(corpus, lines[start : start + CHUNK_LINES], start) for start in starts]
     for name in factors:
         if name in config.factor_files:
             path = find_file(config.dir, split, config.factor_files[name])
-            chunks = _with_user_column(chunks, name, read_user_column(path, corpus, f"{split}.{config.src}"))
+            if (n_lines := count_lines(path)) != text.n_file_lines:
+                raise AlignmentError(
+                    f"factor file: expected {text.n_file_lines} lines, one for each line of "
+                    f"{text.src_path}, got {n_lines}.",
+                    path,
+                )
+            values = read_user_column(path, corpus, text.src_path, text.rows)
+            chunks = _with_user_column(chunks, name, values)
     return chunks
 
 
@@ -130,7 +146,8 @@ def encode_pairs(
     kept = np.flatnonzero(filled & fitting)
     if not len(kept):
         raise DataError(
-            f"expected at least one pair of at most {max_pieces} pieces, got none.", text.src_path
+            f"expected at least one pair of at most {max_pieces} pieces, got none. Raise data.max_pieces.",
+            text.src_path,
         )
     if len(kept) < len(text):
         n_empty, n_long = int((~filled).sum()), int((filled & ~fitting).sum())

@@ -75,14 +75,18 @@ class SourceEncoder:
             words: Their annotation; needed where there are factors.
 
         Raises:
+            ValueError: There are factors, and no annotation.
             AlignmentError: Annotation and lines do not belong together.
             ConfigError: A factor needs an annotation that is not there.
         """
+        if self.vocabularies and words is None:
+            names = ", ".join(self.factors)
+            raise ValueError(f"words: expected an annotation for the factors {names}, got none.")
         encodings = encode_pieces(self.tokenizer, lines)
         pieces = np.fromiter((piece for one in encodings for piece in one.ids), np.int32)
         splits = np.concatenate([[0], np.cumsum([len(one.ids) for one in encodings], dtype=np.int64)])
         factors = np.zeros((len(pieces), len(self.vocabularies)), np.int32)
-        if self.vocabularies and words is not None:
+        if self.factors and words is not None:
             offsets, _ = encoding_offsets(encodings)
             columns = piece_factors(
                 words, offsets, splits, self.factors, self.vocabularies, unseen=self.unseen

@@ -115,8 +115,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     if annotator is not None:
         arguments = (annotator, recipe.data)
         processes = recipe.annotation.processes
-        train_words = annotated_columns(train_text.src, *arguments, recipe.data.train, factors, processes)
-        dev_words = annotated_columns(dev_text.src, *arguments, recipe.data.dev, factors, processes)
+        train_words = annotated_columns(train_text, *arguments, recipe.data.train, factors, processes)
+        dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, factors, processes)
     if resume:
         info = read_info(recipe.output)
         encoder = load_source_encoder(recipe.output, info)

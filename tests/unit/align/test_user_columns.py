@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from syntaxformer.align import read_user_column
@@ -68,12 +70,27 @@ def test_not_utf8(factor_file):
     with pytest.raises(DataError) as error:
         read_user_column(path, WORDS)
     assert str(error.value) == (
-        f"{path}:3: factor file: expected UTF-8, got 0xff at byte 3 of this line. Convert the file to UTF-8."
+        f"{path}:3: expected UTF-8, got byte 0xff at byte 3 of the line (10 of the file). Convert the file to UTF-8."
     )
 
 
 def test_no_file(tmp_path):
     with pytest.raises(
-        DataError, match=r"none\.txt: factor file: expected a readable file, got No such file or directory\.$"
+        DataError, match=r"none\.txt: expected a readable file, got: No such file or directory\.$"
     ):
         read_user_column(tmp_path / "none.txt", WORDS)
+
+
+def test_packed(tmp_path):
+    path = tmp_path / "tone.gz"
+    path.write_bytes(gzip.compress(b"a b c\n\nd e\n"))
+    assert read_user_column(path, WORDS).decode() == list("abcde")
+
+
+def test_some_lines_of_the_file(factor_file):
+    path = factor_file("x\na b c\ny y\n\nd e\nz\n")
+    assert read_user_column(path, WORDS, rows=[1, 3, 4]).decode() == list("abcde")
+    with pytest.raises(
+        AlignmentError, match=r"tone\.txt:3: factor file: expected 0 values, one a word, got 2"
+    ):
+        read_user_column(path, WORDS, rows=[1, 2, 4])

@@ -126,7 +126,8 @@ def _joined(sentences: list[GoldSentence], index: int, chance: random.Random) ->
 
 
 def _unknown(sentences: list[GoldSentence]) -> Change:
-    counts = Counter(word.lower() for sentence in sentences for word in sentence.words)
+    distinct = dict.fromkeys(sentences)  # a treebank may be in the training data twice
+    counts = Counter(word.lower() for sentence in distinct for word in sentence.words)
 
     def disguise(word: str, chance: random.Random) -> str:
         if counts[word.lower()] > 1 or len(word) < MIN_UNKNOWN_LENGTH or not word.isalpha():

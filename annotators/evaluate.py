@@ -55,8 +55,9 @@ def raw_text_scores(nlp: Language, sentences: Sequence[GoldSentence]) -> dict[st
 
 
 def words_per_second(nlp: Language, texts: Sequence[str]) -> float:
-    """Throughput on raw text, tokenizer included, per second of processor time: other work on the
-    machine does not count, and a second core does not help.
+    """Throughput on raw text, tokenizer included, per second of processor time.
+
+    Other work on the machine does not count, and a second core does not help.
     """
     list(nlp.pipe(texts[:100]))  # warm-up
     start = time.process_time()

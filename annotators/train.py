@@ -41,8 +41,8 @@ def train_language(code: str, data: Path, work: Path, target: Path, hold_out: in
         data: folder of the UD files.
         work: scratch folder for DocBins and checkpoints.
         target: folder the pipeline is written to.
-        hold_out: train without the last sentences of the dev file, to choose settings (German,
-            whose dev file is training data otherwise).
+        hold_out: train without every n-th sentence of the dev file and measure on those, to choose
+            settings (German, whose dev file is training data otherwise).
     """
     language = LANGUAGES[code]
     (work / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def score(pipeline: Path, language: Language, data: Path) -> dict[str, Any]:
 
 
 def _convert(language: Language, data: Path, work: Path, hold_out: int | None) -> None:
-    dev = language.read(data, language.dev)[-(hold_out or 0) :]
+    dev = language.read(data, language.dev)[::hold_out]
     sentences = itertools.chain.from_iterable(language.read(data, name) for name in language.train)
     held_out = set(dev) if hold_out else set()
     write_docbin(work / "train.spacy", (gold for gold in sentences if gold not in held_out))
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--language", choices=sorted(LANGUAGES), help="default: both")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "annotators", help="scratch folder")
     parser.add_argument("--output", type=Path, default=PIPELINES, help="folder of the pipeline folders")
-    parser.add_argument("--hold-out", type=int, help="keep this many dev sentences out of training")
+    parser.add_argument("--hold-out", type=int, help="keep every n-th dev sentence out of training")
     arguments = parser.parse_args()
     for code in [arguments.language] if arguments.language else sorted(LANGUAGES):
         train_language(

@@ -1,0 +1,61 @@
+"""The bundled pipelines reach their recorded scores on the treebanks' test sentences."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import spacy
+
+ROOT = Path(__file__).resolve().parents[2]
+TEST_FILES = {"en": "en_ewt-ud-test.conllu.gz", "de": "de_gsd-ud-test.conllu.gz"}
+MINIMA = {"en": {"upos": 94.0, "las": 81.0}, "de": {"upos": 91.5, "las": 72.0}}
+MAX_BYTES = 12 * 2**20
+TOLERANCE = 0.1  # percent points: matrix products round differently from machine to machine
+
+
+@pytest.fixture(params=sorted(TEST_FILES))
+def pipeline(request):
+    package = resources.files("syntaxformer.annotate") / "pipelines" / request.param
+    with resources.as_file(package) as folder:
+        yield request.param, folder
+
+
+@pytest.fixture
+def training(monkeypatch):
+    """The scripts under annotators/, which are not installed with the package."""
+    monkeypatch.syspath_prepend(ROOT)
+    from annotators import convert, evaluate
+
+    return convert.LANGUAGES, evaluate
+
+
+def test_scores_on_gold_words(pipeline, training, data_root):
+    code, folder = pipeline
+    languages, evaluate = training
+    path = data_root / "ud" / TEST_FILES[code]
+    if not path.is_file():
+        pytest.skip(f"no treebank at {path}; set SYNTAXFORMER_DATA")
+    sentences = languages[code].read(path.parent, path.name)
+    scores = evaluate.gold_word_scores(spacy.load(folder), sentences)
+    recorded = json.loads((folder / "meta.json").read_text("utf-8"))["performance"]["test_gold_words"]
+    for name, value in recorded.items():
+        assert scores[name] >= value - TOLERANCE, name
+    for name, minimum in MINIMA[code].items():
+        assert scores[name] >= minimum, name
+
+
+def test_size_and_licence(pipeline):
+    _, folder = pipeline
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= MAX_BYTES
+    assert "CC BY-SA 4.0" in (folder / "LICENSE").read_text("utf-8")
+    assert "las" in (folder / "README.md").read_text("utf-8")
+
+
+def test_raw_text_gets_tags_governors_and_relations(pipeline):
+    code, folder = pipeline
+    text = {"en": "I don't know the man.", "de": "Ich kenne den Mann nicht."}[code]
+    doc = spacy.load(folder)(text)
+    assert [token.pos_ for token in doc if token.text in ("man", "Mann")] == ["NOUN"]
+    assert [token.text for token in doc if token.head.i == token.i] == [{"en": "know", "de": "kenne"}[code]]
+    assert all(token.dep_ for token in doc)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -26,11 +27,13 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
     Raises:
         DataError: The file cannot be read.
-        ConfigError: It is not YAML, or not a mapping.
+        ConfigError: It is not YAML, a key stands twice, or it is not a mapping.
     """
     text = "\n".join(read_lines(path))
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, _UniqueKeys)
+    except _TwiceError as error:
+        raise ConfigError(f"{path}: expected each key once, got {error}.") from error
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: expected YAML, got {_one_line(error)}") from error
     if content is None:
@@ -40,13 +43,31 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return content
 
 
+class _TwiceError(Exception):
+    """A key that stands twice in one mapping; YAML would silently take the last."""
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """The safe loader, which holds that keys are distinct."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping; see the base class."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen and isinstance(key, yaml.ScalarNode):
+                raise _TwiceError(f"{key.value!r} twice, at line {key.start_mark.line + 1}")
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Return `content` with `key.sub=value` settings applied; values are read as YAML.
 
     Raises:
         ConfigError: A setting without "=", or one that goes through a key which is no section.
     """
-    result = {key: dict(value) if isinstance(value, dict) else value for key, value in content.items()}
+    result = deepcopy(dict(content))
     problems = []
     for setting in overrides:
         key, equals, value = setting.partition("=")
@@ -73,15 +94,18 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
 
 
 def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> ConfigT:
-    """Check a mapping against a pydantic model.
+    """Check a mapping against a pydantic model. A section without content has its defaults.
+
+    A validator of the model may report several problems in one `ValueError`, one a line.
 
     Raises:
         ConfigError: With one line for each problem: key path, what was expected, what was found, nearest key.
     """
     try:
-        return model.model_validate(content)
+        return model.model_validate(_with_empty_sections(model, content))
     except ValidationError as error:
-        raise ConfigError([f"{source}: {_problem(model, detail)}" for detail in error.errors()]) from error
+        problems = [line for detail in error.errors() for line in _problem(model, detail).splitlines()]
+        raise ConfigError([f"{source}: {problem}" for problem in problems]) from error
 
 
 def nearest(name: str, choices: Sequence[str]) -> str:
@@ -97,10 +121,23 @@ def _problem(model: type[BaseModel], detail: Any) -> str:
         return f"{key}: unknown key. {nearest(path[-1], _keys_at(model, path[:-1]))}"
     if detail["type"] == "missing":
         return f"{key}: expected a value, got nothing."
+    if detail["type"] == "invalid_key":
+        return f"{key}: expected keys that are strings, got {detail['input']!r}."
     message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "value_error":
         return f"{key}: {message}" if key else message
-    return f"{key}: expected {message.removeprefix('Input should be ')}, got {detail['input']!r}."
+    remedy = " Put it in quotes." if detail["type"] == "string_type" else ""
+    return f"{key}: expected {message.removeprefix('Input should be ')}, got {detail['input']!r}.{remedy}"
+
+
+def _with_empty_sections(model: type[BaseModel], content: Mapping[str, Any]) -> dict[str, Any]:
+    """`section:` with nothing below it is None in YAML."""
+    sections = {
+        name
+        for name, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    }
+    return {key: {} if value is None and key in sections else value for key, value in content.items()}
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:

@@ -52,7 +52,8 @@ def read_user_column(
             n_lines = place if numbered is None else place + 1 + sum(1 for _ in lines)
             n_sentences = place if words is None else place + 1 + sum(1 for _ in words_of_lines)
             raise AlignmentError(
-                f"factor file: expected {n_sentences} lines, one for each line of {text_name}, got {n_lines}.",
+                f"factor file: expected {n_sentences} lines, one for each line of {text_name}, "
+                f"got {n_lines}.",
                 path,
             )
         number, line = numbered

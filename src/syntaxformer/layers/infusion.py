@@ -100,7 +100,8 @@ def plan_widths(
         word_width: Width of the word embedding; None for what the factors leave.
 
     Raises:
-        ValueError: An unknown kind, a factor without a width, or widths that do not add up to `d_model`.
+        ValueError: An unknown kind, a factor without a width or of width 0, or widths that do not add up to
+            `d_model`.
     """
     if kind not in INFUSION_KINDS:
         raise ValueError(f"infusion kind: expected one of {', '.join(INFUSION_KINDS)}, got {kind!r}.")
@@ -109,6 +110,12 @@ def plan_widths(
     if kind != "none" and not factors:
         raise ValueError(f"infusion factors: expected at least one for kind {kind!r}, got none.")
     factor_widths = _factor_widths(spec, d_model, factors, width, widths)
+    if min(factor_widths.values(), default=1) < 1:
+        shown = " + ".join(f"{size} ({name})" for name, size in factor_widths.items())
+        raise ValueError(
+            f"infusion widths: expected at least 1 for each factor, got {shown}. "
+            "Raise infusion.width or give infusion.widths."
+        )
     features = 0
     if spec.join == "concat":
         features = sum(factor_widths.values()) if spec.merge == "concat" else width

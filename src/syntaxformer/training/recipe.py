@@ -12,6 +12,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from syntaxformer.align import check_factors
 from syntaxformer.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.data.parallel import CorpusConfig
 from syntaxformer.data.subwords import SubwordConfig
@@ -27,6 +28,9 @@ __all__ = [
     "TrainingConfig",
     "load_recipe",
 ]
+
+ANNOTATIONS = ("upos", "governors", "deprels")
+"""What an annotator may give that a factor needs."""
 
 
 class _Section(BaseModel):
@@ -103,14 +107,16 @@ class TrainingConfig(_Section):
         default=1.0, gt=0, description="peak rate; for noam the factor of its formula"
     )
     warmup_steps: int = Field(default=4000, ge=0, description="updates until the peak")
-    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1, description="decay of the mean of gradients")
     adam_beta2: float = Field(default=0.998, ge=0, lt=1, description="0.998 in paper 000")
-    adam_epsilon: float = Field(default=1e-9, gt=0)
-    weight_decay: float = Field(default=0.0, ge=0)
+    adam_epsilon: float = Field(default=1e-9, gt=0, description="added to the root of squared gradients")
+    weight_decay: float = Field(default=0.0, ge=0, description="decoupled, on matrices only")
     max_grad_norm: float = Field(
         default=0.0, ge=0, description="clip gradients to this norm; 0 does not clip"
     )
-    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    label_smoothing: float = Field(
+        default=0.1, ge=0, lt=1, description="share of probability spread over all pieces"
+    )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="auto: bf16 where the processor has it"
     )
@@ -134,7 +140,7 @@ class TrainingConfig(_Section):
 class DecodingConfig(_Section):
     """Beam search; the defaults of `translate` for the trained model."""
 
-    beam_size: int = Field(default=5, ge=1)
+    beam_size: int = Field(default=5, ge=1, description="hypotheses kept at each step")
     length_penalty: float = Field(
         default=1.0, description="log-probability is divided by length to this power"
     )
@@ -159,18 +165,37 @@ class Recipe(_Section):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Recipe:
-        self.width_plan()
+        problems = [*self._factor_problems(), *self._shape_problems()]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _factor_problems(self) -> list[str]:
+        """Names before widths: whether the annotator gives what they need is found when it is loaded."""
+        try:
+            names = self.infusion.factors or [name for name, _ in self.width_plan().factors]
+            if self.infusion.kind != "none":
+                check_factors(names, ANNOTATIONS, self.data.factor_files)
+            self.width_plan()
+        except ConfigError as error:
+            return error.problems
+        except ValueError as error:
+            return [str(error)]
+        return []
+
+    def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads
+        problems = []
         if d_model % n_heads:
-            raise ValueError(f"model.n_heads: expected a divisor of d_model = {d_model}, got {n_heads}.")
+            problems.append(f"model.n_heads: expected a divisor of d_model = {d_model}, got {n_heads}.")
         if d_model % 2:
-            raise ValueError(f"model.d_model: expected an even number, got {d_model}.")
+            problems.append(f"model.d_model: expected an even number, got {d_model}.")
         if self.training.max_batch_tokens < self.data.max_pieces:
-            raise ValueError(
+            problems.append(
                 f"training.max_batch_tokens: expected at least data.max_pieces = {self.data.max_pieces}, "
                 f"got {self.training.max_batch_tokens}."
             )
-        return self
+        return problems
 
     def width_plan(self) -> WidthPlan:
         """The widths of all tables, settled."""

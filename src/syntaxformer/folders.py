@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,9 +18,20 @@ from typing import Any
 
 from syntaxformer.errors import CheckpointError, DataError
 
-__all__ = ["MANIFEST", "atomic_folder", "hash_file", "read_json", "verify_manifest", "write_manifest"]
+__all__ = [
+    "MANIFEST",
+    "atomic_folder",
+    "disk_errors",
+    "hash_file",
+    "read_json",
+    "remove_partial_folders",
+    "verify_manifest",
+    "write_manifest",
+]
 
 MANIFEST = "manifest.json"
+PARTIAL = ".partial"
+"""Ending of folders that are being written."""
 
 
 @contextmanager
@@ -35,21 +47,46 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     path = Path(path)
     temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
-        yield temporary
-        write_manifest(temporary)
-        temporary.chmod(0o755)
-        if path.exists():
-            shutil.rmtree(path)
-        temporary.replace(path)
-    except OSError as error:
-        raise DataError(
-            f"expected to write the folder, got: {error.strerror or error}. Nothing was kept of it.", path
-        ) from error
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=path.parent))
+            yield temporary
+            write_manifest(temporary)
+            temporary.chmod(0o755)
+            if path.exists():
+                shutil.rmtree(path)
+            temporary.replace(path)
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn a write that fails, inside whichever library, into one error that names the folder.
+
+    Raises:
+        DataError: The folder cannot be written (no space left, no permission).
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+        elif found := re.search(r"([^:]+) \(os error \d+\)", str(error)):
+            # safetensors and tokenizers report a failed write by exceptions of their own.
+            reason = found[1].strip()
+        else:
+            raise
+        raise DataError(
+            f"expected to write the folder, got: {reason}. Nothing was kept of it.", path
+        ) from error
+
+
+def remove_partial_folders(folder: Path) -> None:
+    """Delete what a killed process left behind of folders that it was writing."""
+    for path in folder.glob(f".*{PARTIAL}"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def write_manifest(folder: Path) -> None:
@@ -73,7 +110,7 @@ def verify_manifest(folder: str | Path) -> None:
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: expected a folder, found none.")
     files = read_json(folder / MANIFEST).get("files")
-    if not isinstance(files, dict):
+    if not isinstance(files, dict) or not all(map(_is_entry, files.values())):
         raise CheckpointError(f"{folder / MANIFEST}: expected a list of files. The folder was altered.")
     for name, entry in files.items():
         file = folder / name
@@ -87,6 +124,10 @@ def verify_manifest(folder: str | Path) -> None:
             raise CheckpointError(
                 f"{file}: expected the content that was written, got another. It was altered."
             )
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and "sha256" in entry
 
 
 def read_json(path: Path) -> dict[str, Any]:

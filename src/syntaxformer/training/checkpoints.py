@@ -23,6 +23,7 @@ __all__ = [
     "load_optimizer",
     "load_random_state",
     "load_tensors",
+    "numbered_checkpoints",
     "save_optimizer",
     "save_random_state",
 ]
@@ -102,11 +103,16 @@ def load_random_state(folder: Path, process: int = 0) -> None:
     """
     content: dict[str, Any] = read_json(folder / f"{process}.{RANDOM}")
     tensors = load_tensors(folder / f"{process}.{RANDOM_TENSORS}")
-    version, numbers, gauss = content["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    name, keys, *rest = content["numpy"]
-    np.random.set_state((name, np.array(keys, np.uint32), *rest))
-    torch.set_rng_state(tensors["cpu"])
+    try:
+        version, numbers, gauss = content["python"]
+        random.setstate((version, tuple(numbers), gauss))
+        name, keys, *rest = content["numpy"]
+        np.random.set_state((name, np.array(keys, np.uint32), *rest))
+        torch.set_rng_state(tensors["cpu"])
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{folder / f'{process}.{RANDOM}'}: expected random states, got: {error}. It was altered."
+        ) from error
     for device in range(torch.cuda.device_count()):
         if (state := tensors.get(f"cuda.{device}")) is not None:
             torch.cuda.set_rng_state(state, device)
@@ -115,14 +121,21 @@ def load_random_state(folder: Path, process: int = 0) -> None:
 def complete_checkpoints(folder: Path) -> tuple[list[Path], list[CheckpointError]]:
     """Checkpoints below a folder that are whole, oldest first, and what is wrong with the others."""
     whole, problems = [], []
-    numbered = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-    for path in numbered:
+    for path in numbered_checkpoints(folder):
         try:
             verify_manifest(path)
             whole.append(path)
         except CheckpointError as error:
             problems.append(error)
     return whole, problems
+
+
+def numbered_checkpoints(folder: Path) -> list[Path]:
+    """Folders `checkpoint-NUMBER` below a folder, oldest first, whole or not."""
+    paths = [
+        path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()
+    ]
+    return sorted(paths, key=lambda path: int(path.name.removeprefix("checkpoint-")))
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
@@ -136,7 +149,8 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     for path in checkpoints:
         weights = load_tensors(path / WEIGHTS)
-        if total and weights.keys() != total.keys():
+        shapes = {name: tensor.shape for name, tensor in weights.items()}
+        if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
             raise CheckpointError(
                 f"{path}: expected the weights of the other checkpoints, got another model's."
             )

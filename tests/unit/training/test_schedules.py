@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from syntaxformer.training.schedules import SCHEDULES, constant, inverse_sqrt, noam
@@ -40,4 +42,4 @@ def test_every_schedule_is_positive_and_falls_or_stays_after_warm_up(name, warmu
     rates = [SCHEDULES[name](step, warmup, 32) for step in range(1, 101)]
     assert min(rates) > 0
     late = rates[warmup:]
-    assert all(after <= before for before, after in zip(late, late[1:], strict=False))
+    assert all(after <= before for before, after in pairwise(late))

@@ -12,6 +12,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Sentence": "syntaxformer.trees",
+    "SyntaxTransformer": "syntaxformer.models",
+    "Translator": "syntaxformer.tasks.translator",
+    "constituency_relations": "syntaxformer.relations",
+    "dependency_relations": "syntaxformer.relations",
     "load_annotator": "syntaxformer.annotate",
 }
 _ROOMS = (

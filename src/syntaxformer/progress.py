@@ -23,7 +23,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-__all__ = ["track"]
+__all__ = ["terminal_bar", "track"]
 
 LOG_EVERY_S = 10.0
 """Seconds between two log lines where there is no terminal."""
@@ -59,6 +59,18 @@ def track(
     yield from show(iterable, description, total, unit)
 
 
+def terminal_bar(unit: str) -> Progress:
+    """A bar on stderr that goes away when it is done, for loops that are not ours to write."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _RateColumn(unit),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
 class _RateColumn(ProgressColumn):
     """Items a second."""
 
@@ -68,18 +80,11 @@ class _RateColumn(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} {self.unit}/s")
+        return Text("" if speed is None else f"{speed:,.3g} {self.unit}/s")
 
 
 def _track_on_terminal(iterable: Iterable[T], description: str, total: int | None, unit: str) -> Iterator[T]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _RateColumn(unit),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with terminal_bar(unit) as progress:
         task = progress.add_task(description, total=total)
         for item in iterable:
             yield item

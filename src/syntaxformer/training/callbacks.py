@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
+from rich.progress import Progress
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from syntaxformer.data.batches import TokenBudgetBatches
+from syntaxformer.progress import terminal_bar
 from syntaxformer.training.recipe import TrainingConfig
 
-__all__ = ["Flow", "ProgressLines"]
+__all__ = ["Curves", "Flow", "ProgressLines"]
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -49,12 +53,13 @@ class Flow(TrainerCallback):
 
 
 class ProgressLines(TrainerCallback):
-    """One line for each log and each evaluation, with updates a second and the time left."""
+    """A line for each log and evaluation, with updates a second and the time left; a bar on a terminal."""
 
     def __init__(self, max_steps: int) -> None:
         self.max_steps = max_steps
         self._start = 0.0
         self._first_step = 0
+        self._bar: Progress | None = None
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -62,6 +67,24 @@ class ProgressLines(TrainerCallback):
         """Start the clock."""
         self._start = time.monotonic()
         self._first_step = state.global_step
+        if sys.stderr.isatty() and state.is_world_process_zero and _log.isEnabledFor(logging.INFO):
+            self._bar = terminal_bar("updates")
+            self._bar.add_task("training", total=self.max_steps, completed=state.global_step)
+            self._bar.start()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=state.global_step)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
 
     def on_log(
         self,
@@ -79,14 +102,50 @@ class ProgressLines(TrainerCallback):
         done = state.global_step - self._first_step
         rate = done / max(time.monotonic() - self._start, 1e-9)
         left = (self.max_steps - state.global_step) / rate if rate else 0.0
-        _log.info(
-            "step %d/%d  %s  %.2f updates/s  %s left",
-            state.global_step,
-            self.max_steps,
-            shown,
-            rate,
-            _clock(left),
+        line = (
+            f"step {state.global_step}/{self.max_steps}  {shown}  {rate:.2f} updates/s  {_clock(left)} left"
         )
+        if self._bar is None:
+            _log.info("%s", line)
+        else:
+            self._bar.console.print(line, highlight=False)
+
+
+class Curves(TrainerCallback):
+    """Writes every logged number for TensorBoard.
+
+    Args:
+        folder: Where the event files go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writer: Any = None
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Write the numbers of one log."""
+        if not state.is_world_process_zero:
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self.folder))
+        for name, value in (logs or {}).items():
+            self._writer.add_scalar(name, value, state.global_step)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Bring everything to the disk."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 _SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu")

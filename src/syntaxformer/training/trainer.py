@@ -26,12 +26,13 @@ from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
 from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import atomic_folder, verify_manifest
-from syntaxformer.training.callbacks import Flow, ProgressLines
+from syntaxformer.training.callbacks import Curves, Flow, ProgressLines
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
     load_optimizer,
     load_random_state,
     load_tensors,
+    numbered_checkpoints,
     save_optimizer,
     save_random_state,
 )
@@ -113,6 +114,8 @@ class SyntaxTrainer(Trainer):
             eval_dataset=dev_pairs,
             callbacks=[Flow(self.batches, self.config), ProgressLines(self.config.max_steps)],
         )
+        if self.config.tensorboard:
+            self.add_callback(Curves(recipe.output / "logs"))
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
 
@@ -193,8 +196,7 @@ class SyntaxTrainer(Trainer):
             self._delete_old_checkpoints(folder)
 
     def _delete_old_checkpoints(self, folder: Path) -> None:
-        checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-        for old in checkpoints[: -max(self.config.keep_checkpoints, self.config.average)]:
+        for old in numbered_checkpoints(folder)[: -max(self.config.keep_checkpoints, self.config.average)]:
             if old.name != f"checkpoint-{self.state.best_global_step}":
                 shutil.rmtree(old, ignore_errors=True)
 

@@ -20,6 +20,7 @@ from syntaxformer.errors import CheckpointError, DataError
 
 __all__ = [
     "MANIFEST",
+    "PARTIAL",
     "atomic_folder",
     "disk_errors",
     "hash_file",

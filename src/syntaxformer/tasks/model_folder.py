@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from syntaxformer.align import FactorVocabulary
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import read_json
+from syntaxformer.folders import disk_errors, read_json
 from syntaxformer.training.recipe import DecodingConfig
 
 __all__ = ["FolderInfo", "load_source_encoder", "read_info", "write_side_files"]
@@ -42,13 +42,18 @@ class FolderInfo(BaseModel):
     lowercase: bool = False
     factors: list[dict[str, Any]]
     decoding: DecodingConfig = DecodingConfig()
+    data_sha256: dict[str, str] = {}
 
 
 def write_side_files(folder: Path, info: FolderInfo, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Write the tokenizer and `syntaxformer.json`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save_pretrained(folder)
-    (folder / INFO).write_text(info.model_dump_json(indent=1), "utf-8")
+    """Write the tokenizer and `syntaxformer.json`.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    with disk_errors(folder):
+        tokenizer.save_pretrained(folder)
+        (folder / INFO).write_text(info.model_dump_json(indent=1), "utf-8")
 
 
 def read_info(folder: Path) -> FolderInfo:

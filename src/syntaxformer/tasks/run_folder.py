@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from syntaxformer.atomic import atomic_file
 from syntaxformer.config import read_yaml
 from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.folders import MANIFEST, remove_partial_folders
 from syntaxformer.training.recipe import Recipe
 
-__all__ = ["RECIPE", "open_run"]
+__all__ = ["RECIPE", "check_run", "open_run"]
 
 RECIPE = "recipe.yaml"
 FREE_ON_RESUME = {
@@ -27,21 +29,18 @@ FREE_ON_RESUME = {
 """Settings that may change between an interruption and its resumption."""
 
 
-def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> None:
-    """Make the output folder ready and store the resolved recipe in it.
+def check_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> None:
+    """Hold that the output folder may be used, before any work is done; changes nothing.
 
     Raises:
         ConfigError: It holds another run, there is none to resume, or the recipe to resume is another.
-        DataError: The folder cannot be written.
     """
     output, stored = recipe.output, recipe.output / RECIPE
     if resume and overwrite:
         raise ConfigError("resume and overwrite: expected one of them, got both.")
-    if overwrite and stored.exists():
-        shutil.rmtree(output)
     if resume:
         _same_run(recipe, stored)
-    elif output.exists() and (not output.is_dir() or any(output.iterdir())):
+    elif _is_taken(output) and not (overwrite and stored.exists()):
         what = "another run" if stored.exists() else "other files"
         remedy = (
             "Choose another output, or give --resume or --overwrite."
@@ -51,11 +50,33 @@ def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> N
         raise ConfigError(
             f"output: expected a new or empty folder, got {output}, which holds {what}. {remedy}"
         )
+
+
+def open_run(recipe: Recipe, resume: bool = False) -> None:
+    """Make the output folder ready, after `check_run`: an older run goes, the resolved recipe is stored.
+
+    A run that is resumed is unfinished again: its manifest goes, and what a killed process left half-written.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    output = recipe.output
     try:
+        if resume:
+            (output / MANIFEST).unlink(missing_ok=True)
+            remove_partial_folders(output)
+            remove_partial_folders(output / "checkpoints")
+        elif _is_taken(output):
+            shutil.rmtree(output)
         output.mkdir(parents=True, exist_ok=True)
-        stored.write_text(recipe.to_yaml(), "utf-8")
     except OSError as error:
         raise DataError(f"expected to write the folder, got: {error.strerror}.", output) from error
+    with atomic_file(output / RECIPE) as temporary:
+        temporary.write_text(recipe.to_yaml(), "utf-8")
+
+
+def _is_taken(output: Path) -> bool:
+    return output.exists() and (not output.is_dir() or any(output.iterdir()))
 
 
 def _same_run(recipe: Recipe, stored: Path) -> None:

@@ -7,15 +7,18 @@ import logging
 import platform
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from transformers.utils import logging as hf_logging
 
+from syntaxformer.align import check_factors
 from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.parallel import ParallelText, read_parallel
 from syntaxformer.data.prepare import (
@@ -27,12 +30,12 @@ from syntaxformer.data.prepare import (
     source_encoder,
 )
 from syntaxformer.data.source import SourceEncoder
-from syntaxformer.errors import CheckpointError
+from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.evaluation.translation import score_translations
-from syntaxformer.folders import write_manifest
+from syntaxformer.folders import PARTIAL, disk_errors, write_manifest
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.tasks.model_folder import FolderInfo, load_source_encoder, read_info, write_side_files
-from syntaxformer.tasks.run_folder import open_run
+from syntaxformer.tasks.run_folder import check_run, open_run
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import WEIGHTS, average_weights, complete_checkpoints, load_tensors
 from syntaxformer.training.recipe import Recipe
@@ -57,7 +60,6 @@ class Prepared:
     train: EncodedPairs
     dev: EncodedPairs
     dev_text: ParallelText
-    data_sha256: dict[str, str]
     annotator: Annotator | None
 
 
@@ -79,8 +81,11 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
     """
     start = time.monotonic()
     hf_logging.disable_progress_bar()
-    open_run(recipe, resume, overwrite)
-    data = prepare(recipe, resume)
+    check_run(recipe, resume, overwrite)
+    checkpoint = last_checkpoint(recipe.output) if resume else None
+    data = prepare(recipe, resume=checkpoint is not None)
+    open_run(recipe, resume)
+    write_side_files(recipe.output, data.info, data.encoder.tokenizer)
     seed_everything(recipe.seed)
     model = build_model(recipe, data.encoder)
     _log.info("%s", describe(recipe, model, data))
@@ -92,25 +97,34 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         data.encoder.tokenizer.pad_token_id,
         lambda: dev_bleu(model, data),
     )
-    checkpoint = last_checkpoint(recipe.output) if resume else None
-    result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    trainer.train_from(checkpoint)
     metrics = {
         "dev_loss": trainer.state.best_metric if recipe.training.best_by == "loss" else None,
         "best_step": trainer.state.best_global_step,
-        "last_step": result.global_step,
+        "last_step": trainer.state.global_step,
         "seconds": round(time.monotonic() - start, 1),
-        "data_sha256": data.data_sha256,
+        "data_sha256": data.info.data_sha256,
     }
     finish(recipe, model, trainer.state.best_global_step, metrics)
     return recipe.output
 
 
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
-    """Read, annotate and encode the data; write tokenizer and vocabularies into the output folder."""
+    """Read, annotate and encode the data; writes nothing but the annotation cache.
+
+    Args:
+        recipe: Settings.
+        resume: Take subwords and vocabularies from the output folder.
+
+    Raises:
+        ConfigError: A file is missing, the annotator lacks what a factor needs, or other data is resumed.
+        DataError: The data cannot be used.
+    """
     train_text = nested_fraction(read_parallel(recipe.data, recipe.data.train), recipe.data.fraction)
     dev_text = read_parallel(recipe.data, recipe.data.dev)
+    hashes = {"train": train_text.sha256, "dev": dev_text.sha256}
     factors = tuple(name for name, _ in recipe.width_plan().factors)
-    annotator = _annotator(recipe) if needs_annotator(factors) else None
+    annotator = _annotator(recipe, factors) if needs_annotator(factors) else None
     train_words = dev_words = None
     if annotator is not None:
         arguments = (annotator, recipe.data)
@@ -119,17 +133,26 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, factors, processes)
     if resume:
         info = read_info(recipe.output)
+        _same_data(hashes, info.data_sha256)
         encoder = load_source_encoder(recipe.output, info)
     else:
         tokenizer = get_tokenizer(train_text, recipe.subwords)
         encoder = source_encoder(tokenizer, train_words or [], factors, recipe.infusion.min_count)
-        info = _info(recipe, encoder, annotator)
-        write_side_files(recipe.output, info, tokenizer)
+        info = _info(recipe, encoder, annotator, hashes)
     train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces)
     dev = encode_pairs(dev_text, encoder, dev_words, None)
     encoder.unseen.warn()
-    hashes = {"train": train_text.sha256, "dev": dev_text.sha256}
-    return Prepared(encoder, info, train, dev, dev_text, hashes, annotator)
+    return Prepared(encoder, info, train, dev, dev_text, annotator)
+
+
+def _same_data(found: dict[str, str], stored: dict[str, str]) -> None:
+    problems = [
+        f"resume: expected the {split} text of the interrupted run, got another: its sha256 differs."
+        for split, sha256 in found.items()
+        if stored.get(split, sha256) != sha256
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
@@ -195,11 +218,13 @@ def finish(recipe: Recipe, model: SyntaxTransformer, best_step: int | None, metr
         weights = load_tensors(chosen[0] / WEIGHTS)
     load_weights(model, weights, chosen[0])
     metrics["checkpoints"] = [path.name for path in chosen]
-    model.eval().save_pretrained(recipe.output)
-    (recipe.output / "run.json").write_text(
-        json.dumps({**metrics, **_environment(recipe)}, indent=1), "utf-8"
-    )
-    write_manifest(recipe.output)
+    with disk_errors(recipe.output), TemporaryDirectory(PARTIAL, ".", recipe.output) as temporary:
+        model.eval().save_pretrained(temporary)
+        report = json.dumps({**metrics, **_environment(recipe)}, indent=1)
+        (Path(temporary) / "run.json").write_text(report, "utf-8")
+        for file in Path(temporary).iterdir():
+            file.replace(recipe.output / file.name)
+        write_manifest(recipe.output)
     _log.info("wrote %s from %s", recipe.output, ", ".join(metrics["checkpoints"]))
 
 
@@ -210,14 +235,17 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _annotator(recipe: Recipe) -> Annotator:
+def _annotator(recipe: Recipe, factors: Sequence[str]) -> Annotator:
     from syntaxformer.annotate import WordsAsGiven, load_annotator
 
     annotator = load_annotator(recipe.annotation.annotator)
+    check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
     return WordsAsGiven(annotator) if recipe.data.tokenized else annotator
 
 
-def _info(recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None) -> FolderInfo:
+def _info(
+    recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None, data_sha256: dict[str, str]
+) -> FolderInfo:
     return FolderInfo(
         src=recipe.data.src,
         tgt=recipe.data.tgt,
@@ -227,6 +255,7 @@ def _info(recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None) -
         lowercase=recipe.data.lowercase,
         factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
         decoding=recipe.decoding,
+        data_sha256=data_sha256,
     )
 
 

@@ -15,9 +15,20 @@ from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.progress import terminal_bar
 from syntaxformer.training.recipe import TrainingConfig
 
-__all__ = ["Curves", "Flow", "ProgressLines"]
+__all__ = ["Curves", "Flow", "ProgressLines", "is_finished"]
 
 _log = logging.getLogger("syntaxformer.training")
+
+
+def is_out_of_patience(state: TrainerState, config: TrainingConfig) -> bool:
+    """Whether so many evaluations as the recipe allows brought nothing better."""
+    since_best = (state.global_step - (state.best_global_step or 0)) // config.eval_every
+    return config.patience is not None and since_best >= config.patience
+
+
+def is_finished(state: TrainerState, config: TrainingConfig) -> bool:
+    """Whether nothing is left to train."""
+    return state.global_step >= config.max_steps or is_out_of_patience(state, config)
 
 
 class Flow(TrainerCallback):
@@ -44,10 +55,7 @@ class Flow(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Early stopping: each evaluation is followed by a checkpoint, so this is called once for each."""
-        if self.config.patience is None:
-            return
-        evaluations_since_best = (state.global_step - (state.best_global_step or 0)) // self.config.eval_every
-        if evaluations_since_best >= self.config.patience:
+        if is_out_of_patience(state, self.config):
             _log.info("no better %s in %d evaluations: stopping", self.config.best_by, self.config.patience)
             control.should_training_stop = True
 

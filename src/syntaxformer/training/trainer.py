@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from transformers import (
     PreTrainedModel,
     Trainer,
+    TrainerState,
     TrainingArguments,
 )
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
@@ -26,7 +27,7 @@ from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
 from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import atomic_folder, verify_manifest
-from syntaxformer.training.callbacks import Curves, Flow, ProgressLines
+from syntaxformer.training.callbacks import Curves, Flow, ProgressLines, is_finished
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
     load_optimizer,
@@ -118,6 +119,23 @@ class SyntaxTrainer(Trainer):
             self.add_callback(Curves(recipe.output / "logs"))
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
+
+    def train_from(self, checkpoint: Path | None) -> None:
+        """Train to the end, from the beginning or a checkpoint; a run that was at its end stays as it is.
+
+        Raises:
+            CheckpointError: The checkpoint is incomplete or belongs to another model.
+            DataError: The disk is full.
+        """
+        if checkpoint is None:
+            self.train()
+            return
+        verify_manifest(checkpoint)
+        state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        if is_finished(state, self.config):
+            self.state = state
+        else:
+            self.train(resume_from_checkpoint=str(checkpoint))
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches by a budget of target pieces."""

@@ -19,7 +19,7 @@ from syntaxformer.align.pieces import (
     word_of_piece_reference,
 )
 from syntaxformer.align.subword import SUBWORD_POSITIONS, subword_codes, subword_positions
-from syntaxformer.align.user_columns import read_user_column
+from syntaxformer.align.user_columns import read_user_column, read_user_values
 from syntaxformer.align.vocabulary import FactorVocabulary, UnseenFactorValueWarning, UnseenValues
 from syntaxformer.align.word_values import word_depths
 
@@ -39,6 +39,7 @@ __all__ = [
     "encoding_offsets",
     "piece_factors",
     "read_user_column",
+    "read_user_values",
     "row_of_item",
     "segment_offsets",
     "subword_codes",

@@ -16,7 +16,7 @@ from syntaxformer.align.columns import CodedColumn
 from syntaxformer.errors import AlignmentError
 from syntaxformer.textfile import read_lines
 
-__all__ = ["read_user_column"]
+__all__ = ["read_user_column", "read_user_values"]
 
 
 def read_user_column(
@@ -62,6 +62,15 @@ def read_user_column(
             raise AlignmentError(_misfit(values, list(words)), path, number)
         codes += [numbers.setdefault(value, len(numbers)) for value in values]
     return CodedColumn(np.array(codes, np.int32), tuple(numbers))
+
+
+def read_user_values(path: str | Path) -> Iterator[list[str]]:
+    """The values of each line of a factor file; whether they fit the words is not known here.
+
+    Raises:
+        DataError: The file cannot be read or is no UTF-8.
+    """
+    return map(_split, read_lines(path))
 
 
 def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[int, str]]:

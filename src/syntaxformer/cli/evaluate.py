@@ -23,6 +23,10 @@ def evaluate(
     ] = None,
     beam_size: Annotated[int | None, typer.Option(min=1, help="Default: the model's setting.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Values of a factor of your own, one a word; repeatable."),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
 ) -> None:
     """Translate a test set and score it: cased, detokenised, with signatures.
@@ -30,6 +34,7 @@ def evaluate(
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
     """
     from syntaxformer.atomic import atomic_file
+    from syntaxformer.cli.translate import read_factors
     from syntaxformer.errors import DataError
     from syntaxformer.evaluation import compare_translations, score_translations
     from syntaxformer.tasks.translator import Translator
@@ -42,7 +47,13 @@ def evaluate(
         )
 
     def translations(folder: Path) -> list[str]:
-        return [best[0].text for best in Translator.load(folder, device=device).translate(sources, beam_size)]
+        translator = Translator.load(folder, device=device)
+        own = {
+            name: rows
+            for name, rows in read_factors(factor or ()).items()
+            if name in translator.encoder.factors
+        }
+        return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
 
     hypotheses = translations(model)
     scores = score_translations(hypotheses, references)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["translate"]
+__all__ = ["read_factors", "translate"]
 
 
 def translate(
@@ -26,6 +26,10 @@ def translate(
     ] = 1,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Lines decoded together.")] = None,
     annotator: Annotated[str | None, typer.Option(help="Use this annotator, not the model's own.")] = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Values of a factor of your own, one a word; repeatable."),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
 ) -> None:
     """Translate text; tags are made on the fly.
@@ -41,7 +45,9 @@ def translate(
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = _standard_input() if source is None else read_lines(source)
-    results = translator.translate(lines, beam_size, length_penalty, n_best, batch_size, scored=n_best > 1)
+    results = translator.translate(
+        lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor or ())
+    )
     rows = _rows(results, n_best)
     if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
@@ -50,6 +56,26 @@ def translate(
         return
     with atomic_file(output) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(f"{row}\n" for row in rows)
+
+
+def read_factors(settings: Sequence[str]) -> dict[str, Iterator[list[str]]]:
+    """Open the factor files of `--factor NAME=FILE`.
+
+    Raises:
+        ConfigError: A setting of another form.
+    """
+    from syntaxformer.align import read_user_values
+    from syntaxformer.errors import ConfigError
+
+    pairs = [setting.partition("=") for setting in settings]
+    problems = [
+        f"--factor: expected NAME=FILE, got {name}{equals}{path}."
+        for name, equals, path in pairs
+        if not (name and path)
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return {name: read_user_values(path) for name, _, path in pairs}
 
 
 def _rows(results: Iterable[list], n_best: int) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,18 @@ class EncodedText:
     def lengths(self) -> NDArray[np.int64]:
         """Pieces of each line."""
         return np.diff(self.splits)
+
+    def cut(self, longest: int) -> EncodedText:
+        """Leave the first pieces of lines that are longer, and their end piece."""
+        if self.lengths.max(initial=0) <= longest:
+            return self
+        kept = [
+            np.r_[start : min(stop - 1, start + longest - 1), stop - 1]
+            for start, stop in pairwise(self.splits.tolist())
+        ]
+        flat = np.concatenate(kept)
+        splits = np.concatenate([[0], np.cumsum([len(part) for part in kept])])
+        return EncodedText(self.pieces[flat], splits, self.factors[flat])
 
 
 def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> list[Any]:

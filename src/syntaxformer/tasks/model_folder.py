@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,18 @@ from transformers import PreTrainedTokenizerFast
 from syntaxformer.align import FactorVocabulary
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import disk_errors, read_json
+from syntaxformer.folders import MANIFEST, disk_errors, read_json, verify_manifest
+from syntaxformer.models import SyntaxTransformer
 from syntaxformer.training.recipe import DecodingConfig
 
-__all__ = ["FolderInfo", "load_source_encoder", "read_info", "write_side_files"]
+__all__ = [
+    "FolderInfo",
+    "load_network",
+    "load_source_encoder",
+    "read_info",
+    "verify_model_folder",
+    "write_side_files",
+]
 
 INFO = "syntaxformer.json"
 FORMAT_VERSION = 1
@@ -75,6 +84,51 @@ def read_info(folder: Path) -> FolderInfo:
     return info
 
 
+def verify_model_folder(folder: Path) -> None:
+    """Hold that a model is finished and as it was written.
+
+    Raises:
+        CheckpointError: It is not.
+    """
+    if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
+        raise CheckpointError(
+            f"{folder}: expected a finished model, got a run that is not finished. "
+            "Wait for it, or go on with `syntaxformer train … --resume`."
+        )
+    verify_manifest(folder)
+
+
+def load_network(folder: Path, factors: Sequence[str]) -> SyntaxTransformer:
+    """The network of a model folder.
+
+    Args:
+        folder: Model folder.
+        factors: Factor names of the source encoder, in order.
+
+    Raises:
+        CheckpointError: It cannot be read, or its weights or factors are not those of its config.
+    """
+    try:
+        model, report = SyntaxTransformer.from_pretrained(
+            folder, local_files_only=True, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"{folder}: expected a model, got: {reason}") from error
+    wrong = sorted({*report["missing_keys"], *report["unexpected_keys"]})[:5]
+    if wrong:
+        raise CheckpointError(
+            f"{folder}: expected weights of this model, got other names: {', '.join(wrong)}."
+        )
+    wanted = tuple(model.encoder.embedding.plan.factor_widths)
+    if wanted != tuple(factors):
+        raise CheckpointError(
+            f"{folder / INFO}: expected the factors {', '.join(wanted)} of config.json, "
+            f"got {', '.join(factors)}. It was altered."
+        )
+    return model
+
+
 def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     """Tokenizer and factor vocabularies of a model folder.
 
@@ -84,6 +138,8 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     try:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     except Exception as error:  # the tokenizers library raises bare Exception on a broken file
-        raise CheckpointError(f"{folder}: expected a tokenizer, got: {str(error)[:200]}") from error
+        raise CheckpointError(
+            f"{folder}: expected a tokenizer, got: {' '.join(str(error).split())[:200]}"
+        ) from error
     vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
     return SourceEncoder(tokenizer, {vocabulary.name: vocabulary for vocabulary in vocabularies})

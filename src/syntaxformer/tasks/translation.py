@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from transformers.utils import logging as hf_logging
 
-from syntaxformer.align import check_factors
+from syntaxformer.align import check_factors, read_user_values
 from syntaxformer.data.collator import EncodedPairs
-from syntaxformer.data.parallel import ParallelText, read_parallel
+from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file, read_parallel
 from syntaxformer.data.prepare import (
     annotated_columns,
     encode_pairs,
@@ -95,7 +95,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         data.train,
         data.dev,
         data.encoder.tokenizer.pad_token_id,
-        lambda: dev_bleu(model, data),
+        lambda: dev_bleu(model, data, recipe.data),
     )
     trainer.train_from(checkpoint)
     metrics = {
@@ -184,11 +184,17 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     )
 
 
-def dev_bleu(model: SyntaxTransformer, data: Prepared) -> float:
+def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> float:
     """BLEU on the development set with the recipe's beam."""
     was_training = model.training
     translator = Translator(model.eval(), data.encoder, data.info, data.annotator)
-    hypotheses = [best[0].text for best in translator.translate(data.dev_text.src)]
+    user_factors = {
+        name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))
+        for name in data.encoder.factors
+        if name in corpus.factor_files
+    }
+    outputs = translator.translate(data.dev_text.src, user_factors=user_factors)
+    hypotheses = [best[0].text for best in outputs]
     model.train(was_training)
     return score_translations(hypotheses, data.dev_text.tgt).bleu
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,16 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor
+from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.align import WordColumns
+from syntaxformer.align import FACTORS, WordColumns
 from syntaxformer.data.collator import source_batch
 from syntaxformer.data.prepare import needs_annotator
 from syntaxformer.data.source import EncodedText, SourceEncoder
-from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import verify_manifest
+from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.models.transformer import SyntaxTransformer, TranslationCache
-from syntaxformer.tasks.model_folder import FolderInfo, load_source_encoder, read_info
+from syntaxformer.tasks.length_limit import LengthLimit
+from syntaxformer.tasks.model_folder import (
+    FolderInfo,
+    load_network,
+    load_source_encoder,
+    read_info,
+    verify_model_folder,
+)
 from syntaxformer.training.recipe import DecodingConfig
 
 if TYPE_CHECKING:
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Hypothesis", "Translator"]
 
 _log = logging.getLogger("syntaxformer.translate")
+
+UserFactors = Mapping[str, Iterable[Sequence[str]]]
+"""Factors of the user's own: name → for each line the values of its words."""
 
 CHUNK_LINES = 2048
 """Lines held in memory at a time; sorted by length inside a chunk."""
@@ -70,6 +79,7 @@ class Translator:
         annotator: Annotator | None = None,
     ) -> None:
         self.model, self.encoder, self.info, self.annotator = model, encoder, info, annotator
+        self._n_cut = 0
 
     @classmethod
     def load(cls, folder: str | Path, annotator: str | None = None, device: str | None = None) -> Translator:
@@ -83,18 +93,15 @@ class Translator:
         Raises:
             CheckpointError: The folder is unfinished, truncated or altered.
             BackendMissingError: The annotator is not installed.
+            ConfigError: There is no such annotator or device.
         """
         folder = Path(folder)
-        verify_manifest(folder)
+        verify_model_folder(folder)
         info = read_info(folder)
         encoder = load_source_encoder(folder, info)
-        try:
-            model = SyntaxTransformer.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError, RuntimeError, TypeError, KeyError) as error:
-            raise CheckpointError(f"{folder}: expected a model, got: {str(error)[:300]}") from error
+        model = load_network(folder, encoder.factors)
         tagger = _load_annotator(info, annotator) if needs_annotator(encoder.factors) else None
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(model.eval().to(device), encoder, info, tagger)
+        return cls(model.eval().to(_pick_device(device)), encoder, info, tagger)
 
     def translate(
         self,
@@ -104,6 +111,7 @@ class Translator:
         n_best: int = 1,
         batch_size: int | None = None,
         scored: bool = False,
+        user_factors: UserFactors | None = None,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
 
@@ -114,29 +122,92 @@ class Translator:
             n_best: Translations of each line, best first, at most `beam_size`.
             batch_size: Lines decoded together.
             scored: Give each hypothesis its score, which costs one more pass.
+            user_factors: For each factor of the user's own, the values of each line's words.
 
         Yields:
             For each line its `n_best` hypotheses.
 
         Raises:
             ValueError: `n_best` is larger than the beam.
+            ConfigError: The values of a user factor are missing.
+            AlignmentError: They are not one a line, or not one a word.
         """
         given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
         settings = self.info.decoding.model_copy(update={k: v for k, v in given.items() if v is not None})
         if not 1 <= n_best <= settings.beam_size:
             raise ValueError(f"n_best: expected 1 to beam_size = {settings.beam_size}, got {n_best}.")
-        iterator = iter(lines)
-        while chunk := list(islice(iterator, CHUNK_LINES)):
-            yield from self._translate_chunk(chunk, settings, n_best, scored)
-        self.encoder.unseen.warn()
+        first_line = 1
+        for chunk, values in self._chunks(lines, user_factors or {}):
+            yield from self._translate_chunk(chunk, settings, n_best, scored, first_line, values)
+            first_line += len(chunk)
+        self._warn()
 
-    def encode(self, lines: Sequence[str]) -> EncodedText:
-        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in a warning."""
+    def encode(
+        self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
+    ) -> EncodedText:
+        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted.
+
+        Args:
+            lines: Raw text.
+            user_factors: As in `translate`.
+            first_line: 1-based number of the first line, for messages.
+
+        Raises:
+            ConfigError: The values of a user factor are missing.
+            AlignmentError: They are not one a word.
+        """
         lines = [self._clean(line) for line in lines]
+        user = {name: list(rows) for name, rows in (user_factors or {}).items()}
+        self._check_user_factors(user)
         words = None
         if self.annotator is not None:
-            words = WordColumns.from_sentences(self.annotator.annotate(lines))
-        return _cut(self.encoder.encode(lines, words), MAX_SOURCE_PIECES)
+            words = WordColumns.from_sentences(self.annotator.annotate(lines), user, first_line)
+        encoded = self.encoder.encode(lines, words)
+        self._n_cut += int((encoded.lengths > MAX_SOURCE_PIECES).sum())
+        return encoded.cut(MAX_SOURCE_PIECES)
+
+    def _chunks(
+        self, lines: Iterable[str], user_factors: UserFactors
+    ) -> Iterator[tuple[list[str], dict[str, list[Sequence[str]]]]]:
+        """Lines and the values that belong to them, `CHUNK_LINES` at a time."""
+        self._check_user_factors(user_factors)
+        iterator = iter(lines)
+        values = {name: iter(rows) for name, rows in user_factors.items()}
+        done = 0
+        while chunk := list(islice(iterator, CHUNK_LINES)):
+            part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
+            done += len(chunk)
+            for name, rows in part.items():
+                if len(rows) < len(chunk):
+                    raise AlignmentError(_line_counts(name, f"{done} or more", done - len(chunk) + len(rows)))
+            yield chunk, part
+        for name, rows in values.items():
+            if (more := sum(1 for _ in rows)) > 0:
+                raise AlignmentError(_line_counts(name, str(done), done + more))
+
+    def _check_user_factors(self, given: Mapping[str, object]) -> None:
+        wanted = [name for name in self.encoder.factors if name not in FACTORS]
+        if missing := [name for name in wanted if name not in given]:
+            raise ConfigError(
+                f"user factors: expected values of {', '.join(missing)} for the words of every line, "
+                f"got none. Give them with --factor {missing[0]}=FILE."
+            )
+        if unknown := [name for name in given if name not in wanted]:
+            raise ConfigError(
+                f"user factors: expected {', '.join(wanted) or 'none'}, as in training, "
+                f"got {', '.join(unknown)}."
+            )
+
+    def _warn(self) -> None:
+        """One warning for what was cut, one for values that were not seen in training."""
+        if self._n_cut:
+            warnings.warn(
+                f"{self._n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
+                f"{MAX_SOURCE_PIECES}: the rest of each is not translated.",
+                stacklevel=3,
+            )
+        self._n_cut = 0
+        self.encoder.unseen.warn()
 
     def _clean(self, line: str) -> str:
         """What training did to its lines; control characters become spaces."""
@@ -144,20 +215,23 @@ class Translator:
         return line.lower() if self.info.lowercase else line
 
     def _translate_chunk(
-        self, lines: Sequence[str], settings: DecodingConfig, n_best: int, scored: bool
+        self,
+        lines: Sequence[str],
+        settings: DecodingConfig,
+        n_best: int,
+        scored: bool,
+        first_line: int,
+        user_factors: UserFactors,
     ) -> Iterator[list[Hypothesis]]:
-        filled = [row for row, line in enumerate(lines) if line.strip()]
-        results = {row: [Hypothesis("", 0.0 if scored else None)] * n_best for row in range(len(lines))}
-        if filled:
-            source = self.encode([lines[row] for row in filled])
-            order = np.argsort(-source.lengths, kind="stable").tolist()
-            for start in range(0, len(order), settings.batch_size):
-                rows = order[start : start + settings.batch_size]
-                for row, hypotheses in zip(
-                    rows, self._decode(source, rows, settings, n_best, scored), strict=True
-                ):
-                    results[filled[row]] = hypotheses
-        yield from results.values()
+        results = [[Hypothesis("", 0.0 if scored else None)] * n_best for _ in lines]
+        source = self.encode(lines, user_factors, first_line)
+        order = [row for row in np.argsort(-source.lengths, kind="stable").tolist() if lines[row].strip()]
+        for start in range(0, len(order), settings.batch_size):
+            rows = order[start : start + settings.batch_size]
+            found = self._decode(source, rows, settings, n_best, scored)
+            for row, hypotheses in zip(rows, found, strict=True):
+                results[row] = hypotheses
+        yield from results
 
     @torch.inference_mode()
     def _decode(
@@ -175,6 +249,7 @@ class Translator:
             do_sample=False,
             max_new_tokens=int(limits.max()),
             logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, settings.beam_size)],
+            suppress_tokens=[tokenizer.pad_token_id, *_never_output(tokenizer)],
             past_key_values=TranslationCache(),
         )
         texts = [
@@ -182,7 +257,8 @@ class Translator:
         ]
         scores = self._score(batch, sequences, settings.length_penalty) if scored else [None] * len(texts)
         found = [Hypothesis(text, score) for text, score in zip(texts, scores, strict=True)]
-        return [found[start : start + n_best] for start in range(0, len(found), n_best)]
+        rows = [found[start : start + n_best] for start in range(0, len(found), n_best)]
+        return [sorted(row, key=lambda one: -one.score) for row in rows] if scored else rows
 
     def _score(self, batch: dict[str, Tensor], sequences: Tensor, length_penalty: float) -> list[float]:
         """Log-probability / length ** length_penalty of each row, by one pass over finished translations."""
@@ -195,30 +271,16 @@ class Translator:
         return (picked.where(made, 0.0).sum(1) / made.sum(1) ** length_penalty).tolist()
 
 
-class LengthLimit(LogitsProcessor):
-    """Ends each sentence at a length of its own, so that a translation does not depend on its batch.
-
-    Args:
-        limits: `[batch]`, most pieces of each sentence's translation, the end piece included.
-        end_id: Piece id of the end.
-        n_beams: Rows for each sentence.
-    """
-
-    def __init__(self, limits: Tensor, end_id: int, n_beams: int) -> None:
-        self.limits = limits.repeat_interleave(n_beams)
-        self.smallest = int(limits.min())
-        self.end_id = end_id
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Leave only the end piece where the limit is reached."""
-        n_made = input_ids.shape[1] - 1
-        if n_made + 1 < self.smallest:
-            return scores
-        ending = (self.limits <= n_made + 1).to(scores.device)
-        kept = scores[:, self.end_id].clone()
-        scores = scores.masked_fill(ending[:, None], -torch.inf)
-        scores[:, self.end_id] = kept
-        return scores
+def _pick_device(wanted: str | None) -> torch.device:
+    try:
+        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"device: expected a device of this machine, got {wanted}. PyTorch says: {reason}"
+        ) from error
+    return device
 
 
 def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
@@ -239,22 +301,19 @@ def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
     return annotator
 
 
+def _never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Start and unknown pieces are no text; a badly trained model could find them likely."""
+    return [
+        piece
+        for piece in (tokenizer.bos_token_id, tokenizer.unk_token_id)
+        if piece is not None and piece != tokenizer.eos_token_id
+    ]
+
+
 def _one_line(text: str) -> str:
     """Byte pieces can spell a line break; one line in is one line out."""
     return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
 
 
-def _cut(text: EncodedText, longest: int) -> EncodedText:
-    n_long = int((text.lengths > longest).sum())
-    if not n_long:
-        return text
-    warnings.warn(
-        f"{n_long} lines of more than {longest} pieces were cut to their first {longest}.", stacklevel=3
-    )
-    kept = [
-        np.arange(start, min(stop, start + longest))
-        for start, stop in zip(text.splits, text.splits[1:], strict=False)
-    ]
-    flat = np.concatenate(kept)
-    splits = np.concatenate([[0], np.cumsum([len(part) for part in kept])])
-    return EncodedText(text.pieces[flat], splits, text.factors[flat])
+def _line_counts(name: str, expected: str, found: int) -> str:
+    return f"factor {name}: expected {expected} lines of values, one for each line of the text, got {found}."

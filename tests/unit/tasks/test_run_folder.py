@@ -1,0 +1,106 @@
+"""Whether a run may use a folder, and what is in it afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.tasks.run_folder import check_run, open_run
+from syntaxformer.training.recipe import load_recipe
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    def make(*settings):
+        return load_recipe("tiny", [f"output={tmp_path / 'run'}", *settings])
+
+    return make
+
+
+def test_a_new_and_an_empty_folder(recipe, tmp_path):
+    check_run(recipe())
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
+    check_run(recipe())
+    open_run(recipe())
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
+    assert load_recipe(tmp_path / "run" / "recipe.yaml") == recipe()
+
+
+def test_another_run_is_refused(recipe, tmp_path):
+    open_run(recipe())
+    with pytest.raises(ConfigError) as caught:
+        check_run(recipe())
+    assert str(caught.value) == (
+        f"output: expected a new or empty folder, got {tmp_path / 'run'}, which holds another run. "
+        "Choose another output, or give --resume or --overwrite."
+    )
+
+
+def test_other_files_are_never_deleted(recipe, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("x")
+    for overwrite in (False, True):
+        with pytest.raises(ConfigError) as caught:
+            check_run(recipe(), overwrite=overwrite)
+        assert str(caught.value) == (
+            f"output: expected a new or empty folder, got {tmp_path / 'run'}, which holds other files. "
+            "Choose another output."
+        )
+
+
+def test_a_file_in_its_place(recipe, tmp_path):
+    (tmp_path / "run").write_text("x")
+    with pytest.raises(ConfigError, match="which holds other files"):
+        check_run(recipe())
+
+
+def test_overwriting(recipe, tmp_path):
+    open_run(recipe())
+    (tmp_path / "run" / "model.safetensors").write_text("old")
+    check_run(recipe("seed=2"), overwrite=True)
+    assert (tmp_path / "run" / "model.safetensors").exists()  # only looked at
+    open_run(recipe("seed=2"))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
+
+
+def test_resumption_needs_the_same_settings(recipe):
+    open_run(recipe("model.dropout=0.3", "infusion.widths={pos: 3}"))
+    check_run(recipe("model.dropout=0.3", "infusion.widths={pos: 3}", "training.max_steps=7"), resume=True)
+    with pytest.raises(ConfigError) as caught:
+        check_run(recipe("model.dropout=0.2", "seed=5", "infusion.widths={pos: 3}"), resume=True)
+    assert caught.value.problems == [
+        "resume: expected model.dropout=0.3 as in the interrupted run, got 0.2.",
+        "resume: expected seed=1 as in the interrupted run, got 5.",
+    ]
+
+
+def test_resumption_makes_a_run_unfinished_again(recipe, tmp_path):
+    open_run(recipe())
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+    (tmp_path / "run" / "model.safetensors").write_text("kept")
+    (tmp_path / "run" / "checkpoints" / ".checkpoint-5.x.partial").mkdir(parents=True)
+    open_run(recipe("training.max_steps=7"), resume=True)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "checkpoints", "model.safetensors", "recipe.yaml",
+    ]  # fmt: skip
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+
+
+def test_nothing_to_resume(recipe, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        check_run(recipe(), resume=True)
+    assert str(caught.value) == (
+        f"resume: expected a run in {tmp_path / 'run'}, found none. Leave --resume out to start one."
+    )
+
+
+def test_resume_or_overwrite(recipe):
+    with pytest.raises(ConfigError, match=r"^resume and overwrite: expected one of them, got both\.$"):
+        check_run(recipe(), resume=True, overwrite=True)
+
+
+def test_a_folder_that_cannot_be_made(recipe, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DataError, match=r"file/run: expected to write the folder, got: Not a directory\."):
+        open_run(recipe().model_copy(update={"output": tmp_path / "file" / "run"}))

@@ -1,0 +1,46 @@
+"""What the README says can be done, can be done."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+
+
+def _snippets(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _snippets(page)], ids=lambda page: page.name)
+def test_python_snippets_run(page: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(_snippets(page))], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_commands_are_verbs_and_recipes_exist() -> None:
+    from syntaxformer.cli.main import VERBS
+
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    verbs = set(re.findall(r"(?:^ {4}|`|\| )syntaxformer ([a-z]+)", text, re.MULTILINE))
+    assert len(verbs) > 5
+    assert verbs <= {verb.__name__ for verb in VERBS}
+    recipes = set(re.findall(r"syntaxformer train (?:recipes/)?([a-z0-9_]+)(?:\.yaml)?", text))
+    assert recipes
+    assert recipes <= {path.stem for path in (REPOSITORY / "recipes").glob("*.yaml")}
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = set(
+        re.findall(r"^ {4}make ([a-z]+)", (REPOSITORY / "README.md").read_text("utf-8"), re.MULTILINE)
+    )
+    assert named
+    assert named <= targets

@@ -3,24 +3,56 @@
 from syntaxformer.layers.attention import CrossAttention, SelfAttention, attend, attend_with_weights
 from syntaxformer.layers.dropout import Dropout, drop
 from syntaxformer.layers.infusion import INFUSION_KINDS, InfusedEmbedding, WidthPlan, plan_widths
+from syntaxformer.layers.lisa import (
+    NO_GOVERNOR,
+    BiaffineHead,
+    first_pieces,
+    governor_hits,
+    governor_loss,
+    governor_targets,
+    inject_governors,
+)
+from syntaxformer.layers.pos_embedding import PosAdd, PosConcat, PosLet
 from syntaxformer.layers.positions import SinusoidalPositions, sinusoids
+from syntaxformer.layers.relation_biases import RelationBias, relation_bias
+from syntaxformer.layers.relation_index import RelationIndex
+from syntaxformer.layers.syntax import syntax_attention
+from syntaxformer.layers.syntax_reference import syntax_attention_reference
+from syntaxformer.layers.topical import SyntaxGate, TopicalAttention
 from syntaxformer.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
 
 __all__ = [
     "INFUSION_KINDS",
+    "NO_GOVERNOR",
+    "BiaffineHead",
     "CrossAttention",
     "DecoderLayer",
     "Dropout",
     "EncoderLayer",
     "FeedForward",
     "InfusedEmbedding",
+    "PosAdd",
+    "PosConcat",
+    "PosLet",
+    "RelationBias",
+    "RelationIndex",
     "Residual",
     "SelfAttention",
     "SinusoidalPositions",
+    "SyntaxGate",
+    "TopicalAttention",
     "WidthPlan",
     "attend",
     "attend_with_weights",
     "drop",
+    "first_pieces",
+    "governor_hits",
+    "governor_loss",
+    "governor_targets",
+    "inject_governors",
     "plan_widths",
+    "relation_bias",
     "sinusoids",
+    "syntax_attention",
+    "syntax_attention_reference",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-__all__ = ["Dropout", "drop"]
+__all__ = ["Dropout", "drop", "keep_mask"]
 
 _LEVELS = 1 << 16
 
@@ -25,8 +27,15 @@ def drop(states: Float[Tensor, "*axes"], prob: float) -> Float[Tensor, "*axes"]:
     if states.device.type != "cpu":
         return F.dropout(states, prob)
     n_dropped = round(prob * _LEVELS)
-    kept = _random_16_bits(states.shape) >= n_dropped - _LEVELS // 2
+    kept = keep_mask(states.shape, prob, states.device)
     return states * kept.to(states.dtype).mul_(_LEVELS / (_LEVELS - n_dropped))
+
+
+def keep_mask(shape: Sequence[int], prob: float, device: torch.device) -> Bool[Tensor, "*shape"]:
+    """False with probability `prob`, which is rounded to 1/65536 on a CPU."""
+    if device.type != "cpu":
+        return torch.rand(shape, device=device) >= prob
+    return _random_16_bits(torch.Size(shape)) >= round(prob * _LEVELS) - _LEVELS // 2
 
 
 def _random_16_bits(shape: torch.Size) -> Tensor:

@@ -1,0 +1,204 @@
+"""LISA: an attention head that points at governors, supervised or not, alone or inside other attention.
+
+What a piece should point at is made here from governors of words; which layers and heads do it is decided
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+__all__ = [
+    "NO_GOVERNOR",
+    "BiaffineHead",
+    "first_pieces",
+    "governor_hits",
+    "governor_loss",
+    "governor_targets",
+    "inject_governors",
+]
+
+NO_GOVERNOR = -100
+"""Target of pieces that are not supervised: specials, padding, words whose governor was cut off."""
+
+
+class BiaffineHead(nn.Module):
+    """softmax(Q U Kᵀ) V, a head of attention that can be taught to point at governors.
+
+    Args:
+        d_query: Columns of Q: those of a head, or of the whole state.
+        d_key: Columns of K; None for as many. Then U starts as I / √d, which makes the head the scaled dot
+            product of a pretrained model; otherwise it starts normal with the deviation 1 / √(d_query d_key).
+
+    Source: Strubell et al. (2018), "Linguistically-Informed Self-Attention", section 3.2; differs: Q, K and
+    V are
+        those of the head it replaces, so that only U is new (Bai et al., 2021, section 5.1: "only adds a
+        trainable matrix").
+    """
+
+    def __init__(self, d_query: int, d_key: int | None = None) -> None:
+        super().__init__()
+        if d_key is None or d_key == d_query:
+            weight = torch.eye(d_query) * d_query**-0.5
+        else:
+            weight = torch.randn(d_query, d_key) * (d_query * d_key) ** -0.5
+        self.weight = nn.Parameter(weight)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch pieces d_query"],
+        key: Float[Tensor, "batch pieces d_key"],
+        value: Float[Tensor, "batch pieces d_value"],
+        key_mask: Bool[Tensor, "batch pieces"] | None = None,
+        governors: Int[Tensor, "batch pieces"] | None = None,
+    ) -> tuple[Float[Tensor, "batch pieces d_value"], Float[Tensor, "batch pieces pieces"]]:
+        """Attend; pieces that `governors` (gold or from a parser) gives a place look there alone.
+
+        Args:
+            query: Q of the head, or the states.
+            key: K.
+            value: V.
+            key_mask: True for valid keys; without any, the output is zero.
+            governors: As from `governor_targets`, negative for pieces that attend as they would.
+
+        Returns:
+            The output, and the logits that `governor_loss` takes (-inf on invalid keys).
+        """
+        logits = self.project(query) @ key.transpose(-1, -2)
+        valid = logits.new_ones(1, 1, key.shape[1], dtype=torch.bool)
+        if key_mask is not None:
+            valid = key_mask[:, None, :]
+        any_valid = valid.any(-1, keepdim=True)
+        attention = logits.masked_fill(~valid & any_valid, -torch.inf).softmax(-1) * any_valid
+        output = attention @ value
+        if governors is not None:
+            output = inject_governors(output[:, None], value[:, None], governors, 0)[:, 0]
+        return output, logits.masked_fill(~valid, -torch.inf)
+
+    def project(self, query: Float[Tensor, "batch pieces d_query"]) -> Float[Tensor, "batch pieces d_key"]:
+        """Q U: the query whose plain dot products with K are this head's logits."""
+        return query @ self.weight
+
+    def substitute(
+        self, query: Float[Tensor, "batch heads pieces d_head"], attn_head: int, scaling: float
+    ) -> Float[Tensor, "batch heads pieces d_head"]:
+        """Queries of all heads with those of one replaced, so that any attention makes that head this one.
+
+        Args:
+            query: Q of all heads.
+            attn_head: The head to replace.
+            scaling: What that attention multiplies QKᵀ with, 1/√d_head as a rule; it is undone here.
+        """
+        replaced = self.project(query[:, attn_head]).unsqueeze(1) / scaling
+        return torch.cat([query[:, :attn_head], replaced, query[:, attn_head + 1 :]], 1)
+
+
+def inject_governors(
+    output: Float[Tensor, "batch heads pieces d_head"],
+    value: Float[Tensor, "batch heads pieces d_head"],
+    governors: Int[Tensor, "batch pieces"],
+    attn_head: int,
+) -> Float[Tensor, "batch heads pieces d_head"]:
+    """Let one head look at nothing but the governor: one-hot attention.
+
+    Args:
+        output: Of all heads.
+        value: V of all heads.
+        governors: Place of each piece's governor, negative for pieces that keep their output.
+        attn_head: The head.
+
+    Source: Strubell et al. (2018), section 3.3: gold or predicted parses at test time.
+    """
+    pointed_at = value[:, attn_head].gather(
+        1, governors.clamp(min=0)[..., None].expand_as(value[:, attn_head])
+    )
+    replaced = torch.where(governors[..., None] >= 0, pointed_at, output[:, attn_head])
+    return torch.cat([output[:, :attn_head], replaced.unsqueeze(1), output[:, attn_head + 1 :]], 1)
+
+
+def governor_targets(
+    governors: Int[Tensor, "batch words"], words_of_pieces: Int[Tensor, "batch pieces"]
+) -> Int[Tensor, "batch pieces"]:
+    """Place that each piece should point at.
+
+    A word's first piece points at the first piece of its governor, that of a root at itself; later pieces
+    point at their word's first.
+
+    Args:
+        governors: Of each word, -1 for roots.
+        words_of_pieces: Word of each piece, -1 for specials and padding.
+
+    Returns:
+        Places among the pieces, `NO_GOVERNOR` for pieces of no word and where the governor has no piece left.
+
+    Raises:
+        ValueError: A governor or a word that is not there.
+    """
+    n_words, n_pieces = governors.shape[1], words_of_pieces.shape[1]
+    for name, ids in (("governors", governors), ("words_of_pieces", words_of_pieces)):
+        if ids.numel() and not -1 <= int(ids.min()) <= int(ids.max()) < n_words:
+            raise ValueError(
+                f"{name}: expected -1 to {n_words - 1}, a word of the batch, "
+                f"got {int(ids.min())} to {int(ids.max())}."
+            )
+    first = _first_piece_of_words(words_of_pieces, n_words)
+    words, places = words_of_pieces.clamp(min=0).to(torch.int64), _places(words_of_pieces)
+    own_first = first.gather(1, words)
+    governor = F.pad(governors, (0, 1), value=-1).to(torch.int64).gather(1, words)
+    of_governor = torch.where(governor < 0, places, first.gather(1, governor.clamp(min=0)))
+    targets = torch.where(places == own_first, of_governor, own_first)
+    return targets.masked_fill((words_of_pieces < 0) | (targets >= n_pieces), NO_GOVERNOR)
+
+
+def first_pieces(words_of_pieces: Int[Tensor, "batch pieces"]) -> Bool[Tensor, "batch pieces"]:
+    """True for the first piece of each word: one a word, to count words."""
+    n_words = int(words_of_pieces.max()) + 1 if words_of_pieces.numel() else 0
+    first = _first_piece_of_words(words_of_pieces, n_words)
+    is_first = first.gather(1, words_of_pieces.clamp(min=0).to(torch.int64)) == _places(words_of_pieces)
+    return is_first & (words_of_pieces >= 0)
+
+
+def governor_loss(
+    logits: Float[Tensor, "batch pieces pieces"], targets: Int[Tensor, "batch pieces"]
+) -> Float[Tensor, ""]:
+    """Mean cross-entropy of the pieces that have a target; 0 where none has.
+
+    Source: Strubell et al. (2018), section 3.4.
+    """
+    supervised = targets >= 0
+    chosen = logits[supervised].float()
+    losses = F.cross_entropy(chosen, targets[supervised].to(torch.int64), reduction="sum")
+    return losses / supervised.sum().clamp(min=1)
+
+
+def governor_hits(
+    logits: Float[Tensor, "batch pieces pieces"],
+    targets: Int[Tensor, "batch pieces"],
+    counted: Bool[Tensor, "batch pieces"] | None = None,
+) -> tuple[int, int]:
+    """Right ones and all of the pieces that have a target: their quotient is the accuracy of pieces.
+
+    Args:
+        logits: Of the head.
+        targets: From `governor_targets`.
+        counted: Pieces to count; with `first_pieces` the quotient is the unlabelled attachment score of
+            words.
+    """
+    of_interest = targets >= 0 if counted is None else (targets >= 0) & counted
+    right = (logits.argmax(-1) == targets) & of_interest
+    return int(right.sum()), int(of_interest.sum())
+
+
+def _first_piece_of_words(words_of_pieces: Tensor, n_words: int) -> Tensor:
+    """[batch, words + 1], place of each word's first piece, the number of pieces for words without any."""
+    n_pieces = words_of_pieces.shape[1]
+    words = torch.where(words_of_pieces < 0, n_words, words_of_pieces).to(torch.int64)
+    first = torch.full((len(words), n_words + 1), n_pieces, dtype=torch.int64, device=words.device)
+    return first.scatter_reduce_(1, words, _places(words_of_pieces), "amin")
+
+
+def _places(pieces: Tensor) -> Tensor:
+    return torch.arange(pieces.shape[1], device=pieces.device).expand(len(pieces), -1)

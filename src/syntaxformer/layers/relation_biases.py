@@ -1,0 +1,85 @@
+"""A learned bias for each head and syntactic relation, added to the logits of plain attention.
+
+The cheap sibling of syntax attention on the same matrices; the papers do not have it, a fair comparison does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+__all__ = ["RelationBias", "relation_bias"]
+
+
+def relation_bias(
+    relations: UInt8[Tensor, "batch trees keys keys"], weight: Float[Tensor, "trees ids heads"]
+) -> Float[Tensor, "batch heads keys keys"]:
+    """Σ_trees b[tree, R_ij, head]: one look-up.
+
+    Args:
+        relations: Relation ids, below the number of ids of `weight`.
+        weight: b.
+
+    Source: ours; after the relative position bias of Raffel et al. (2020).
+    """
+    return _Gather.apply(relations, weight)
+
+
+class _Gather(torch.autograd.Function):
+    """An embedding bag whose backward pass sums the rows of each sentence by relation before it sums rows."""
+
+    @staticmethod
+    def forward(ctx: Any, relations: Tensor, weight: Tensor) -> Tensor:
+        n_trees, n_ids, n_heads = weight.shape
+        ctx.save_for_backward(relations)
+        ctx.n_ids, ctx.dtype = n_ids, weight.dtype
+        first = torch.arange(0, n_trees * n_ids, n_ids, dtype=torch.int32, device=relations.device)
+        slots = (relations + first[:, None, None]).flatten(2).transpose(1, 2).flatten(0, 1)
+        biases = F.embedding_bag(slots, weight.view(-1, n_heads), mode="sum")
+        batch, _, n_keys, _ = relations.shape
+        return biases.view(batch, n_keys, n_keys, n_heads).permute(0, 3, 1, 2).contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        (relations,) = ctx.saved_tensors
+        per_row = grad.new_zeros(
+            *grad.shape[:3], ctx.n_ids, dtype=torch.promote_types(grad.dtype, torch.float32)
+        )
+        grad = grad.to(per_row.dtype)
+        d_weight = [
+            torch.scatter_add(per_row, 3, ids[:, None].to(torch.int64).expand_as(grad), grad).sum((0, 2)).T
+            for ids in relations.unbind(1)
+        ]
+        return None, torch.stack(d_weight).to(ctx.dtype)
+
+
+class RelationBias(nn.Module):
+    """`relation_bias` with its parameters, which start at zero: at first nothing changes.
+
+    Args:
+        n_heads: Attention heads.
+        n_trees: Trees of a sentence.
+        max_distance: D; there are 3D + 2 relation ids, and 0 ("none") has a bias like any other.
+    """
+
+    def __init__(self, n_heads: int, n_trees: int = 2, max_distance: int = 15) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(n_trees, 3 * max_distance + 2, n_heads))
+
+    def forward(
+        self, relations: UInt8[Tensor, "batch trees keys keys"]
+    ) -> Float[Tensor, "batch heads keys keys"]:
+        """What to add to the scaled logits.
+
+        Raises:
+            ValueError: Another number of trees than there are biases for.
+        """
+        if relations.shape[1] != len(self.weight):
+            raise ValueError(f"relations: expected {len(self.weight)} trees, got {relations.shape[1]}.")
+        return relation_bias(relations, self.weight)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from syntaxformer.errors import DataError
 
-__all__ = ["TextLines", "count_lines", "open_bytes", "read_lines"]
+__all__ = ["TextLines", "count_lines", "decode_lines", "open_bytes", "read_lines"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -42,12 +42,25 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises:
         DataError: The file cannot be read or unpacked, or a line holds bytes that are not UTF-8 or a NUL.
     """
+    return decode_lines(_raw_lines(path), path)
+
+
+def decode_lines(raw_lines: Iterable[bytes], name: str | Path) -> Iterator[str]:
+    """Yield the lines of an open binary file or stream, checked as `read_lines` does.
+
+    Args:
+        raw_lines: Lines with their line feeds.
+        name: What error messages call it.
+
+    Raises:
+        DataError: A line holds bytes that are not UTF-8 or a NUL.
+    """
     position = 0
-    for number, raw in enumerate(_raw_lines(path), 1):
+    for number, raw in enumerate(raw_lines, 1):
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             line = line.removeprefix(_BOM)
-        yield _decode(line, path, number, position + raw.find(line))
+        yield _decode(line, name, number, position + raw.find(line))
         position += len(raw)
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from syntaxformer.analysis.attention import CrossAttentionMap
+from syntaxformer.atomic import atomic_file
+from syntaxformer.errors import ConfigError
 
 __all__ = ["draw_attention"]
 
@@ -25,11 +27,21 @@ def draw_attention(
         layer: Layer to show, the last by default.
         head: One head; None for the mean over heads.
 
+    Raises:
+        ConfigError: The ending names no format of pictures.
+        DataError: The file cannot be written.
+
     Source: Sundararaman et al. (2019), figure 3.
     """
     columns = sum(len(one.src_pieces) for one in maps.values())
     rows = max(len(one.tgt_pieces) for one in maps.values())
     figure = Figure(figsize=(3 + PIECE_INCHES * columns, 2 + PIECE_INCHES * rows), layout="constrained")
+    known = figure.canvas.get_supported_filetypes()
+    ending = path.suffix.lower().removeprefix(".")
+    if ending not in known:
+        raise ConfigError(
+            f"figure: expected a file ending of {', '.join(sorted(known))}, got {path.name}. Use .png."
+        )
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
     for panel, (title, one) in zip(panels, maps.items(), strict=True):
         panel.imshow(one.average(layer, head), cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -38,7 +50,8 @@ def draw_attention(
         panel.set_title(title)
         panel.set_xlabel("source")
     panels[0].set_ylabel("target")
-    figure.savefig(path, dpi=120)
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=120, format=ending)
 
 
 def _labels(one: CrossAttentionMap) -> list[str]:

@@ -35,7 +35,7 @@ def evaluate(
     """
     from syntaxformer.atomic import atomic_file
     from syntaxformer.cli.translate import read_factors
-    from syntaxformer.errors import DataError
+    from syntaxformer.errors import ConfigError, DataError
     from syntaxformer.evaluation import compare_translations, score_translations
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
@@ -46,13 +46,16 @@ def evaluate(
             f"expected as many lines as {src}, at least one; got {len(references)} and {len(sources)}.", ref
         )
 
+    translators = {
+        folder: Translator.load(folder, device=device) for folder in (model, baseline) if folder is not None
+    }
+    known = {name for translator in translators.values() for name in translator.encoder.factors}
+    if unknown := read_factors(factor or ()).keys() - known:
+        raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")
+
     def translations(folder: Path) -> list[str]:
-        translator = Translator.load(folder, device=device)
-        own = {
-            name: rows
-            for name, rows in read_factors(factor or ()).items()
-            if name in translator.encoder.factors
-        }
+        translator, given = translators[folder], read_factors(factor or ())
+        own = {name: rows for name, rows in given.items() if name in translator.encoder.factors}
         return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
 
     hypotheses = translations(model)

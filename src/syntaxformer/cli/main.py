@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import warnings
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -39,17 +40,23 @@ for verb in VERBS:
     app.command()(verb)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
 @app.callback()
 def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, warnings only.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit."),
+    ] = False,
 ) -> None:
     """Set up logging for all verbs."""
-    _ = debug  # read by main() before parsing: a usage error must know it too
-    if version:
-        typer.echo(__version__)
-        raise typer.Exit
+    _ = debug, version  # `debug` is read by main() before parsing: a usage error must know it too
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("syntaxformer").setLevel(logging.WARNING if quiet else logging.INFO)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -58,24 +65,51 @@ def common(
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line on stderr and exit code 2."""
+    """Run the command line; whatever the user can cause is one line a problem on stderr and exit code 2."""
     debug = "--debug" in sys.argv
+    code: object = 0
     try:
-        app()
-    except SyntaxformerError as error:
-        if debug:
-            raise
-        problems = error.problems if isinstance(error, ConfigError) else [str(error)]
-        for problem in problems:
-            print(f"error: {problem}", file=sys.stderr)
-        sys.exit(2)
+        code = app(standalone_mode=False, prog_name="syntaxformer")
+        sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); keep Python from complaining when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except KeyboardInterrupt:
+        _drop_output()  # the reader has gone (`| head`)
+        code = 141
+    except Exception as error:
+        problems = _problems(error)
+        if debug or problems is None:
+            raise
+        for problem in problems:
+            print(f"error: {' '.join(problem.splitlines())}", file=sys.stderr)
+        if isinstance(error, OSError):
+            _drop_output()
+        code = 2
+    if code == 130:
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _drop_output() -> None:
+    """Keep Python from complaining when it flushes, at its end, what could not be written."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _problems(error: Exception) -> list[str] | None:
+    """What to tell the user; None for an error that is ours."""
+    if isinstance(error, ConfigError):
+        return error.problems
+    if isinstance(error, SyntaxformerError):
+        return [str(error)]
+    if isinstance(error, OSError):
+        return [
+            f"{error.filename or 'output'}: expected to read or write it, got: {error.strerror or error}."
+        ]
+    # Typer's own errors, of a class that depends on its version: a missing argument, an unknown option.
+    if (usage := getattr(error, "format_message", None)) is not None:
+        command = getattr(getattr(error, "ctx", None), "command_path", "syntaxformer")
+        message = usage()
+        return [f"{message.rstrip('.')}. See `{command} --help`."] if message.strip() else []
+    return None
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

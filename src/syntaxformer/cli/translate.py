@@ -39,12 +39,12 @@ def translate(
     from syntaxformer.atomic import atomic_file
     from syntaxformer.errors import ConfigError
     from syntaxformer.tasks.translator import Translator
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.textfile import decode_lines, read_lines
 
     translator = Translator.load(model, annotator, device)
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
-    lines = _standard_input() if source is None else read_lines(source)
+    lines = decode_lines(sys.stdin.buffer, "standard input") if source is None else read_lines(source)
     results = translator.translate(
         lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor or ())
     )
@@ -84,18 +84,3 @@ def _rows(results: Iterable[list], n_best: int) -> Iterator[str]:
             yield hypotheses[0].text
         else:
             yield from (f"{number}|||{one.text}|||{one.score:.6f}" for one in hypotheses)
-
-
-def _standard_input() -> Iterator[str]:
-    """Lines of standard input; UTF-8 or an error that names the line."""
-    from syntaxformer.errors import DataError
-
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"expected UTF-8, got byte 0x{raw[error.start]:02x} at byte {error.start + 1}.",
-                "standard input",
-                number,
-            ) from error

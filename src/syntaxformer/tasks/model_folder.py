@@ -9,12 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import logging as hf_logging
 
 from syntaxformer.align import FactorVocabulary
 from syntaxformer.data.source import SourceEncoder
@@ -109,9 +111,10 @@ def load_network(folder: Path, factors: Sequence[str]) -> SyntaxTransformer:
         CheckpointError: It cannot be read, or its weights or factors are not those of its config.
     """
     try:
-        model, report = SyntaxTransformer.from_pretrained(
-            folder, local_files_only=True, output_loading_info=True
-        )
+        with _no_progress_bar():
+            model, report = SyntaxTransformer.from_pretrained(
+                folder, local_files_only=True, output_loading_info=True
+            )
     except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(f"{folder}: expected a model, got: {reason}") from error
@@ -127,6 +130,18 @@ def load_network(folder: Path, factors: Sequence[str]) -> SyntaxTransformer:
             f"got {', '.join(factors)}. It was altered."
         )
     return model
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Loading a small file is no work that needs one, and a library does not print."""
+    enabled = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            hf_logging.enable_progress_bar()
 
 
 def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:

@@ -1,0 +1,88 @@
+"""The command line as a user runs it, and two models trained with it to reverse digits."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from syntaxformer.cli.main import main
+from syntaxformer.data.demo import digit_pairs
+
+N_TRAIN, N_DEV, N_TEST = 2203, 101, 103
+SETTINGS = (
+    "data.dev=dev", "subwords.vocab_size=301", "infusion.width=16", "model.d_model=64", "model.d_ff=127",
+    "model.dropout=0.0", "training.max_steps=360", "training.max_batch_tokens=521", "training.learning_rate=0.003",
+    "training.warmup_steps=100", "training.eval_every=180", "training.precision=fp32", "decoding.beam_size=2",
+)  # fmt: skip
+
+
+class Result(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(*arguments: object, stdin: bytes = b"") -> Result:
+    """Run the command line in this process: importing torch anew for each command would take minutes."""
+    root, old_stdin, old_argv = logging.getLogger(), sys.stdin, sys.argv
+    handlers, shown = root.handlers[:], warnings.showwarning
+    old_out, old_err = sys.stdout, sys.stderr
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
+    sys.argv = ["syntaxformer", *map(str, arguments)]
+    sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    code: object = 0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            main()
+    except SystemExit as stopped:
+        code = stopped.code
+    finally:
+        texts = [stream.buffer.getvalue().decode() for stream in (sys.stdout, sys.stderr)]
+        sys.stdin, sys.argv, sys.stdout, sys.stderr = old_stdin, old_argv, old_out, old_err
+        root.handlers[:], warnings.showwarning = handlers, shown
+        logging.getLogger("syntaxformer").setLevel(logging.NOTSET)
+    return Result(int(code or 0), *texts)  # type: ignore[call-overload]
+
+
+@pytest.fixture(scope="session")
+def cli():
+    return run
+
+
+class Digits(NamedTuple):
+    """A corpus, and a model folder for each kind of infusion."""
+
+    corpus: Path
+    none: Path
+    sum_then_concat: Path
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory) -> Digits:
+    """Train once, use in every test."""
+    import os
+
+    folder = tmp_path_factory.mktemp("digits")
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    pairs = digit_pairs(N_TRAIN + N_DEV + N_TEST, seed=1, min_digits=3, max_digits=6)
+    parts = {"train": pairs[:N_TRAIN], "dev": pairs[N_TRAIN:-N_TEST], "test": pairs[-N_TEST:]}
+    for name, part in parts.items():
+        (corpus / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in part))
+        (corpus / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in part))
+    os.environ["SYNTAXFORMER_CACHE"] = str(folder / "cache")
+    for kind in ("none", "sum_then_concat"):
+        where = (f"data.dir={corpus}", f"output={folder / kind}", f"infusion.kind={kind}")
+        done = run("--quiet", "train", "tiny", *where, *SETTINGS)
+        assert (done.code, done.err) == (0, ""), done.err
+        assert done.out == f"{folder / kind}\n"
+    return Digits(corpus, folder / "none", folder / "sum_then_concat")

@@ -1,0 +1,416 @@
+"""Everything that a user can get wrong: exit code 2, one clear line a problem, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TINY = (
+    "data.dev=train", "subwords.vocab_size=301", "infusion.width=5", "model.d_model=12", "model.d_ff=17",
+    "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "training.max_steps=2",
+    "training.eval_every=1", "training.precision=fp32", "training.tensorboard=false",
+)  # fmt: skip
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "train.en").write_text("The cat sat.\nA dog runs.\nCats sleep.\n")
+    (folder / "train.de").write_text("Die Katze saß.\nEin Hund läuft.\nKatzen schlafen.\n")
+    return folder
+
+
+@pytest.fixture
+def train(cli, corpus, tmp_path):
+    def call(*settings: str, flags: tuple[str, ...] = ()):
+        where = (f"data.dir={corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / 'run'}")
+        return cli("train", "tiny", *where, *TINY, *settings, *flags)
+
+    return call
+
+
+def _refused(done, *lines: str) -> None:
+    """Exit code 2, these lines and no other on stderr, nothing on stdout."""
+    assert done.code == 2, done
+    assert done.err.splitlines() == [f"error: {line}" for line in lines]
+    assert done.out == ""
+
+
+def _snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_missing_file(train, corpus, tmp_path):
+    (corpus / "train.de").unlink()
+    missing = corpus / "train.de"
+    _refused(
+        train(),
+        f"data: expected the file {missing} or {missing}.gz, found neither. "
+        "Check data.dir and the names of the split and the languages.",
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "message"),
+    [
+        (b"a\nb\n", "train.en", "expected as many lines as {tgt}, got 3 and 2. Line n of one file must translate line n of the other."),
+        (b"a\nb\xff\nc\n", "train.de:2", "expected UTF-8, got byte 0xff at byte 2 of the line (4 of the file). Convert the file to UTF-8."),
+        (b"a\nb\nc\0\n", "train.de:3", "expected text, got a NUL at byte 2 of the line (6 of the file)."),
+        (b"a\tx\nb\nc\n", "train.de:1", "expected one sentence, got a tab at character 2: is it a table? Set data.tabs=space to read tabs as spaces."),
+        (b"\n\n\n", "train.en", "expected at least one pair of lines with text, got 3 lines without."),
+    ],
+)  # fmt: skip
+def test_a_corpus_that_cannot_be_used(train, corpus, tmp_path, content, place, message):
+    (corpus / "train.de").write_bytes(content)
+    _refused(train(), f"{corpus / place}: {message.format(tgt=corpus / 'train.de')}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_empty_corpus(train, corpus, tmp_path):
+    (corpus / "train.en").write_bytes(b"")
+    (corpus / "train.de").write_bytes(b"")
+    _refused(
+        train(), f"{corpus / 'train.en'}: expected at least one pair of lines with text, got 0 lines without."
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_factor_file_that_slips_by_one_word(train, corpus, tmp_path):
+    (corpus / "train.tone").write_text("h l h l\nh l h\nl h l\n")
+    settings = ("infusion.kind=add", "infusion.factors=[pos, tone]", "data.factor_files={tone: tone}")
+    done = train(*settings)
+    assert done.code == 2
+    *progress, line = done.err.splitlines()
+    assert line == (
+        f"error: {corpus / 'train.tone'}:2: factor file: expected 4 values, one a word, got 3. "
+        "Word 4, '.', is the first without a value, after 'h' for 'runs'."
+    )
+    assert not any(one.startswith("error") for one in progress)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, tmp_path):
+    (corpus / "train.tone").write_text("h l h l\nh l h l\nl h l\n")
+    settings = ("infusion.kind=concat", "infusion.factors=[pos, tone]", "data.factor_files={tone: tone}")
+    own = ("infusion.widths={pos: 3, tone: 2}", "infusion.min_count=1", "training.best_by=bleu")
+    assert train(*settings, *own).code == 0
+    source, factors = corpus / "train.en", f"tone={corpus / 'train.tone'}"
+    done = cli("translate", tmp_path / "run", source, "--factor", factors, "--beam-size", "1")
+    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 3)
+    arguments = ("evaluate", tmp_path / "run", "--src", source, "--ref", corpus / "train.de")
+    assert cli(*arguments, "--factor", factors).code == 0
+    _refused(
+        cli("translate", tmp_path / "run", source),
+        "user factors: expected values of tone for the words of every line, got none. "
+        "Give them with --factor tone=FILE.",
+    )
+    (corpus / "train.tone").write_text("h l h l\nh l l\nl h l\n")
+    _refused(
+        cli("translate", tmp_path / "run", source, "--factor", factors, "-o", tmp_path / "out"),
+        "line 2: column tone: expected 4 values, one a word, got 3.",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_keys_and_sums(train, tmp_path):
+    recipe = f"{Path(__file__).resolve().parents[2] / 'recipes' / 'tiny.yaml'}"
+    _refused(
+        train("training.lerning_rate=1", "modle.d_ff=3"),
+        f"{recipe}: training.lerning_rate: unknown key. Nearest: learning_rate.",
+        f"{recipe}: modle: unknown key. Nearest: model.",
+    )
+    _refused(
+        train("infusion.kind=sum_then_concat", "infusion.word_width=11"),
+        f"{recipe}: infusion widths: expected a word width of at least 1 and a sum of d_model = 12, got 11 (word) + "
+        "5 (pos + case + subword, summed) = 16. Change infusion.width, infusion.widths or infusion.word_width.",
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("annotation.annotator=ne",), "annotator: expected de, en, spacy:NAME_OR_PATH, conllu:PATH or ptb:PATH, got 'ne'. Did you mean 'en'?"),
+        (("annotation.annotator=spacy:xx_none",), None),
+        (("annotation.annotator=conllu:/none.conllu",), "/none.conllu: expected a readable file, got: No such file or directory."),
+    ],
+)  # fmt: skip
+def test_an_annotator_that_is_not_there(train, tmp_path, settings, message):
+    done = train("infusion.kind=add", *settings)
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert message is None or done.err == f"error: {message}\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_annotator_that_lacks_what_a_factor_needs(train, corpus, tmp_path):
+    trees = tmp_path / "trees.ptb"
+    trees.write_text("(S (NN The) (NN cat) (NN sat) (. .))\n")
+    done = train("infusion.kind=add", f"annotation.annotator=ptb:{trees}")
+    _refused(
+        done,
+        f"factor 'pos': expected upos, got none from ptb:{trees}. Choose an annotator that gives it, or drop the factor.",
+    )
+
+
+def test_an_occupied_output_folder(train, tmp_path):
+    assert train().code == 0
+    before = _snapshot(tmp_path / "run")
+    _refused(
+        train(),
+        f"output: expected a new or empty folder, got {tmp_path / 'run'}, which holds another run. "
+        "Choose another output, or give --resume or --overwrite.",
+    )
+    _refused(
+        train("seed=2", flags=("--resume",)),
+        "resume: expected seed=1 as in the interrupted run, got 2.",
+    )
+    # Bad data is found before the old run is deleted.
+    done = train("data.dev=none", flags=("--overwrite",))
+    assert done.code == 2
+    assert _snapshot(tmp_path / "run") == before
+    assert train("seed=2", flags=("--overwrite",)).code == 0
+
+
+def test_other_data_is_not_resumed(train, corpus, tmp_path):
+    assert train().code == 0
+    (corpus / "train.en").write_text("The cat sat.\nA dog runs.\nCats eat.\n")
+    done = train("training.max_steps=3", flags=("--resume",))
+    assert done.code == 2
+    assert done.err.splitlines()[-2:] == [
+        f"error: resume: expected the {split} text of the interrupted run, got another: its sha256 differs."
+        for split in ("train", "dev")
+    ]
+
+
+def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(train, tmp_path):
+    from syntaxformer.tasks.run_folder import RECIPE
+
+    assert train().code == 0
+    for path in (tmp_path / "run").iterdir():
+        if path.name != RECIPE:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    done = train(flags=("--resume",))
+    assert done.code == 0
+    assert "no complete checkpoint in" in done.err
+    assert (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_tampered_checkpoints_are_skipped_with_a_word(train, tmp_path):
+    assert train().code == 0
+    checkpoints = tmp_path / "run" / "checkpoints"
+    with (checkpoints / "checkpoint-2" / "optimizer.safetensors").open("r+b") as file:
+        file.truncate(11)
+    done = train(flags=("--resume",))
+    assert done.code == 0
+    assert "skipping a checkpoint: " in done.err
+    assert "optimizer.safetensors: expected " in done.err
+    assert f"resuming from {checkpoints / 'checkpoint-1'}" in done.err
+
+
+FULL_DISK = """
+import resource, signal, sys
+from syntaxformer.cli.main import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+main()
+"""
+
+
+@pytest.mark.parametrize("limit", [9_000, 30_000])
+def test_a_disk_that_fills_in_training(corpus, tmp_path, limit):
+    """No file may grow over a limit: with the lower one the subwords fail, with the higher the first checkpoint."""
+    arguments = [
+        "--quiet",
+        "train",
+        "tiny",
+        f"data.dir={corpus}",
+        f"output={tmp_path / 'run'}",
+        *TINY,
+        "model.d_ff=2003",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(limit), *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {tmp_path / 'run'}")
+    assert "File too large" in line
+    left = [
+        path for path in (tmp_path / "run").rglob("*") if "partial" in path.name or "checkpoint-" in path.name
+    ]
+    assert left == []
+    assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_a_disk_that_fills_under_the_translations(digits, tmp_path):
+    source = tmp_path / "in.en"
+    source.write_text("3 1 7\n" * 200)
+    arguments = [
+        "translate",
+        str(digits.none),
+        str(source),
+        "-o",
+        str(tmp_path / "out.de"),
+        "--beam-size",
+        "1",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, "600", *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    assert (
+        done.stderr
+        == f"error: {tmp_path / 'out.de'}: expected to write the file, got: File too large. Nothing was written.\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.en"]
+
+
+def _copy(folder: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("checkpoints", "logs"))
+    return copy
+
+
+def test_a_truncated_and_a_tampered_model(digits, cli, tmp_path):
+    model = _copy(digits.none, tmp_path)
+    weights = model / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-100])
+    truncated = f"{weights}: expected {len(whole)} bytes, got {len(whole) - 100}. It is truncated."
+    for arguments in (
+        ("translate", model, digits.corpus / "test.en", "-o", tmp_path / "out"),
+        (
+            "evaluate",
+            model,
+            "--src",
+            digits.corpus / "test.en",
+            "--ref",
+            digits.corpus / "test.de",
+            "-o",
+            tmp_path / "out",
+        ),
+        ("attend", model, "3 1 7", "-o", tmp_path / "out.png"),
+    ):
+        _refused(cli(*arguments), truncated)
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    _refused(
+        cli("translate", model, digits.corpus / "test.en"),
+        f"{weights}: expected the content that was written, got another. It was altered.",
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_model_without_its_annotator(digits, cli, tmp_path):
+    from syntaxformer.folders import write_manifest
+
+    model = _copy(digits.sum_then_concat, tmp_path)
+    info = json.loads((model / "syntaxformer.json").read_text())
+    (model / "syntaxformer.json").write_text(json.dumps({**info, "annotator": "spacy:xx_none_such"}))
+    write_manifest(model)
+    done = cli("translate", model, digits.corpus / "test.en", "-o", tmp_path / "out")
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert line.startswith("error: ")
+    assert "xx_none_such" in line
+    assert " is not installed. Run: " in line
+    assert not (tmp_path / "out").exists()
+    # Another annotator may be given; that it is another is said.
+    done = cli("translate", model, digits.corpus / "test.en", "--annotator", "en")
+    assert done.code == 0
+    assert done.out.splitlines()[0]
+
+
+def test_an_unfinished_model(digits, cli, tmp_path):
+    model = _copy(digits.none, tmp_path)
+    (model / "manifest.json").unlink()
+    _refused(
+        cli("translate", model, digits.corpus / "test.en"),
+        f"{model}: expected a finished model, got a run that is not finished. "
+        "Wait for it, or go on with `syntaxformer train … --resume`.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"3 1\n\xff\n",
+            "standard input:2: expected UTF-8, got byte 0xff at byte 1 of the line (5 of the file). Convert the file to UTF-8.",
+        ),
+        (
+            b"3 1\n2\xc3",
+            "standard input:2: expected UTF-8, got byte 0xc3 at byte 2 of the line (6 of the file). Convert the file to UTF-8.",
+        ),
+        (b"3 1\n2\0\n", "standard input:2: expected text, got a NUL at byte 2 of the line (6 of the file)."),
+    ],
+)
+def test_standard_input_that_is_no_text(digits, cli, content, message):
+    done = cli("translate", digits.none, stdin=content)
+    assert (done.code, done.err) == (2, f"error: {message}\n")
+
+
+def test_files_to_translate_that_are_no_text(digits, cli, tmp_path):
+    bad = tmp_path / "bad.en"
+    bad.write_bytes(b"3 1\n\xff\n")
+    _refused(
+        cli("translate", digits.none, bad, "-o", tmp_path / "out"),
+        f"{bad}:2: expected UTF-8, got byte 0xff at byte 1 of the line (5 of the file). Convert the file to UTF-8.",
+    )
+    _refused(
+        cli("translate", digits.none, tmp_path / "none"),
+        f"{tmp_path / 'none'}: expected a readable file, got: No such file or directory.",
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.en"]
+
+
+def test_evaluation_of_files_that_do_not_fit(digits, cli):
+    src, ref = digits.corpus / "test.en", digits.corpus / "dev.de"
+    _refused(
+        cli("evaluate", digits.none, "--src", src, "--ref", ref),
+        f"{ref}: expected as many lines as {src}, at least one; got 101 and 103.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("translate", "{model}", "{src}", "--n-best", "3"), "--n-best: expected at most the beam size, 2, got 3."),
+        (("translate", "{model}", "{src}", "--factor", "tone"), "--factor: expected NAME=FILE, got tone."),
+        (("translate", "{model}", "{src}", "--factor", "tone={src}"), "user factors: expected none, as in training, got tone."),
+        (("evaluate", "{model}", "--src", "{src}", "--ref", "{src}", "--factor", "tone={src}"), "--factor: expected a factor of the model, got tone."),
+        (("translate", "{model}", "{src}", "--factor", "tone=/none"), "user factors: expected none, as in training, got tone."),
+        (("attend", "{model}", " "), "text: expected a sentence, got an empty one."),
+        (("attend", "{model}", "3 1", "--layer", "7"), "layer, head: expected below 2 and 4, got 7 and None."),
+        (("attend", "{model}", "3 1", "--head", "4"), "layer, head: expected below 2 and 4, got -1 and 4."),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit(digits, cli, arguments, message):
+    given = [one.format(model=digits.none, src=digits.corpus / "test.en") for one in arguments]
+    _refused(cli(*given), message)
+
+
+def test_a_picture_of_an_unknown_kind(digits, cli, tmp_path):
+    done = cli("attend", digits.none, "3 1", "-o", tmp_path / "x.xyz")
+    assert done.code == 2
+    assert done.err.startswith("error: figure: expected a file ending of ")
+    assert done.err.endswith(", got x.xyz. Use .png.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_needs_an_empty_folder(cli, tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    for flags in ((), ("--overwrite",)):
+        _refused(
+            cli("demo", "-o", tmp_path, *flags),
+            f"output: expected a new or empty folder, got {tmp_path}. Choose another or give --overwrite.",
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

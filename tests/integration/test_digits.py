@@ -1,0 +1,128 @@
+"""From two text files to translations: reversing digits must be learned, with and without syntax."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+import sacrebleu
+import yaml
+
+KINDS = ("none", "sum_then_concat")
+
+
+def _lines(path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reversal_is_learned(digits, cli, kind):
+    done = cli("translate", getattr(digits, kind), digits.corpus / "test.en")
+    assert done.err == ""
+    expected = _lines(digits.corpus / "test.de")
+    found = done.out.splitlines()
+    assert len(found) == len(expected)
+    assert sum(map(str.__eq__, found, expected)) / len(expected) > 0.95
+
+
+def test_file_stdin_and_output_agree(digits, cli, tmp_path):
+    source = digits.corpus / "test.en"
+    from_file = cli("translate", digits.none, source).out
+    from_stdin = cli("translate", digits.none, stdin=source.read_bytes()).out
+    packed = tmp_path / "test.en.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    done = cli("translate", digits.none, packed, "-o", tmp_path / "new" / "out.de")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert from_file == from_stdin == (tmp_path / "new" / "out.de").read_text()
+
+
+def test_through_a_real_process(digits):
+    """One line in, one line out, nothing on stderr: pipes, encodings and imports as a user has them."""
+    command = [sys.executable, "-m", "syntaxformer.cli.main", "translate", digits.sum_then_concat]
+    done = subprocess.run(command, input=b"3 1 7\n\n4 4 2 1\r\n", capture_output=True)
+    assert done.stdout.decode().splitlines() == ["7 1 3", "", "1 2 4 4"]
+    assert done.stderr.decode() == ""
+    assert done.returncode == 0
+
+
+def test_a_thousand_lines_with_empty_ones(digits, cli):
+    lines = [f"{row % 10} {row // 10 % 10} {row // 100}" if row % 7 else "" for row in range(1000)]
+    done = cli(
+        "translate", digits.none, "--beam-size", "1", stdin="".join(f"{line}\n" for line in lines).encode()
+    )
+    found = done.out.split("\n")
+    assert len(found) == 1001
+    assert [bool(line) for line in found[:-1]] == [bool(line) for line in lines]
+    assert sum(one == line[::-1] for one, line in zip(found, lines, strict=False)) > 950
+
+
+def test_n_best(digits, cli):
+    done = cli("translate", digits.none, "--n-best", "2", stdin=b"3 1 7\n\n")
+    rows = [line.split("|||") for line in done.out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    assert rows[0][1] == "7 1 3"
+    assert float(rows[0][2]) > float(rows[1][2])
+    assert rows[2][1:] == ["", "0.000000"]
+
+
+def test_evaluate_against_a_baseline(digits, cli, tmp_path):
+    arguments = ("--src", digits.corpus / "test.en", "--ref", digits.corpus / "test.de")
+    done = cli(
+        "evaluate", digits.sum_then_concat, *arguments, "--baseline", digits.none, "-o", tmp_path / "out"
+    )
+    assert (done.code, done.err) == (0, "")
+    found, references = _lines(tmp_path / "out"), _lines(digits.corpus / "test.de")
+    bleu = sacrebleu.corpus_bleu(found, [references])
+    first, second, third = done.out.splitlines()
+    assert first.startswith(f"BLEU {bleu.score:.2f}  nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert second.startswith(f"chrF {sacrebleu.corpus_chrf(found, [references]).score:.2f}  nrefs:1|")
+    assert third.startswith("BLEU ")
+    assert f" against {digits.none}, p = " in third
+
+
+def test_evaluate_as_json(digits, cli):
+    arguments = ("--src", digits.corpus / "test.en", "--ref", digits.corpus / "test.de")
+    report = json.loads(cli("evaluate", digits.none, *arguments, "--json", "--baseline", digits.none).out)
+    assert report["model"] == str(digits.none)
+    assert report["n_lines"] == 103
+    assert (report["difference"], report["p_value"]) == (0.0, 1.0)
+
+
+def test_attend_draws_a_figure(digits, cli, tmp_path):
+    figure = tmp_path / "figures" / "attention.png"
+    done = cli("attend", digits.sum_then_concat, "3 1 7", "-o", figure, "--beside", digits.none)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [f"{digits.none}: 7 1 3", f"{digits.sum_then_concat}: 7 1 3", str(figure)]
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_model_folder_tells_how_it_came_to_be(digits):
+    folder = digits.sum_then_concat
+    report = json.loads((folder / "run.json").read_text())
+    assert report["seed"] == 1
+    assert report["last_step"] == 360
+    assert set(report["versions"]) >= {"syntaxformer", "torch", "transformers", "spacy"}
+    assert len(report["data_sha256"]["train"]) == 64
+    info = json.loads((folder / "syntaxformer.json").read_text())
+    assert (info["src"], info["tgt"], info["annotator"]) == ("en", "de", "en")
+    assert [factor["name"] for factor in info["factors"]] == ["pos", "case", "subword"]
+    assert yaml.safe_load((folder / "recipe.yaml").read_text())["model"]["d_model"] == 64
+    assert json.loads((digits.none / "syntaxformer.json").read_text())["annotator"] is None
+
+
+def test_nothing_in_a_model_folder_is_a_pickle(digits):
+    magics = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+    for path in digits.none.rglob("*"):
+        assert path.suffix not in (".bin", ".pt", ".pth", ".pkl")
+        assert path.is_dir() or not path.read_bytes().startswith(magics)
+
+
+def test_resuming_a_finished_run_changes_nothing(digits, cli):
+    before = (digits.none / "model.safetensors").read_bytes()
+    done = cli("--quiet", "train", digits.none / "recipe.yaml", "--resume")
+    assert (done.code, done.err, done.out) == (0, "", f"{digits.none}\n")
+    assert (digits.none / "model.safetensors").read_bytes() == before
+    assert cli("translate", digits.none, stdin=b"3 1 7\n").out == "7 1 3\n"

@@ -1,0 +1,157 @@
+"""The command itself: its verbs, its help, and how it fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from syntaxformer import __version__
+from syntaxformer.cli import main as cli_main
+from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError, DataError
+
+VERBS = ("annotate", "attend", "demo", "doctor", "evaluate", "train", "translate")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["syntaxformer", *arguments])
+        monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+        monkeypatch.setattr("warnings.showwarning", None)
+        with pytest.raises(SystemExit) as stopped:
+            cli_main.main()
+        captured = capsys.readouterr()
+        return stopped.value.code, captured.out, captured.err
+
+    return call
+
+
+def test_these_are_the_verbs():
+    assert {verb.__name__ for verb in cli_main.VERBS} == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_for_itself_and_each_option(run, verb):
+    code, out, err = run(verb, "--help")
+    assert (code, err) == (0, "")
+    assert f"Usage: syntaxformer {verb}" in out
+    (function,) = [one for one in cli_main.VERBS if one.__name__ == verb]
+    assert function.__doc__.splitlines()[0][:60] in out
+
+
+@pytest.mark.parametrize("verb", cli_main.VERBS, ids=lambda verb: verb.__name__)
+def test_every_argument_is_described(verb):
+    from typing import get_type_hints
+
+    hints = get_type_hints(verb, include_extras=True)
+    missing = [
+        name
+        for name, hint in hints.items()
+        if name != "return"
+        and not any(getattr(extra, "help", None) for extra in getattr(hint, "__metadata__", ()))
+    ]
+    assert missing == []
+
+
+def test_help_is_quick_and_imports_no_torch():
+    command = [sys.executable, "-X", "importtime", "-m", "syntaxformer.cli.main", "--help"]
+    seconds = []
+    for _ in range(3):
+        start = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        seconds.append(time.monotonic() - start)
+    imported = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "transformers", "spacy", "numpy", "pyarrow", "pydantic", "matplotlib"}
+    assert sorted(seconds)[1] < 1.0  # 0.5 s on a machine with nothing else to do
+
+
+def test_version(run):
+    assert run("--version") == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["translate"], "error: Missing argument 'model'. See `syntaxformer translate --help`."),
+        (["frobnicate"], "error: No such command 'frobnicate'. See `syntaxformer --help`."),
+        (["doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
+    ],
+)
+def test_usage_errors_are_one_line(run, arguments, line):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    # The words are the library's: their case and quotes differ between its versions.
+    assert err.lower().replace("model", "model") == f"{line}\n".lower()
+
+
+def test_without_arguments_there_is_help(run):
+    code, out, err = run()
+    assert code == 2
+    assert "translate" in out + err
+    assert "error:" not in err
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (DataError("expected a, got b.", "f.txt", 3), ["error: f.txt:3: expected a, got b."]),
+        (ConfigError(["one.", "two."]), ["error: one.", "error: two."]),
+        (CheckpointError("broken\nin two"), ["error: broken in two"]),
+        (BackendMissingError("stanza", "pip install stanza"), ["error: stanza is not installed. Run: pip install stanza"]),
+        (PermissionError(13, "Permission denied", "/x"), ["error: /x: expected to read or write it, got: Permission denied."]),
+        (OSError(28, "No space left on device"), ["error: output: expected to read or write it, got: No space left on device."]),
+    ],
+)  # fmt: skip
+def test_what_the_user_can_cause_is_a_line_a_problem(run, monkeypatch, error, lines):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr(cli_main, "app", fail)
+    monkeypatch.setattr("os.dup2", lambda *_: None)
+    code, out, err = run("doctor")
+    assert (code, out, err.splitlines()) == (2, "", lines)
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    def fail(**_):
+        raise DataError("expected a, got b.")
+
+    monkeypatch.setattr(cli_main, "app", fail)
+    monkeypatch.setattr(sys, "argv", ["syntaxformer", "--debug", "doctor"])
+    with pytest.raises(DataError):
+        cli_main.main()
+
+
+def test_an_error_of_ours_is_a_traceback(monkeypatch):
+    def fail(**_):
+        raise IndexError("ours")
+
+    monkeypatch.setattr(cli_main, "app", fail)
+    monkeypatch.setattr(sys, "argv", ["syntaxformer", "doctor"])
+    with pytest.raises(IndexError):
+        cli_main.main()
+
+
+def test_doctor_uses_what_it_reports(run):
+    code, out, err = run("doctor")
+    assert (code, err) == (0, "")
+    assert f"syntaxformer {__version__}" in out
+    assert "device: " in out
+    assert "annotator en: It/PRON works/VERB ./PUNCT" in out
+
+
+def test_a_reader_that_has_gone(tmp_path):
+    """`syntaxformer … | head -1` ends quietly."""
+    command = f"{sys.executable} -m syntaxformer.cli.main --help | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_a_full_output_device():
+    command = f"{sys.executable} -m syntaxformer.cli.main --version > /dev/full"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "error: output: expected to read or write it, got: No space left on device.\n"

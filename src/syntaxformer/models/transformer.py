@@ -55,7 +55,8 @@ class Encoder(nn.Module):
 
     def __init__(self, config: SyntaxTransformerConfig) -> None:
         super().__init__()
-        plan = WidthPlan.from_dict(config.infusion) if config.infusion else plan_widths("none", config.d_model)
+        stored = config.infusion
+        plan = WidthPlan.from_dict(stored) if stored else plan_widths("none", config.d_model)
         self.embedding = InfusedEmbedding(
             plan, config.vocab_size, config.factor_sizes or {}, config.pad_token_id
         )

@@ -257,8 +257,8 @@ class Translator:
         ]
         scores = self._score(batch, sequences, settings.length_penalty) if scored else [None] * len(texts)
         found = [Hypothesis(text, score) for text, score in zip(texts, scores, strict=True)]
-        rows = [found[start : start + n_best] for start in range(0, len(found), n_best)]
-        return [sorted(row, key=lambda one: -one.score) for row in rows] if scored else rows
+        by_line = [found[start : start + n_best] for start in range(0, len(found), n_best)]
+        return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
 
     def _score(self, batch: dict[str, Tensor], sequences: Tensor, length_penalty: float) -> list[float]:
         """Log-probability / length ** length_penalty of each row, by one pass over finished translations."""
@@ -303,11 +303,8 @@ def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
 
 def _never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     """Start and unknown pieces are no text; a badly trained model could find them likely."""
-    return [
-        piece
-        for piece in (tokenizer.bos_token_id, tokenizer.unk_token_id)
-        if piece is not None and piece != tokenizer.eos_token_id
-    ]
+    pieces = (tokenizer.bos_token_id, tokenizer.unk_token_id)
+    return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
 
 def _one_line(text: str) -> str:

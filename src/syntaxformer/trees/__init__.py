@@ -1,5 +1,6 @@
 """Sentences and trees: plain Python, no torch, no model."""
 
+from syntaxformer.trees.bracket_score import BracketScore, bracket_score, bracket_spans
 from syntaxformer.trees.conllu import parse_conllu, read_conllu
 from syntaxformer.trees.conllu_writer import format_conllu, write_conllu
 from syntaxformer.trees.constituency import (
@@ -14,14 +15,19 @@ from syntaxformer.trees.constituency import (
 )
 from syntaxformer.trees.dependency import check_governors, children_of, depths_of, is_projective
 from syntaxformer.trees.locate import locate_words
+from syntaxformer.trees.phrase_structure import phrase_structure
+from syntaxformer.trees.projective import projective_governors
 from syntaxformer.trees.ptb import Tree, format_tree, parse_tree, parse_trees, read_ptb
 from syntaxformer.trees.sentence import ROOT, Sentence
 
 __all__ = [
     "ROOT",
+    "BracketScore",
     "Sentence",
     "Span",
     "Tree",
+    "bracket_score",
+    "bracket_spans",
     "check_governors",
     "children_of",
     "depths_of",
@@ -33,6 +39,8 @@ __all__ = [
     "parse_conllu",
     "parse_tree",
     "parse_trees",
+    "phrase_structure",
+    "projective_governors",
     "read_conllu",
     "read_ptb",
     "remove_traces",

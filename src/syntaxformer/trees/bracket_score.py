@@ -1,0 +1,78 @@
+"""How far two phrase-structure trees agree: precision, recall and F1 of brackets, without labels.
+
+Spans of two words or more, each counted once however many phrases it has; the span of the whole sentence
+counts. Punctuation is a word like any other unless it is left out on request, as EVALB does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from itertools import accumulate
+from typing import NamedTuple
+
+from syntaxformer.errors import TreeError
+from syntaxformer.trees.constituency import leaves_of, spans_of
+from syntaxformer.trees.ptb import Tree
+
+__all__ = ["BracketScore", "bracket_score", "bracket_spans"]
+
+
+class BracketScore(NamedTuple):
+    """Brackets in two sets of trees.
+
+    Args:
+        n_matched: Spans in both.
+        n_found: Spans in the trees under test.
+        n_gold: Spans in the reference.
+    """
+
+    n_matched: int
+    n_found: int
+    n_gold: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the spans found that are right, 0 to 1."""
+        return self.n_matched / max(self.n_found, 1)
+
+    @property
+    def recall(self) -> float:
+        """Share of the right spans that were found, 0 to 1."""
+        return self.n_matched / max(self.n_gold, 1)
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of both, 0 to 1."""
+        return 2 * self.n_matched / max(self.n_found + self.n_gold, 1)
+
+
+def bracket_score(pairs: Iterable[tuple[Tree, Tree]], *, punctuation: bool = True) -> BracketScore:
+    """Compare trees.
+
+    Args:
+        pairs: Tree under test and reference, over the same words.
+        punctuation: False leaves out words without a letter, a digit or a symbol such as "$" and "%".
+
+    Raises:
+        TreeError: Two trees have different words.
+    """
+    matched = found = gold = 0
+    for tree, reference in pairs:
+        words, expected = leaves_of(tree), leaves_of(reference)
+        if words != expected:
+            raise TreeError(f"tree: expected the words {' '.join(expected)!r}, got {' '.join(words)!r}.")
+        ours, theirs = bracket_spans(tree, punctuation), bracket_spans(reference, punctuation)
+        matched, found, gold = matched + len(ours & theirs), found + len(ours), gold + len(theirs)
+    return BracketScore(matched, found, gold)
+
+
+def bracket_spans(tree: Tree, punctuation: bool = True) -> Set[tuple[int, int]]:
+    """Return the distinct spans of two words or more, as start and end (exclusive)."""
+    counts = [punctuation or any(_is_said(character) for character in word) for word in leaves_of(tree)]
+    before = [0, *accumulate(counts)]
+    spans = {(before[start], before[end]) for _, start, end in spans_of(tree)}
+    return {(start, end) for start, end in spans if end - start > 1}
+
+
+def _is_said(character: str) -> bool:
+    return character.isalnum() or character in "$%&#£€"

@@ -1,0 +1,271 @@
+"""Phrase structure from a dependency parse: labelled brackets in the Penn Treebank's style, any UD language.
+
+No information beyond the parse: each word projects its phrases (`phrase_heights`), dependents join them, and
+punctuation is put in last (`phrase_punctuation`). Deterministic, without a model; nothing here recurses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from syntaxformer.trees.phrase_heights import (
+    CLAUSAL_TAGS,
+    NOMINAL_TAGS,
+    Height,
+    heights_of,
+    is_clausal,
+    starts_with_wh,
+)
+from syntaxformer.trees.phrase_punctuation import insert_punctuation
+from syntaxformer.trees.phrase_skeleton import Phrase, Skeleton
+from syntaxformer.trees.ptb import Tree
+from syntaxformer.trees.sentence import Sentence
+
+__all__ = ["NEEDED_COLUMNS", "phrase_structure"]
+
+NEEDED_COLUMNS = ("upos", "governors", "deprels")
+"""Columns of a `Sentence` that the conversion reads."""
+
+_OF_TAG = {
+    **dict.fromkeys(NOMINAL_TAGS, "NP"),
+    **dict.fromkeys(CLAUSAL_TAGS, "VP"),
+    "ADJ": "ADJP",
+    "ADV": "ADVP",
+    "ADP": "PP",
+    "CCONJ": "CONJP",
+    "INTJ": "INTJ",
+}
+_OF_HEIGHT = (
+    (Height.SUBORDINATE, "SBAR"),
+    (Height.CLAUSE, "S"),
+    (Height.VERB_PHRASE, "VP"),
+    (Height.CASE, "PP"),
+)
+_WH_LABELS = {"NP": "WHNP", "PP": "WHPP", "ADVP": "WHADVP", "ADJP": "WHADJP"}
+
+# Words that stand bare in their phrase: (PP (ADP of) ...), never (PP (PP (ADP of)) ...).
+_BARE = frozenset({"aux", "cop", "mark", "cc", "case", "det", "fixed", "flat", "goeswith", "punct"})
+# Clauses also where nothing but a verb phrase is left of them: (VP (VERB stop) (S (VP (VERB using) ...))).
+_CLAUSES = frozenset({"xcomp", "ccomp", "advcl", "csubj", "parataxis"})
+_ONE_NAME = frozenset({"case", "fixed", "flat", "goeswith"})
+_NUMERIC_TAGS = frozenset({"NUM", "SYM"})
+# Prepositions of two words in which the second governs: (PP according (PP to (NP ...))).
+_GOVERNED = frozenset({"to", "of", "with", "from", "for"})
+_GOVERNING = frozenset({"according", "due", "prior", "up", "thanks", "out", "next", "contrary", "owing"})
+
+
+def phrase_structure(sentence: Sentence) -> Tree:
+    """Convert a dependency parse into a phrase-structure tree.
+
+    Every word stands in it once, in order, under its universal tag. Words that hang across others move up to
+    where they do not. Several roots become several trees side by side under one S.
+
+    Args:
+        sentence: With `upos`, `governors` and `deprels` of Universal Dependencies.
+
+    Returns:
+        The tree; a label is one of S, SBAR, SBARQ, VP, NP, PP, ADJP, ADVP, QP, PRT, PRN, WHNP, WHPP, WHADVP,
+        WHADJP, CONJP, INTJ, FRAG, X.
+
+    Raises:
+        ValueError: The sentence has no words or lacks one of those columns.
+        TreeError: The governors hold a cycle.
+    """
+    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
+    if missing or not sentence.words:
+        found = f"one without {', '.join(missing)}" if missing else "one without words"
+        raise ValueError(
+            f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got {found}."
+        )
+    skeleton = Skeleton(sentence)
+    tops = _Projection(skeleton).tops()
+    return _finish(insert_punctuation(tops, sentence.words), sentence)
+
+
+class _Projection:
+    """Phrases of all words of a sentence, from the leaves up."""
+
+    def __init__(self, skeleton: Skeleton) -> None:
+        self.skeleton = skeleton
+        n_words = len(skeleton.words)
+        self.phrases: list[Phrase | int] = list(range(n_words))
+        self.firsts = list(range(n_words))
+        # Conjunctions before a conjunct, which stand beside its phrase and not in it.
+        self.beside: list[list[Phrase | int]] = [[] for _ in range(n_words)]
+
+    def tops(self) -> list[Phrase | int]:
+        """Phrases of the roots, in the numbers that words have in the sentence."""
+        for word in reversed(self.skeleton.order):
+            self._project(word)
+        roots = [word for word, governor in enumerate(self.skeleton.governors) if governor < 0]
+        tops = [
+            part for root in roots for part in (*self.beside[root], self._as_phrase(root, self.phrases[root]))
+        ]
+        return [_renumber(top, self.skeleton.places) for top in tops]
+
+    def _project(self, word: int) -> None:
+        children = self.skeleton.children[word]
+        left = [child for child in reversed(children) if child < word]
+        right = [child for child in children if child > word]
+        while left and self._stands_beside(left[-1]):
+            self.beside[word].append(self.phrases[left.pop()])
+        heights = heights_of(self.skeleton, word, left, right, self.firsts)
+        by_height: dict[int, list[int]] = {}
+        for child in (*reversed(left), *right):
+            by_height.setdefault(heights[child], []).append(child)
+        for height in sorted(by_height):
+            self._grow(word, height, by_height[height])
+        phrase = self.phrases[word]
+        if isinstance(phrase, Phrase):
+            self.firsts[word] = phrase.start
+            phrase.is_parenthetical = self.skeleton.relations[word] == "parataxis"
+
+    def _stands_beside(self, child: int) -> bool:
+        skeleton = self.skeleton
+        is_inner = skeleton.governors[skeleton.governors[child]] >= 0
+        return is_inner and skeleton.relations[child] == "cc" and skeleton.subtypes[child] != "preconj"
+
+    def _grow(self, word: int, height: int, children: list[int]) -> None:
+        """Put the children of one height around the phrase that a word has so far."""
+        before = [part for child in children if child < word for part in self._parts(word, child, height)]
+        core, after = self._core(word, height, before), self._after(word, height, children)
+        phrase = Phrase(self._label(word, height), [*before, *core, *after])
+        phrase.is_coordination = any(
+            self.skeleton.relations[child] == "conj" and self.skeleton.has(child, frozenset({"cc"}))
+            for child in children
+        )
+        self.phrases[word] = phrase
+
+    def _after(self, word: int, height: int, children: list[int]) -> list[Phrase | int]:
+        """Parts after the word; an object and what is said of it, "let (S it go)", are a clause."""
+        parts: list[Phrase | int] = []
+        previous = ""
+        for child in children:
+            if child < word:
+                continue
+            relation, new = self.skeleton.relations[child], self._parts(word, child, height)
+            if relation in ("xcomp", "ccomp") and previous in ("obj", "iobj"):
+                parts[-1:] = [Phrase("S", [parts[-1], *_without_clause(new)])]
+            else:
+                parts += new
+            previous = relation
+        return parts
+
+    def _core(self, word: int, height: int, before: list[Phrase | int]) -> list[Phrase | int]:
+        """The phrase so far as a part of the next, or its own parts where they stay on one level."""
+        phrase = self.phrases[word]
+        tag = self.skeleton.upos[word]
+        stays_flat = height <= Height.BASE or (height == Height.MODIFIED and tag in ("ADJ", "ADV"))
+        if not isinstance(phrase, Phrase):
+            is_verb_with_objects = height == Height.VERB_PHRASE and tag in CLAUSAL_TAGS
+            return [phrase if stays_flat or is_verb_with_objects else self._as_phrase(word, phrase)]
+        if height == Height.CASE and self._is_governed_twice(before):
+            return [Phrase("PP", [before.pop(), phrase])]
+        if height >= Height.SUBORDINATE and phrase.label == "VP":
+            phrase = Phrase("S", [phrase])
+        return phrase.parts if stays_flat else [phrase]
+
+    def _is_governed_twice(self, before: list[Phrase | int]) -> bool:
+        words = [self.skeleton.words[part] for part in before if not isinstance(part, Phrase)]
+        return len(before) == len(words) == 2 and words[0] in _GOVERNING and words[1] in _GOVERNED
+
+    def _parts(self, word: int, child: int, height: int) -> list[Phrase | int]:
+        """What a child puts into its governor's phrase: itself, or its parts where it is no phrase there."""
+        phrase = self.phrases[child]
+        if isinstance(phrase, Phrase) and self._dissolves(word, child, height):
+            return [*self.beside[child], *phrase.parts]
+        if height > Height.BASE:
+            phrase = self._as_phrase(child, phrase)
+        if self.skeleton.relations[child] in _CLAUSES and isinstance(phrase, Phrase) and phrase.label == "VP":
+            phrase = Phrase("S", [phrase])
+        opens = height == Height.SUBORDINATE and starts_with_wh(self.skeleton, self.firsts[child], word)
+        if opens and child < word and isinstance(phrase, Phrase):
+            phrase.label = _WH_LABELS.get(phrase.label, phrase.label)
+        return [*self.beside[child], phrase]
+
+    def _dissolves(self, word: int, child: int, height: int) -> bool:
+        """Names, compounds and fixed expressions are flat in a base noun phrase."""
+        skeleton = self.skeleton
+        relation, tags = skeleton.relations[child], skeleton.upos
+        if relation in _ONE_NAME or height > Height.BASE:
+            return relation in _ONE_NAME or relation == "mark"
+        is_number = tags[child] in _NUMERIC_TAGS and tags[word] not in _NUMERIC_TAGS
+        if relation == "compound" and not is_number:
+            return True
+        if relation == "nummod":
+            return tags[word] == "SYM"
+        is_flat_list = skeleton.has(child, frozenset({"conj"})) and not any(
+            isinstance(part, Phrase) for part in _parts_of(self.phrases[child])
+        )
+        return (
+            (relation in ("amod", "compound") and is_flat_list)
+            or skeleton.subtypes[child] == "desc"
+            or (relation == "advmod" and skeleton.has(child, frozenset({"fixed"})))
+        )
+
+    def _as_phrase(self, word: int, part: Phrase | int) -> Phrase | int:
+        """A single word as a phrase, unless its relation leaves it bare."""
+        relation = self.skeleton.relations[word]
+        if isinstance(part, Phrase) or relation in _BARE:
+            return part
+        if relation == "compound" and self.skeleton.subtypes[word] == "prt":
+            return Phrase("PRT", [part])
+        label = _OF_TAG.get(self.skeleton.upos[word])
+        return Phrase(label, [part]) if label else part
+
+    def _label(self, word: int, height: int) -> str:
+        skeleton = self.skeleton
+        for lowest, label in _OF_HEIGHT:
+            if height >= lowest:
+                is_question = label == "SBAR" and skeleton.governors[word] < 0
+                if label == "S" and not is_clausal(skeleton, word):
+                    return "FRAG"
+                return "SBARQ" if is_question and not _has_mark(skeleton, word) else label
+        if skeleton.upos[word] in _NUMERIC_TAGS and skeleton.relations[word] in ("nummod", "compound"):
+            return "QP"
+        return _OF_TAG.get(skeleton.upos[word], "X")
+
+
+def _without_clause(parts: list[Phrase | int]) -> list[Phrase | int]:
+    """Drop a clause that is nothing but a verb phrase."""
+    only = parts[0]
+    return only.parts if len(parts) == 1 and isinstance(only, Phrase) and len(only.parts) == 1 else parts
+
+
+def _has_mark(skeleton: Skeleton, word: int) -> bool:
+    return skeleton.has(word, frozenset({"mark"}))
+
+
+def _parts_of(phrase: Phrase | int) -> list[Phrase | int]:
+    return phrase.parts if isinstance(phrase, Phrase) else [phrase]
+
+
+def _renumber(top: Phrase | int, places: list[int]) -> Phrase | int:
+    """Give words their numbers in the sentence, punctuation counted."""
+    if not isinstance(top, Phrase):
+        return places[top]
+    for phrase in _phrases_below(top):
+        phrase.start, phrase.end = places[phrase.start], places[phrase.end - 1] + 1
+        phrase.parts = [part if isinstance(part, Phrase) else places[part] for part in phrase.parts]
+    return top
+
+
+def _phrases_below(top: Phrase) -> list[Phrase]:
+    """A phrase and all in it, each before its parts."""
+    phrases = [top]
+    for phrase in phrases:  # grows while it is walked
+        phrases.extend(part for part in phrase.parts if isinstance(part, Phrase))
+    return phrases
+
+
+def _finish(top: Phrase, sentence: Sentence) -> Tree:
+    """Turn phrases into a `Tree` with a tag over each word."""
+    assert sentence.upos is not None
+    leaves = [Tree(tag, (word,)) for word, tag in zip(sentence.words, sentence.upos, strict=True)]
+    made: dict[int, Tree] = {}
+    for phrase in reversed(_phrases_below(top)):
+        parts: Iterator[Tree] = (
+            made[id(part)] if isinstance(part, Phrase) else leaves[part] for part in phrase.parts
+        )
+        made[id(phrase)] = Tree(phrase.label, tuple(parts))
+    return made[id(top)]

@@ -1,4 +1,4 @@
-"""Rows to padded tensors."""
+"""Rows to padded tensors. The one place that pads; which rows form a batch is decided in `batches`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Filled in by its room."""
+"""Training: recipes, schedules, checkpoints without pickle, one subclass of Hugging Face's Trainer.
+
+Import from the files: `recipe`, `schedules`, `checkpoints`, `callbacks`, `trainer`.
+"""

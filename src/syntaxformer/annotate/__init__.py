@@ -4,6 +4,7 @@ Importing this room imports no tagger; `load_annotator` imports what it is asked
 """
 
 from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.phrases import WithPhrases, with_constituency
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.store import (
     AnnotatedCorpus,
@@ -19,10 +20,12 @@ __all__ = [
     "AnnotatedCorpus",
     "Annotator",
     "Columns",
+    "WithPhrases",
     "WordsAsGiven",
     "annotate_cached",
     "annotate_to_file",
     "load_annotator",
     "read_annotations",
+    "with_constituency",
     "write_annotations",
 ]

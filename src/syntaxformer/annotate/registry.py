@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.phrases import PHRASES, with_constituency
 from syntaxformer.errors import ConfigError
 
 __all__ = ["BACKENDS", "BUNDLED", "load_annotator"]
@@ -53,13 +54,16 @@ def load_annotator(name: str) -> Annotator:
     """Load an annotator by name.
 
     Args:
-        name: "en", "de", "spacy:NAME_OR_PATH", "conllu:PATH" or "ptb:PATH".
+        name: "en", "de", "spacy:NAME_OR_PATH", "conllu:PATH" or "ptb:PATH"; with "+phrases" after it, its
+            dependency parses come as phrase structure too.
 
     Raises:
-        ConfigError: No such annotator; names the nearest.
+        ConfigError: No such annotator; names the nearest. Or "+phrases" after one that does not parse.
         BackendMissingError: It needs a package or model that is not installed; names the command.
         DataError: The file or folder that it works with cannot be read.
     """
+    if name.endswith(PHRASES):
+        return with_constituency(load_annotator(name.removesuffix(PHRASES)))
     scheme, colon, argument = name.partition(":")
     if not colon and name in BUNDLED:
         return _function("spacy_backend:load_bundled")(name)

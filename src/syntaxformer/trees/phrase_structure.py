@@ -105,6 +105,8 @@ class _Projection:
 
     def _project(self, word: int) -> None:
         children = self.skeleton.children[word]
+        if not children:
+            return
         left = [child for child in reversed(children) if child < word]
         right = [child for child in children if child > word]
         while left and self._stands_beside(left[-1]):

@@ -1,0 +1,81 @@
+"""Constituency for annotators that only parse dependencies: `en+phrases` is `en`, and its parses as phrases.
+
+A wrapper, so that plain annotation pays nothing; the trees are made once and stored with the rest, because a
+collator that converted at every epoch would wait for it. No information beyond the parse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from dataclasses import replace
+
+from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.errors import ConfigError
+from syntaxformer.progress import track
+from syntaxformer.trees import Sentence, format_tree, phrase_structure
+from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
+
+__all__ = ["PHRASES", "WithPhrases", "with_constituency"]
+
+PHRASES = "+phrases"
+"""What follows an annotator's name to have its parses converted."""
+
+_VERSION = "+phrases1"
+"""Changes with the rules of the conversion."""
+
+
+def with_constituency(annotator: Annotator) -> Annotator:
+    """Return an annotator that provides `constituency` too; itself where it does so already.
+
+    Args:
+        annotator: Provides upos, governors and deprels of Universal Dependencies.
+
+    Raises:
+        ConfigError: It lacks one of these.
+    """
+    if "constituency" in annotator.provides:
+        return annotator
+    missing = [column for column in NEEDED_COLUMNS if column not in annotator.provides]
+    if missing:
+        raise ConfigError(
+            f"annotator: expected one with {', '.join(NEEDED_COLUMNS)} for phrases, got "
+            f"{annotator.name!r} without {', '.join(missing)}. Use one with a dependency parser."
+        )
+    return WithPhrases(annotator)
+
+
+class WithPhrases:
+    """An annotator whose sentences get a constituency tree from their dependency parse.
+
+    Args:
+        annotator: Who parses.
+    """
+
+    def __init__(self, annotator: Annotator) -> None:
+        self.annotator = annotator
+        self.name = annotator.name + PHRASES
+        self.version = annotator.version + _VERSION
+        self.provides = annotator.provides | {"constituency"}
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line; the conversion itself runs in this process."""
+        return map(_with_tree, self.annotator.stream(lines, n_processes=n_processes))
+
+    def annotate(
+        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
+    ) -> list[Sentence]:
+        """Return one sentence for each line, in order."""
+        total = len(lines) if isinstance(lines, Sized) else None
+        sentences = self.stream(lines, n_processes=n_processes)
+        return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words."""
+        return list(map(_with_tree, self.annotator.annotate_words(sentences)))
+
+
+def _with_tree(sentence: Sentence) -> Sentence:
+    """A line without words has no tree."""
+    if not sentence.words:
+        return sentence
+    return replace(sentence, constituency=format_tree(phrase_structure(sentence)))

@@ -1,0 +1,88 @@
+import pytest
+
+from syntaxformer.annotate import (
+    Annotator,
+    WithPhrases,
+    annotate_cached,
+    load_annotator,
+    with_constituency,
+)
+from syntaxformer.errors import ConfigError
+
+CONLLU = """\
+# text = Dogs bark .
+1	Dogs	dog	NOUN	_	_	2	nsubj	_	_
+2	bark	bark	VERB	_	_	0	root	_	_
+3	.	.	PUNCT	_	_	2	punct	_	_
+
+"""
+TREE = "(S (NP (NOUN Dogs)) (VP (VERB bark)) (PUNCT .))"
+
+
+@pytest.fixture
+def parsed(tmp_path):
+    path = tmp_path / "dogs.conllu"
+    path.write_text(CONLLU, encoding="utf-8")
+    return f"conllu:{path}"
+
+
+def test_phrases_on_request(parsed):
+    annotator = load_annotator(parsed + "+phrases")
+    assert isinstance(annotator, Annotator)
+    assert annotator.name == parsed + "+phrases"
+    plain = load_annotator(parsed)
+    assert annotator.provides == plain.provides | {"constituency"}
+    assert annotator.version != plain.version
+    assert plain.annotate(["Dogs bark ."])[0].constituency is None
+    assert [sentence.constituency for sentence in annotator.annotate(["Dogs bark ."])] == [TREE]
+    assert [sentence.constituency for sentence in annotator.annotate_words([["Dogs", "bark", "."]])] == [TREE]
+
+
+def test_a_line_without_words_has_no_tree(parsed):
+    blank, sentence = load_annotator(parsed + "+phrases").annotate(["", "Dogs bark ."])
+    assert blank.constituency is None
+    assert sentence.constituency == TREE
+
+
+def test_trees_are_stored_and_cached_apart_from_plain_annotation(parsed, tmp_path):
+    lines = ["Dogs bark ."]
+    plain = annotate_cached(lines, load_annotator(parsed), tmp_path / "cache")
+    corpus = annotate_cached(lines, load_annotator(parsed + "+phrases"), tmp_path / "cache")
+    assert plain.path != corpus.path
+    assert corpus[0].constituency == TREE
+    assert "constituency" in corpus.header.columns
+
+
+def test_an_annotator_that_has_trees_keeps_them(tmp_path):
+    path = tmp_path / "dogs.mrg"
+    path.write_text("(S (NP (NNS Dogs)) (VP (VBP bark)))\n", encoding="utf-8")
+    annotator = load_annotator(f"ptb:{path}")
+    assert with_constituency(annotator) is annotator
+
+
+def test_an_annotator_without_parser_is_refused():
+    class Tagger:
+        name = "tagger"
+        version = "1"
+        provides = frozenset({"upos"})
+
+    with pytest.raises(ConfigError) as caught:
+        with_constituency(Tagger())
+    assert str(caught.value) == (
+        "annotator: expected one with upos, governors, deprels for phrases, got 'tagger' without governors, "
+        "deprels. Use one with a dependency parser."
+    )
+
+
+def test_the_wrapper_passes_processes_on(parsed):
+    seen = []
+
+    class Spy:
+        name, version, provides = "spy", "1", frozenset()
+
+        def stream(self, lines, *, n_processes=1):
+            seen.append(n_processes)
+            return iter(())
+
+    assert list(WithPhrases(Spy()).stream(["a"], n_processes=3)) == []
+    assert seen == [3]

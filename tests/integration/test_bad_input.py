@@ -408,9 +408,17 @@ def test_a_picture_of_an_unknown_kind(digits, cli, tmp_path):
 
 def test_the_demo_needs_an_empty_folder(cli, tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
+    (tmp_path / "corpus").mkdir()
     for flags in ((), ("--overwrite",)):
         _refused(
             cli("demo", "-o", tmp_path, *flags),
-            f"output: expected a new or empty folder, got {tmp_path}. Choose another or give --overwrite.",
+            f"output: expected a new or empty folder, got {tmp_path}, which holds corpus, thesis.tex. "
+            "Choose another.",
         )
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    (tmp_path / "thesis.tex").unlink()
+    _refused(
+        cli("demo", "-o", tmp_path),
+        f"output: expected a new or empty folder, got {tmp_path}, which holds corpus. "
+        "Choose another or give --overwrite.",
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +11,16 @@ from syntaxformer.analysis import cross_attention, draw_attention
 from syntaxformer.data.demo import write_demo
 from syntaxformer.errors import ConfigError
 from syntaxformer.evaluation import Comparison, TranslationScores, compare_translations, score_translations
+from syntaxformer.tasks.run_folder import empty_folder
 from syntaxformer.tasks.translation import train_translator
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.textfile import read_lines
 from syntaxformer.training.recipe import load_recipe
 
 __all__ = ["DemoReport", "DemoSystem", "Example", "run_demo"]
+
+OWN = {"attention.png", "baseline", "cache", "corpus", "infused"}
+"""What the demo writes, and `--overwrite` may delete."""
 
 KINDS = {"baseline": "none", "infused": "sum_then_concat"}
 
@@ -92,12 +95,16 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
 
 
 def _make_room(folder: Path, overwrite: bool) -> None:
-    if overwrite and (folder / "corpus").exists():
-        shutil.rmtree(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    is_older_demo = "corpus" in names and OWN.issuperset(names)
+    if (folder.exists() and not folder.is_dir()) or (names and not (overwrite and is_older_demo)):
+        remedy = " or give --overwrite" if is_older_demo else ""
         raise ConfigError(
-            f"output: expected a new or empty folder, got {folder}. Choose another or give --overwrite."
+            f"output: expected a new or empty folder, got {folder}, which holds "
+            f"{', '.join(names[:3]) or 'a file'}. Choose another{remedy}."
         )
+    if names:
+        empty_folder(folder)
 
 
 def _train(folder: Path, corpus: Path, name: str, kind: str, settings: Sequence[str]) -> float:

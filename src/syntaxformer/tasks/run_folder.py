@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from fnmatch import fnmatch
 from pathlib import Path
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.config import read_yaml
 from syntaxformer.errors import ConfigError, DataError
-from syntaxformer.folders import MANIFEST, remove_partial_folders
+from syntaxformer.folders import MANIFEST, PARTIAL, remove_partial_folders
 from syntaxformer.training.recipe import Recipe
 
-__all__ = ["RECIPE", "check_run", "open_run"]
+__all__ = ["RECIPE", "check_run", "empty_folder", "open_run"]
 
 RECIPE = "recipe.yaml"
+OWN = (
+    *(RECIPE, MANIFEST, "run.json", "syntaxformer.json", "config.json", "generation_config.json"),
+    *("model*.safetensors", "*.safetensors.index.json", "tokenizer*", "special_tokens_map.json"),
+    *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
+    *("checkpoints", "logs", "cache", f".*{PARTIAL}"),
+)
+"""What a run writes, and `--overwrite` may delete."""
+
 FREE_ON_RESUME = {
     "output",
     "training.max_steps",
@@ -33,50 +42,68 @@ def check_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> 
     """Hold that the output folder may be used, before any work is done; changes nothing.
 
     Raises:
-        ConfigError: It holds another run, there is none to resume, or the recipe to resume is another.
+        ConfigError: It holds another run or other files, there is none to resume, or that has another recipe.
     """
     output, stored = recipe.output, recipe.output / RECIPE
     if resume and overwrite:
         raise ConfigError("resume and overwrite: expected one of them, got both.")
     if resume:
         _same_run(recipe, stored)
-    elif _is_taken(output) and not (overwrite and stored.exists()):
-        what = "another run" if stored.exists() else "other files"
-        remedy = (
-            "Choose another output, or give --resume or --overwrite."
-            if stored.exists()
-            else "Choose another output."
-        )
+        return
+    foreign = _foreign(output)
+    if foreign or (stored.exists() and not overwrite):
+        what = f"other files: {', '.join(foreign[:3])}" if foreign else "another run"
+        remedy = "" if foreign else ", or give --resume or --overwrite"
         raise ConfigError(
-            f"output: expected a new or empty folder, got {output}, which holds {what}. {remedy}"
+            f"output: expected a new or empty folder, got {output}, which holds {what}. "
+            f"Choose another output{remedy}."
         )
 
 
-def open_run(recipe: Recipe, resume: bool = False) -> None:
-    """Make the output folder ready, after `check_run`: an older run goes, the resolved recipe is stored.
+def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> None:
+    """Make the output folder ready: an older run goes, the resolved recipe is stored.
 
     A run that is resumed is unfinished again: its manifest goes, and what a killed process left half-written.
 
     Raises:
+        ConfigError: As `check_run`: another process may have used the folder since.
         DataError: The folder cannot be written.
     """
+    check_run(recipe, resume, overwrite)
     output = recipe.output
     try:
+        output.mkdir(parents=True, exist_ok=True)
         if resume:
             (output / MANIFEST).unlink(missing_ok=True)
             remove_partial_folders(output)
             remove_partial_folders(output / "checkpoints")
-        elif _is_taken(output):
-            shutil.rmtree(output)
-        output.mkdir(parents=True, exist_ok=True)
+        else:
+            empty_folder(output)
     except OSError as error:
         raise DataError(f"expected to write the folder, got: {error.strerror}.", output) from error
     with atomic_file(output / RECIPE) as temporary:
         temporary.write_text(recipe.to_yaml(), "utf-8")
 
 
-def _is_taken(output: Path) -> bool:
-    return output.exists() and (not output.is_dir() or any(output.iterdir()))
+def empty_folder(folder: Path) -> None:
+    """Delete what is in a folder, which may itself be a link."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _foreign(output: Path) -> list[str]:
+    """Names in a folder that no run of ours wrote; they are never deleted."""
+    if not output.exists():
+        return []
+    if not output.is_dir():
+        return [output.name]
+    names = sorted(path.name for path in output.iterdir())
+    if RECIPE not in names:
+        return names
+    return [name for name in names if not any(fnmatch(name, pattern) for pattern in OWN)]
 
 
 def _same_run(recipe: Recipe, stored: Path) -> None:

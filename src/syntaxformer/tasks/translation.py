@@ -84,7 +84,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
     check_run(recipe, resume, overwrite)
     checkpoint = last_checkpoint(recipe.output) if resume else None
     data = prepare(recipe, resume=checkpoint is not None)
-    open_run(recipe, resume)
+    open_run(recipe, resume, overwrite)
     write_side_files(recipe.output, data.info, data.encoder.tokenizer)
     seed_everything(recipe.seed)
     model = build_model(recipe, data.encoder)

@@ -44,14 +44,43 @@ def test_other_files_are_never_deleted(recipe, tmp_path):
         with pytest.raises(ConfigError) as caught:
             check_run(recipe(), overwrite=overwrite)
         assert str(caught.value) == (
-            f"output: expected a new or empty folder, got {tmp_path / 'run'}, which holds other files. "
+            f"output: expected a new or empty folder, got {tmp_path / 'run'}, which holds other files: thesis.tex. "
             "Choose another output."
         )
 
 
+def test_files_beside_a_run_are_never_deleted(recipe, tmp_path):
+    """A project folder with a recipe.yaml of the user's own, and "output: ."."""
+    open_run(recipe())
+    (tmp_path / "run" / "thesis.tex").write_text("x")
+    (tmp_path / "run" / "data").mkdir()
+    with pytest.raises(
+        ConfigError, match=r"which holds other files: data, thesis\.tex\. Choose another output\.$"
+    ):
+        check_run(recipe(), overwrite=True)
+    check_run(recipe(), resume=True)
+
+
+def test_a_run_that_another_process_began_meanwhile_is_kept(recipe, tmp_path):
+    check_run(recipe())
+    open_run(recipe())
+    with pytest.raises(ConfigError, match="which holds another run"):
+        open_run(recipe())
+
+
+def test_a_linked_folder_is_emptied_and_stays_a_link(recipe, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    open_run(recipe())
+    (tmp_path / "disk" / "checkpoints" / "checkpoint-5").mkdir(parents=True)
+    open_run(recipe("seed=2"), overwrite=True)
+    assert (tmp_path / "run").is_symlink()
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["recipe.yaml"]
+
+
 def test_a_file_in_its_place(recipe, tmp_path):
     (tmp_path / "run").write_text("x")
-    with pytest.raises(ConfigError, match="which holds other files"):
+    with pytest.raises(ConfigError, match=r"which holds other files: run\."):
         check_run(recipe())
 
 
@@ -60,7 +89,7 @@ def test_overwriting(recipe, tmp_path):
     (tmp_path / "run" / "model.safetensors").write_text("old")
     check_run(recipe("seed=2"), overwrite=True)
     assert (tmp_path / "run" / "model.safetensors").exists()  # only looked at
-    open_run(recipe("seed=2"))
+    open_run(recipe("seed=2"), overwrite=True)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
 
 

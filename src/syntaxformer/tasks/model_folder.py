@@ -112,9 +112,10 @@ def load_network(folder: Path, factors: Sequence[str]) -> SyntaxTransformer:
     """
     try:
         with _no_progress_bar():
-            model, report = SyntaxTransformer.from_pretrained(
+            loaded: Any = SyntaxTransformer.from_pretrained(
                 folder, local_files_only=True, output_loading_info=True
             )
+        model, report = loaded
     except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(f"{folder}: expected a model, got: {reason}") from error

@@ -155,17 +155,17 @@ class _Projection:
 
     def _core(self, word: int, height: int, before: list[Phrase | int]) -> list[Phrase | int]:
         """The phrase so far as a part of the next, or its own parts where they stay on one level."""
-        phrase = self.phrases[word]
         tag = self.skeleton.upos[word]
-        stays_flat = height <= Height.BASE or (height == Height.MODIFIED and tag in ("ADJ", "ADV"))
-        if not isinstance(phrase, Phrase):
-            is_verb_with_objects = height == Height.VERB_PHRASE and tag in CLAUSAL_TAGS
-            return [phrase if stays_flat or is_verb_with_objects else self._as_phrase(word, phrase)]
+        if height <= Height.BASE or (height == Height.MODIFIED and tag in ("ADJ", "ADV")):
+            return _parts_of(self.phrases[word])
+        if height == Height.VERB_PHRASE and tag in CLAUSAL_TAGS:
+            return [self.phrases[word]]
+        phrase = self._as_phrase(word, self.phrases[word])
         if height == Height.CASE and self._is_governed_twice(before):
             return [Phrase("PP", [before.pop(), phrase])]
-        if height >= Height.SUBORDINATE and phrase.label == "VP":
-            phrase = Phrase("S", [phrase])
-        return phrase.parts if stays_flat else [phrase]
+        if height >= Height.SUBORDINATE and isinstance(phrase, Phrase) and phrase.label == "VP":
+            return [Phrase("S", [phrase])]
+        return [phrase]
 
     def _is_governed_twice(self, before: list[Phrase | int]) -> bool:
         words = [self.skeleton.words[part] for part in before if not isinstance(part, Phrase)]

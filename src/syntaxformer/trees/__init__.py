@@ -19,6 +19,7 @@ from syntaxformer.trees.phrase_structure import phrase_structure
 from syntaxformer.trees.projective import projective_governors
 from syntaxformer.trees.ptb import Tree, format_tree, parse_tree, parse_trees, read_ptb
 from syntaxformer.trees.sentence import ROOT, Sentence
+from syntaxformer.trees.tree_columns import sentence_of_column, tree_of_column
 
 __all__ = [
     "ROOT",
@@ -45,9 +46,11 @@ __all__ = [
     "read_ptb",
     "remove_traces",
     "sentence_from_tree",
+    "sentence_of_column",
     "spans_of",
     "strip_functions",
     "strip_root",
     "tags_of",
+    "tree_of_column",
     "write_conllu",
 ]

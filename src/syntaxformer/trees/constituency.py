@@ -103,7 +103,8 @@ def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
     """Make a `Sentence` of a tree: its words without traces, tags as `xpos`, the tree on one line.
 
     Args:
-        tree: Any tree; traces are removed from the words and from the tree.
+        tree: Any tree; traces are removed from the words and from the tree. Words of phrases without a label
+            are tagged X: `( A girl)` would be read as a girl in a phrase A.
         text: The line that the words come from; by default the words joined by spaces.
 
     Raises:
@@ -112,7 +113,7 @@ def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
     tree = remove_traces(tree)
     words = leaves_of(tree)
     has_tags = all(_is_tag(parent) for parent, node in _walk(tree) if isinstance(node, str))
-    columns = {"xpos": tags_of(tree) if has_tags else None, "constituency": format_tree(tree)}
+    columns = {"xpos": tags_of(tree) if has_tags else None, "constituency": format_tree(_tag_words(tree))}
     if text is None:
         return Sentence.from_words(words, **columns)
     return Sentence(text, words, locate_words(text, words, respelled=True), **columns)  # type: ignore[arg-type]
@@ -125,6 +126,18 @@ def _category(label: str) -> str:
 def _is_tag(phrase: Tree) -> bool:
     """A label over one word; SST's numbers are sentiment, not tags."""
     return phrase.word is not None and phrase.label != "" and not phrase.label.isdigit()
+
+
+def _tag_words(tree: Tree) -> Tree:
+    """Put a tag over each word that is a direct child of a phrase without a label."""
+    tagged = _rebuild(
+        tree, lambda node, children: Tree(node.label, children if node.label else _tagged(children))
+    )
+    return tree if tagged is None else tagged
+
+
+def _tagged(children: tuple[Tree | str, ...]) -> tuple[Tree, ...]:
+    return tuple(Tree("X", (child,)) if isinstance(child, str) else child for child in children)
 
 
 def _is_kept(node: Tree, children: tuple[Tree | str, ...]) -> bool:

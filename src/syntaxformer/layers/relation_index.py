@@ -1,12 +1,16 @@
 """Where each pair of pieces belongs: relation matrices turned into indices for sums and look-ups by relation.
 
-Made once for a batch and shared by all layers that attend to it. No mask is made: two integers a pair and a
-tree.
+Made once for a batch and shared by all layers. No mask is made: two integers a pair and a tree.
+
+A row (a query of a sentence) has a slot for each relation that some key has to it, in each tree: slot 0 of a
+tree is relation 0, the others follow in order of their ids. All relations that no key has are alike and share
+one slot behind those of all trees. Some 30 slots do for a row of a real sentence, instead of 92.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -21,25 +25,25 @@ _LARGEST_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class RowIndex:
-    """The part of a `RelationIndex` that belongs to some consecutive rows, a row being a query of a sentence.
+    """The part of a `RelationIndex` that belongs to some consecutive rows.
 
     Args:
         order: Pairs sorted by row, tree and relation.
-        starts: Where each (row, slot) begins in `order`.
-        slots: (row, slot) of each pair, in each tree.
-        empty: True where no key stands in a slot.
+        starts: Where each slot of each row begins in `order`.
+        slots: Slot of each pair, counted over all rows, in each tree.
+        n_slots: Slots of a row.
     """
 
     order: Int[Tensor, " sorted_pairs"]
     starts: Int[Tensor, " row_slots"]
     slots: Int[Tensor, "pairs trees"]
-    empty: Bool[Tensor, "rows slots"]
+    n_slots: int
 
     def sum_by_relation(self, pairs: Float[Tensor, "rows keys width"]) -> Float[Tensor, "rows slots width"]:
         """Σ over the keys of each row that stand in each slot."""
         width = pairs.shape[-1]
         sums = F.embedding_bag(self.order, pairs.view(-1, width), self.starts, mode="sum")
-        return sums.view(*self.empty.shape, width)
+        return sums.view(-1, self.n_slots, width)
 
     def look_up(self, table: Float[Tensor, "rows slots width"]) -> Float[Tensor, "rows keys width"]:
         """For each pair the entry of its relation, summed over the trees."""
@@ -49,16 +53,15 @@ class RowIndex:
 
 @dataclass(frozen=True)
 class RelationIndex:
-    """Indices of a batch; a slot is a relation id of a tree: slot = tree · (3D + 2) + id.
+    """Indices of a batch, sentence by sentence, row by row.
 
     Args:
-        order: As in `RowIndex`, over the rows of the whole batch, sentence by sentence.
+        order: As in `RowIndex`.
         starts: As there.
         slots: As there.
-        empty: As there.
+        places: Slot of each relation within those of its tree, where the row has it.
+        present: Whether the row has it.
         key_mask: True for valid keys.
-        max_distance: D.
-        n_trees: Number of trees.
         padded: Whether any key is not valid.
         cut: Parts made so far.
     """
@@ -66,10 +69,9 @@ class RelationIndex:
     order: Int[Tensor, "rows sorted_keys"]
     starts: Int[Tensor, "rows slots"]
     slots: Int[Tensor, "rows keys trees"]
-    empty: Bool[Tensor, "rows slots"]
+    places: Int[Tensor, "rows trees ids"]
+    present: Bool[Tensor, "rows trees ids"]
     key_mask: Bool[Tensor, "batch keys"]
-    max_distance: int
-    n_trees: int
     padded: bool
     cut: dict[tuple[int, int], RowIndex] = field(default_factory=dict, repr=False)
 
@@ -99,62 +101,98 @@ class RelationIndex:
             )
         if key_mask is None:
             key_mask = relations.new_ones(batch, n_keys, dtype=torch.bool)
-        relations = relations * key_mask[:, None, None, :]
-        n_rows, n_slots = batch * n_keys, n_trees * n_ids
-        dtype = torch.int32 if n_rows * max(n_slots, n_trees * n_keys) <= _LARGEST_INT32 else torch.int64
-        by_row = relations.transpose(1, 2).reshape(n_rows, n_trees, n_keys)
-        first_slot = torch.arange(0, n_slots, n_ids, dtype=dtype, device=relations.device)[:, None]
-        row = torch.arange(n_rows, dtype=dtype, device=relations.device)[:, None]
-        slot_in_row = by_row + first_slot
-        counts = torch.zeros(n_rows, n_slots, dtype=dtype, device=relations.device)
-        flat = slot_in_row.flatten(1).to(torch.int64)
-        counts.scatter_add_(1, flat, counts.new_ones(()).expand_as(flat))
-        starts = counts.cumsum(1, dtype=dtype) - counts + row * (n_trees * n_keys)
+        ids = (relations * key_mask[:, None, None, :]).transpose(1, 2).reshape(-1, n_trees, n_keys)
+        present, places = _places(ids.to(torch.int64), n_ids)
         return cls(
-            order=_argsort(by_row).flatten(1).to(dtype) + row * n_keys,
-            starts=starts,
-            slots=(slot_in_row + row[:, None] * n_slots).transpose(1, 2).contiguous(),
-            empty=counts == 0,
+            **_slots(ids, places),
+            places=places,
+            present=present,
             key_mask=key_mask,
-            max_distance=max_distance,
-            n_trees=n_trees,
             padded=not bool(key_mask.all()),
         )
 
     @property
-    def n_ids(self) -> int:
-        """Relation ids of a tree, `none` included: 3D + 2."""
-        return 3 * self.max_distance + 2
-
-    @property
     def n_networks(self) -> int:
         """Sub-networks: ids 1 to 3D + 1 of each tree."""
-        return self.n_trees * (self.n_ids - 1)
+        return self.present.shape[1] * (self.present.shape[2] - 1)
+
+    @property
+    def n_tree_slots(self) -> int:
+        """Slots of the first tree, and of each."""
+        return (self.starts.shape[1] - 1) // self.present.shape[1]
 
     def rows(self, first: int, last: int) -> RowIndex:
         """Indices of rows `first` to `last` - 1, counted from `first`."""
         if (first, last) not in self.cut:
-            self.cut[first, last] = self._cut(first, last)
+            n_keys, n_slots = self.slots.shape[1], self.starts.shape[1]
+            self.cut[first, last] = RowIndex(
+                order=self.order[first:last].flatten() - first * n_keys,
+                starts=self.starts[first:last].flatten() - first * self.order.shape[1],
+                slots=self.slots[first:last].flatten(0, 1) - first * n_slots,
+                n_slots=n_slots,
+            )
         return self.cut[first, last]
 
-    def _cut(self, first: int, last: int) -> RowIndex:
-        n_keys, n_slots = self.slots.shape[1], self.empty.shape[1]
-        order, starts = self.order[first:last].flatten(), self.starts[first:last].flatten()
-        slots = self.slots[first:last].flatten(0, 1)
-        if first:
-            order, slots = order - first * n_keys, slots - first * n_slots
-            starts = starts - first * n_keys * self.n_trees
-        return RowIndex(order, starts, slots, self.empty[first:last])
+    @cached_property
+    def bias_of_all(self) -> Float[Tensor, "batch keys slots"]:
+        """`slot_bias` where all sub-networks take part: made once for all layers."""
+        return self.slot_bias(self.present.new_ones(self.n_networks))
 
-    def of_networks(self, slots: Float[Tensor, "*axes slots"]) -> Float[Tensor, "*axes networks"]:
-        """Leave out relation 0 of each tree, which is no sub-network."""
-        return slots.unflatten(-1, (self.n_trees, self.n_ids))[..., 1:].flatten(-2)
+    def slot_bias(self, active: Bool[Tensor, " networks"]) -> Float[Tensor, "batch keys slots"]:
+        """What a softmax over slots adds so that it is one over the sub-networks that take part.
 
-    def of_slots(
-        self, networks: Bool[Tensor, " networks"] | Float[Tensor, "*axes networks"]
-    ) -> Bool[Tensor, " slots"] | Float[Tensor, "*axes slots"]:
-        """Put relation 0 of each tree back, as zeros."""
-        return F.pad(networks.unflatten(-1, (self.n_trees, self.n_ids - 1)), (1, 0)).flatten(-2)
+        0 for a slot of one that does, -inf for the others, log m for the slot that m of them share.
+        """
+        n_rows, n_trees, n_ids = self.present.shape
+        takes_part = F.pad(active.view(n_trees, n_ids - 1), (1, 0))
+        here = (self.present & takes_part).float()
+        of_trees = here.new_zeros(n_rows, n_trees, self.n_tree_slots)
+        of_trees.scatter_add_(2, self.places, here)
+        shared = (~self.present & takes_part).sum((1, 2)).float()
+        return torch.cat([of_trees.flatten(1), shared[:, None]], 1).log().view(*self.key_mask.shape, -1)
+
+    def of_networks(
+        self, shares: Float[Tensor, "batch keys slots"], active: Bool[Tensor, " networks"] | None = None
+    ) -> Float[Tensor, "batch keys networks"]:
+        """From the slots' shares of a softmax with `slot_bias` to those of the sub-networks."""
+        n_rows, n_trees, n_ids = self.present.shape
+        shares = shares.flatten(0, 1)
+        active = self.present.new_ones(self.n_networks) if active is None else active
+        of_trees = shares[:, :-1].view(n_rows, n_trees, -1).gather(2, self.places)
+        takes_part = F.pad(active.view(n_trees, n_ids - 1), (1, 0))
+        n_sharing = (~self.present & takes_part).sum((1, 2)).clamp(min=1)
+        each = (shares[:, -1] / n_sharing)[:, None, None]
+        of_ids = torch.where(self.present, of_trees, each) * takes_part
+        return of_ids[..., 1:].reshape(*self.key_mask.shape, -1)
+
+
+def _places(
+    ids: Int[Tensor, "rows trees keys"], n_ids: int
+) -> tuple[Bool[Tensor, "rows trees ids"], Int[Tensor, "rows trees ids"]]:
+    """Which relations each row has, 0 always among them, and their slots (0 for those it has not)."""
+    present = torch.zeros(*ids.shape[:2], n_ids, dtype=torch.bool, device=ids.device)
+    present.scatter_(2, ids, torch.ones((), dtype=torch.bool, device=ids.device).expand_as(ids))
+    present[..., 0] = True
+    return present, (present.cumsum(2) - 1) * present
+
+
+def _slots(ids: UInt8[Tensor, "rows trees keys"], places: Int[Tensor, "rows trees ids"]) -> dict[str, Tensor]:
+    """`order`, `starts` and `slots` of a `RelationIndex`."""
+    n_rows, n_trees, n_keys = ids.shape
+    n_tree_slots = int(places.max()) + 1 if places.numel() else 1
+    n_slots, device = n_trees * n_tree_slots + 1, ids.device
+    dtype = torch.int32 if n_rows * max(n_slots, n_trees * n_keys) <= _LARGEST_INT32 else torch.int64
+    row = torch.arange(n_rows, dtype=dtype, device=device)[:, None]
+    first_slot = torch.arange(0, n_trees * n_tree_slots, n_tree_slots, dtype=dtype, device=device)[:, None]
+    in_row = places.to(dtype).gather(2, ids.to(torch.int64)) + first_slot
+    counts = torch.zeros(n_rows, n_slots, dtype=dtype, device=device)
+    flat = in_row.flatten(1).to(torch.int64)
+    counts.scatter_add_(1, flat, counts.new_ones(()).expand_as(flat))
+    return {
+        "order": _argsort(ids).flatten(1).to(dtype) + row * n_keys,
+        "starts": counts.cumsum(1, dtype=dtype) - counts + row * (n_trees * n_keys),
+        "slots": (in_row + row[:, None] * n_slots).transpose(1, 2).contiguous(),
+    }
 
 
 def _argsort(ids: UInt8[Tensor, "rows trees keys"]) -> Int[Tensor, "rows trees keys"]:

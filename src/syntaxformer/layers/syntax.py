@@ -93,14 +93,20 @@ def syntax_attention(
         relations = RelationIndex.of(relations, key_mask, max_distance)
     elif key_mask is not None:
         raise ValueError("key_mask: expected None beside a RelationIndex, which holds one, got a mask.")
-    bias = _network_bias(relations, include_full, active, query.device)
-    n_active = int((bias == 0).sum())
+    n_networks = relations.n_networks + include_full
+    if active is not None:
+        _check_active(active, n_networks)
+    in_trees = None if active is None else active[: relations.n_networks]
+    n_active = n_networks if active is None else int(active.sum())
+    full_on_empty = mode == "additive" and on_empty_row == "full"
     options = KernelOptions(
         index=relations,
         scaling=query.shape[-1] ** -0.5 if scaling is None else scaling,
         multiplicative=mode == "multiplicative",
-        full_on_empty=mode == "additive" and on_empty_row == "full",
-        network_bias=bias,
+        full_on_empty=full_on_empty,
+        uses_full=include_full or full_on_empty or gate is not None,
+        bias=relations.bias_of_all if in_trees is None else relations.slot_bias(in_trees),
+        full_bias=0.0 if include_full and (active is None or bool(active[-1])) else -torch.inf,
         network_scale=1.0 if topical_query is not None else n_active * summed_weight(summation, n_active),
         dropout=dropout,
     )
@@ -108,7 +114,12 @@ def syntax_attention(
         topical_query = value.new_zeros(value.shape[1], value.shape[3])
     gate = None if gate is None else gate.expand(value.shape[1])
     output, alpha = SyntaxKernel.apply(query, key, value, topical_query, position_bias, gate, options)
-    return output, _of_networks(relations, alpha, include_full).to(value.dtype) if return_weights else None
+    if not return_weights:
+        return output, None
+    weights = relations.of_networks(alpha[..., :-1], in_trees)
+    if include_full:
+        weights = torch.cat([weights, alpha[..., -1:]], -1)
+    return output, weights.to(value.dtype)
 
 
 def check_arguments(mode: str, on_empty_row: str, summation: str, dropout: float) -> None:
@@ -139,23 +150,9 @@ def summed_weight(summation: Summation, n_networks: int) -> float:
     return {"sum": 1.0, "scaled": n_networks**-0.5, "mean": 1 / n_networks}[summation]
 
 
-def _network_bias(
-    index: RelationIndex, include_full: bool, active: Tensor | None, device: torch.device
-) -> Float[Tensor, " slots_and_full"]:
-    """0 for sub-networks that take part, -inf for all other slots."""
-    n_networks = index.n_networks + include_full
-    if active is None:
-        active = torch.ones(n_networks, dtype=torch.bool, device=device)
+def _check_active(active: Bool[Tensor, " networks"], n_networks: int) -> None:
     if len(active) != n_networks or not bool(active.any()):
         raise ValueError(
             f"active: expected one entry for each of {n_networks} sub-networks, at least one of them True, "
             f"got {len(active)} entries, {int(active.sum())} of them True."
         )
-    full = active[index.n_networks :] if include_full else active.new_zeros(1)
-    takes_part = torch.cat([index.of_slots(active[: index.n_networks]), full])
-    return torch.zeros(len(takes_part), device=device).masked_fill_(~takes_part, -torch.inf)
-
-
-def _of_networks(index: RelationIndex, alpha: Tensor, include_full: bool) -> Tensor:
-    networks = index.of_networks(alpha[..., :-1])
-    return torch.cat([networks, alpha[..., -1:]], -1) if include_full else networks

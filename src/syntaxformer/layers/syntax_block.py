@@ -10,7 +10,7 @@ n valid keys and y_j = u·v_j:
 Where masked keys are removed z is 0. The full sub-network holds all keys; a gate g makes P = g P + (1 - g)
 P_full. Between the matrix products heads are the last axis, so that sums and look-ups by relation move whole
 rows of heads.
-Axes: b sentences, h heads, q queries, k keys, r slots (relation ids of all trees), d columns of a head.
+Axes: b sentences, h heads, q queries, k keys, r slots of a row (see `relation_index`), d columns of a head.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from syntaxformer.layers.relation_index import RelationIndex, RowIndex
@@ -39,10 +40,11 @@ class KernelOptions:
         index: Relations of the batch.
         scaling: Factor of query · key.
         multiplicative: Masked keys keep logit 0; otherwise they are removed.
-        full_on_empty: Where keys are removed: a row without any key in a sub-network attends to all keys
-            there.
-        network_bias: `[slots + 1]`, 0 where a slot is a sub-network that takes part, -inf elsewhere; the
-            full one last.
+        full_on_empty: Where keys are removed: the slot without any keys attends to all keys.
+        uses_full: Whether attention to all keys is needed at all: as a sub-network, in its place, or by a
+            gate; if not, all that belongs to it is zero.
+        bias: `[batch, keys, slots]`, of `RelationIndex.slot_bias`.
+        full_bias: 0 where attention to all keys is a sub-network that takes part, otherwise -inf.
         network_scale: What α adds up to.
         dropout: Probability of dropping an attention weight.
     """
@@ -51,7 +53,9 @@ class KernelOptions:
     scaling: float
     multiplicative: bool
     full_on_empty: bool
-    network_bias: Tensor
+    uses_full: bool
+    bias: Tensor
+    full_bias: float
     network_scale: float
     dropout: float
 
@@ -92,6 +96,7 @@ class Block:
         y: `[b, 1, k, h]`, 0 on invalid keys.
         bias: `[b or 1, h, q, k]`.
         valid: `[b, k]`, 1 or 0.
+        slot_bias: `[b, q, r]`.
         gate: `[h]`, None for an open one.
         keep: `[b, h, q, k]`, 1 for attention weights that are not dropped.
         padded: Whether any key is invalid.
@@ -105,6 +110,7 @@ class Block:
     y: Tensor
     bias: Tensor | None
     valid: Tensor
+    slot_bias: Tensor
     gate: Tensor | None
     keep: Tensor | None
     padded: bool
@@ -122,7 +128,7 @@ class Block:
         beta, full = self._coefficients(sums)
         constant = self._constant(zero, beta, full)
         attention = self._attention(weights, self._look_up(beta, full), constant)
-        return (attention.to(self.value.dtype) @ self.value).mul_(self._kept_scale), sums
+        return (attention.to(self.value.dtype) @ self.value.contiguous()).mul_(self._kept_scale), sums
 
     def backward(self, grad: Tensor, grad_alpha: Tensor, sums: Sums) -> Gradients:
         """Gradients from those of the output and of α."""
@@ -132,7 +138,9 @@ class Block:
         if self.padded:
             weights.mul_(self.valid[:, None, :, None])
         d_attention = self._drop((grad @ self.value.transpose(-1, -2)).to(exp.dtype))
-        full_ratio = _per_row((exp * d_attention).sum(-1)) * sums.inverse_full
+        full_ratio = sums.inverse_full
+        if self.options.uses_full:
+            full_ratio = full_ratio * _per_row((exp * d_attention).sum(-1))
         row_sum = _per_row(d_attention.sum(-1))
         d_attention = _heads_last(d_attention)
         ratio = self._sum(weights * d_attention).add_(zero * row_sum).mul_(sums.inverse)
@@ -153,7 +161,7 @@ class Block:
         attention = self._attention(weights, shares, constant)
         d_scores = d_logits.to(self.key.dtype)
         return Gradients(
-            query=(d_scores @ self.key).mul_(self.options.scaling),
+            query=(d_scores @ self.key.contiguous()).mul_(self.options.scaling),
             key=d_scores.transpose(-1, -2) @ self._scaled_query,
             value=attention.to(grad.dtype).transpose(-1, -2) @ grad,
             y=(by_numerator.mul_(weights).sum(1) + d_zero_y.sum(1)) * self.valid[..., None],
@@ -183,12 +191,15 @@ class Block:
         n_valid = self.valid.sum(-1)[:, None, None, None]
         inverse = (den + n_valid * zero).clamp_(min=_SMALLEST).reciprocal_()
         mean = (numerator + zero * self.y.sum(2, keepdim=True)).mul_(inverse)
-        inverse_full = _per_row(exp.sum(-1).clamp_(min=_SMALLEST).reciprocal_())
-        mean_full = (exp @ self.y.permute(0, 3, 2, 1)).permute(0, 2, 3, 1) * inverse_full
+        inverse_full = mean_full = exp.new_zeros(*self._row_shape, 1, exp.shape[1])
+        if self.options.uses_full:
+            inverse_full = _per_row(exp.sum(-1).clamp_(min=_SMALLEST).reciprocal_())
+            mean_full = (exp @ self.y.permute(0, 3, 2, 1)).permute(0, 2, 3, 1) * inverse_full
         logits, logit_full = mean.sum(-1), mean_full.sum(-1)
         if self.options.full_on_empty:
-            logits = torch.where(self._empty, logit_full, logits)
-        alpha = torch.cat([logits, logit_full], -1).add_(self.options.network_bias).softmax(-1)
+            logits[..., -1:] = logit_full
+        logits, logit_full = logits.add_(self.slot_bias), logit_full + self.options.full_bias
+        alpha = torch.cat([logits, logit_full], -1).softmax(-1)
         alpha.mul_(self.options.network_scale * (n_valid[..., 0] > 0))
         return Sums(inverse, mean, inverse_full, mean_full, alpha)
 
@@ -200,11 +211,9 @@ class Block:
         return beta.mul_(self.gate), (1 + self.gate * (full - 1)) * sums.inverse_full
 
     def _alpha_full(self, sums: Sums) -> Tensor:
-        """α of the full sub-network and of the empty ones that stand for it, `[b, q, 1]`."""
+        """α of attention to all keys, `[b, q, 1]`."""
         full = sums.alpha[..., -1:]
-        if self.options.full_on_empty:
-            full = full + (sums.alpha[..., :-1] * self._empty).sum(-1, keepdim=True)
-        return full
+        return full + sums.alpha[..., -2:-1] if self.options.full_on_empty else full
 
     def _topical_gradient(
         self, ratio: Tensor, full_ratio: Tensor, grad_alpha: Tensor, sums: Sums
@@ -213,20 +222,20 @@ class Block:
         gate = ratio.new_ones(ratio.shape[-1]) if self.gate is None else self.gate
         d_alpha, d_full = ratio @ gate, full_ratio @ gate
         if self.options.full_on_empty:
-            d_alpha = torch.where(self._empty, d_full, d_alpha)
+            d_alpha[..., -1:] = d_full
         d_alpha = torch.cat([d_alpha, d_full], -1).add_(grad_alpha)
         inner = (sums.alpha * d_alpha).sum(-1, keepdim=True) / self.options.network_scale
         d_logits = sums.alpha * (d_alpha - inner)
         d_networks, d_full = d_logits[..., :-1], d_logits[..., -1:]
         if self.options.full_on_empty:
-            d_full = d_full + (d_networks * self._empty).sum(-1, keepdim=True)
-            d_networks = d_networks.masked_fill(self._empty, 0)
+            d_full = d_full + d_networks[..., -1:]
+            d_networks = F.pad(d_networks[..., :-1], (0, 1))
         return d_networks[..., None], d_full[..., None]
 
     def _gate_gradient(self, ratio: Tensor, full_ratio: Tensor, sums: Sums) -> Tensor | None:
         if self.gate is None:
             return None
-        syntax = (sums.alpha[..., :-1, None] * ratio).sum((0, 1, 2))
+        syntax = (sums.alpha[..., None, :-1] @ ratio).sum((0, 1, 2))
         return syntax + ((self._alpha_full(sums)[..., None] - 1) * full_ratio).sum((0, 1, 2))
 
     def _constant(self, zero: Tensor, beta: Tensor, full: Tensor) -> Tensor:
@@ -249,7 +258,9 @@ class Block:
 
     def _look_up(self, table: Tensor, full: Tensor) -> Tensor:
         """[b, q, r, h] → [b, q, k, h], what belongs to attention to all keys added (to the table itself)."""
-        table[:, :, : self.options.index.n_ids] += full  # each key stands in one slot of the first tree
+        table[:, :, : self.options.index.n_tree_slots] += (
+            full  # each key stands in one slot of the first tree
+        )
         return self.rows.look_up(table.flatten(0, 1)).unflatten(0, table.shape[:2])
 
     @property
@@ -264,11 +275,6 @@ class Block:
     @property
     def _row_shape(self) -> tuple[int, int]:
         return len(self.query), self.query.shape[2]
-
-    @property
-    def _empty(self) -> Tensor:
-        """[b, q, r], True for a slot without any key."""
-        return self.rows.empty.unflatten(0, self._row_shape)
 
 
 def _per_row(sums: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class _Batch:
     def forward(self) -> tuple[Tensor, Sums]:
         """Output `[batch, heads, keys, d_head]`, in memory heads after keys, and the sums of all rows."""
         batch, n_heads, n_keys, d_head = self.value.shape
-        n_slots = self.options.index.empty.shape[1]
+        n_slots = self.options.bias.shape[2]
         output = self.value.new_empty(batch, n_keys, n_heads, d_head).transpose(1, 2)
         per_slot, per_row = (batch, n_keys, n_slots, n_heads), (batch, n_keys, 1, n_heads)
         shapes = (per_slot, per_slot, per_row, per_row, (batch, n_keys, n_slots + 1))
@@ -149,6 +149,7 @@ class _Batch:
                     y=self.y[place.batch, None],
                     bias=bias,
                     valid=self.valid[place.batch],
+                    slot_bias=self.options.bias[place.rows],
                     gate=self.gate,
                     keep=None if self.keep is None else self.keep[place.heads],
                     padded=index.padded,

@@ -50,8 +50,7 @@ class TopicalAttention(nn.Module):
         self, states: Float[Tensor, "*axes d_model"], gate: Float[Tensor, ""] | None = None
     ) -> Float[Tensor, "*axes d_model"]:
         """H W_V, or H ((1 - g) I + g W_V) behind a gate g, after the output layer."""
-        mapped = states @ self.value
-        return mapped if gate is None else states + gate * (mapped - states)
+        return states @ (self.value if gate is None else self._behind(gate))
 
     def output_layer(
         self,
@@ -70,14 +69,16 @@ class TopicalAttention(nn.Module):
             gate: g of all heads, or of each: a closed one leaves the layer as it is. The bias follows their
                 mean.
         """
-        mapped = self.value.T @ weight
-        mapped_bias = None if bias is None else bias @ self.value
-        if gate is None:
-            return mapped, mapped_bias
-        columns = gate if gate.ndim == 0 else gate.repeat_interleave(weight.shape[1] // self.n_heads)
-        if mapped_bias is not None:
-            mapped_bias = bias + gate.mean() * (mapped_bias - bias)
-        return weight + columns * (mapped - weight), mapped_bias
+        value = self.value if gate is None else self._behind(gate.mean())
+        mapped_bias = None if bias is None else bias @ value
+        if gate is None or gate.ndim == 0:
+            return value.T @ weight, mapped_bias
+        columns = gate.repeat_interleave(weight.shape[1] // self.n_heads)
+        return weight + columns * (self.value.T @ weight - weight), mapped_bias
+
+    def _behind(self, gate: Float[Tensor, ""]) -> Float[Tensor, "d_model d_model"]:
+        """(1 - g) I + g W_V: exactly I for g = 0."""
+        return gate * self.value + torch.diag((1 - gate).expand(len(self.value)))
 
 
 class SyntaxGate(nn.Module):

@@ -6,7 +6,7 @@ Unlabelled bracket F1 over distinct spans of two words or more, the whole senten
 beside it without punctuation, and for right-branching trees. Penn sample: traces and function tags removed,
 gold words, parsed by the bundled pipeline; the last 414 trees are held out, the rules were made on the
 others. SNLI: the Stanford parses of both sentences of the development pairs, themselves made by a parser;
-the rules were made without a look at them. SYNTAXFORMER_DATA, by default ../shared/data.
+their score was watched, not their trees. SYNTAXFORMER_DATA, by default ../shared/data.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def test_penn_sample_held_out(data_root):
     gold = [strip_functions(remove_traces(tree)) for tree in trees]
     sentences = load_annotator("en").annotate_words([leaves_of(tree) for tree in gold])
     score = bracket_score(zip(map(phrase_structure, sentences), gold, strict=True))
-    # 81.7 was measured; the rules were made on the other 3,500 trees.
-    assert score.f1 > 0.812
+    # 81.8 was measured; the rules were made on the other 3,500 trees.
+    assert score.f1 > 0.813
 
 
 @pytest.mark.parametrize("name", ["en_ewt-ud-dev", "de_gsd-ud-dev"])

@@ -86,7 +86,7 @@ def syntax_attention(
             above 3D + 1; no sub-network that takes part; a mask besides an index.
 
     Source: Bai et al. (2021), "Syntax-BERT", eq. 1 and 2; differs: attention dropout falls on Σ_r α_r A_r's
-    weights, once, and a sub-network whose best key lies e^-100 below the best of its row fades to zero.
+    weights, once, and a sub-network whose best key lies e^-69 below the best of its row fades to zero.
     """
     check_arguments(mode, on_empty_row, summation, dropout)
     if not isinstance(relations, RelationIndex):

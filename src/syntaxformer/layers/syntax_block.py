@@ -7,9 +7,9 @@ n valid keys and y_j = u·v_j:
     α_i    = softmax over r of mean_ir summed over heads                            β_ir = α_ir / den_ir
     P_ij   = W_ij Σ_trees β_{i,R_ij} + z_i Σ_r β_ir                            output_i = Σ_j P_ij v_j
 
-Where masked keys are removed z is 0. The full sub-network holds all keys; a gate g makes P = g P + (1 - g)
-P_full. Between the matrix products heads are the last axis, so that sums and look-ups by relation move whole
-rows of heads.
+Where masked keys are removed z is 0 and c_i = max_j s_ij - min(40, max(0, max_j s_ij)). The full sub-network
+holds all keys; a gate g makes P = g P + (1 - g) P_full. Between the matrix products heads are the last axis,
+so that sums and look-ups by relation move whole rows of heads.
 Axes: b sentences, h heads, q queries, k keys, r slots of a row (see `relation_index`), d columns of a head.
 """
 
@@ -26,10 +26,10 @@ from syntaxformer.layers.relation_index import RelationIndex, RowIndex
 __all__ = ["Block", "Gradients", "KernelOptions", "Sums"]
 
 _HEADROOM = 40.0
-"""Exponent of a row's best key: another may lie e^-100 below it before float32 loses it."""
+"""Largest exponent; logits that do not reach it are left as they are, which is the most exact."""
 
 _SMALLEST = 1e-30
-"""Stands for a denominator without any key; what it divides is zero."""
+"""e^-69, stands for a denominator without any key; what it divides is zero."""
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,12 @@ class Block:
             exp += self.bias
         if self.padded:
             exp += torch.zeros_like(self.valid).masked_fill_(self.valid == 0, -torch.inf)[:, None, None]
-        shift = exp.amax(-1, keepdim=True).sub_(_HEADROOM)
+        top = exp.amax(-1, keepdim=True)
         if self.options.multiplicative:
-            shift.clamp_(min=0)
+            shift = top.sub_(_HEADROOM).clamp_(min=0)
             zero = shift.neg().exp_().clamp_(min=_SMALLEST)
         else:
-            shift.masked_fill_(shift == -torch.inf, 0)
+            shift = (top - top.clamp(0, _HEADROOM)).masked_fill_(top == -torch.inf, 0)
             zero = torch.zeros_like(shift)
         return exp.sub_(shift).exp_(), zero.permute(0, 2, 3, 1)
 

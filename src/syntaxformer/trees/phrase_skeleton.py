@@ -17,6 +17,7 @@ __all__ = ["Phrase", "Skeleton"]
 # Taggers that never saw the Penn Treebank's quotes take `` for a noun.
 _ONLY_PUNCTUATION = re.compile(r"[`'\"“”‘’«»„‚‹›,;:.!?…()\[\]{}–—-]+")
 _ONE_NAME = frozenset({"flat", "fixed", "goeswith"})
+_AUXILIARIES = frozenset({"aux", "cop"})
 
 
 class Phrase:
@@ -51,7 +52,8 @@ def after_word(part: Phrase | int) -> int:
 class Skeleton:
     """The words of a sentence that are no punctuation, numbered anew.
 
-    Words of one name or fixed expression hang from its first word, and so does what hung from a later one.
+    Words of one name or fixed expression hang from its first word, and so does what hung from a later one;
+    what hung from an auxiliary hangs from its verb.
 
     Args:
         sentence: With governors, deprels and upos.
@@ -102,5 +104,8 @@ def _move_up(
 
 
 def _passes_on(governor: int, word: int, governors: Sequence[int], relations: Sequence[str]) -> bool:
-    is_later = relations[governor] in _ONE_NAME and governors[governor] != ROOT
-    return is_later and relations[word] not in _ONE_NAME
+    """Later words of a name govern nothing but names; auxiliaries nothing at all, whatever a parser says."""
+    if governors[governor] == ROOT:
+        return False
+    is_later = relations[governor] in _ONE_NAME and relations[word] not in _ONE_NAME
+    return is_later or relations[governor] in _AUXILIARIES

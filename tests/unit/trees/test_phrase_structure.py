@@ -181,6 +181,10 @@ CONSTRUCTIONS = {
         "A/DET/2/det hearing/NOUN/4/nsubj is/AUX/4/aux held/VERB/0/root on/ADP/6/case it/PRON/2/nmod",
         "(S (NP (DET A) (NOUN hearing)) (VP (AUX is) (VP (VERB held) (PP (ADP on) (NP (PRON it))))))",
     ),
+    "a parser that hangs a word from an auxiliary": (
+        "who/PRON/2/nsubj was/AUX/3/cop there/ADV/0/root",
+        "(SBARQ (WHNP (PRON who)) (S (VP (AUX was) (ADVP (ADV there)))))",
+    ),
     "one word": ("Yes/INTJ/0/root", "(INTJ (INTJ Yes))"),
     "nothing but punctuation": ("./PUNCT/2/punct !/PUNCT/0/root", "(FRAG (PUNCT .) (PUNCT !))"),
 }

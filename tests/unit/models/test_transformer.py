@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from syntaxformer.layers import plan_widths
+from syntaxformer.layers import INFUSION_KINDS, plan_widths
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.models.transformer import TranslationCache
 
@@ -31,7 +31,7 @@ def _model(kind: str = "none", **settings: object) -> SyntaxTransformer:
 def _batch(kind: str = "none", src: int = 11, tgt: int = 5, batch: int = 3) -> dict[str, torch.Tensor]:
     torch.manual_seed(2)
     inputs = {"input_ids": torch.randint(4, V, (batch, src)), "labels": torch.randint(4, V, (batch, tgt))}
-    n_factors = len(plan_widths(kind, D, width=5).factors)
+    n_factors = len(INFUSION_KINDS[kind].default_factors)
     if n_factors:
         inputs["factor_ids"] = torch.randint(0, 4, (batch, src, n_factors))
     return inputs

@@ -82,7 +82,7 @@ class _Batch:
         """Sums are in float32 (or float64), and so are matrix products on a CPU."""
         query, key, value, topical_query, bias, gate = tensors
         exact = torch.float64 if value.dtype == torch.float64 else torch.float32
-        dtype = exact if value.device.type == "cpu" else value.dtype
+        dtype = _product_dtype(value, exact)
         topical_query, valid = topical_query.to(exact), options.index.key_mask.to(exact)
         y = (value.to(exact) @ topical_query[..., None]).squeeze(-1).transpose(1, 2) * valid[..., None]
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
@@ -155,6 +155,11 @@ class _Batch:
                     padded=index.padded,
                 ),
             )
+
+
+def _product_dtype(value: Tensor, exact: torch.dtype) -> torch.dtype:
+    """What matrix products are computed in: on a CPU bf16 gains nothing."""
+    return exact if value.device.type == "cpu" else value.dtype
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,14 @@ Names are loaded when they are first used, so that `import syntaxformer` and `sy
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import load_annotator
+    from syntaxformer.models import SyntaxTransformer
+    from syntaxformer.relations import constituency_relations, dependency_relations
+    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.trees import Sentence
 
 __version__ = "0.1.0"
 
@@ -32,7 +39,15 @@ _ROOMS = (
     "trees",
 )
 
-__all__ = ["__version__", *sorted(_HOMES)]
+__all__ = [
+    "Sentence",
+    "SyntaxTransformer",
+    "Translator",
+    "__version__",
+    "constituency_relations",
+    "dependency_relations",
+    "load_annotator",
+]
 
 
 def __getattr__(name: str) -> Any:

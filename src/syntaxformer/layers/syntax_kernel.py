@@ -120,7 +120,7 @@ class _Batch:
             d_key[place.batch] += of_block.key
             d_value[place.batch] += of_block.value
             d_y[place.batch] += of_block.y
-            if d_gate is not None:
+            if d_gate is not None and of_block.gate is not None:
                 d_gate += of_block.gate
             if d_bias is not None:
                 _add(d_bias, place, of_block.logits)

@@ -50,8 +50,7 @@ def syntax_attention_reference(
     Source: Bai et al. (2021), "Syntax-BERT", eq. 1 and 2.
     """
     check_arguments(mode, on_empty_row, summation, dropout)
-    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    logits = query @ key.transpose(-1, -2) * scaling
+    logits = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     if position_bias is not None:
         logits = logits + position_bias
     valid = relations.new_ones(len(query), query.shape[2], dtype=torch.bool) if key_mask is None else key_mask

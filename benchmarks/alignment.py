@@ -13,11 +13,11 @@ import json
 import os
 import random
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from timing import best_seconds
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from syntaxformer.align import (
@@ -32,7 +32,6 @@ from syntaxformer.trees import Sentence
 
 DATA = Path(os.environ.get("SYNTAXFORMER_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 FACTORS = ("pos", "case", "subword", "predicate", "deprel", "depth")
-REPEATS = 5
 
 
 def read_lines() -> tuple[str, list[str]]:
@@ -64,15 +63,6 @@ def train_bpe(lines: list[str], vocab_size: int = 8_000) -> Tokenizer:
     )
     tokenizer.train_from_iterator(lines, trainer)
     return tokenizer
-
-
-def best_seconds(work: Callable[[], Any]) -> float:
-    times: list[float] = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def run() -> dict[str, Any]:

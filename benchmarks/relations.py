@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import best_seconds
 
 from syntaxformer.relations import (
     PhraseColumns,
@@ -30,7 +30,7 @@ from syntaxformer.relations import (
 from syntaxformer.trees import Tree, children_of, is_projective, read_conllu
 
 DATA = Path(os.environ.get("SYNTAXFORMER_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-N_SENTENCES, SHORTEST, LONGEST, BATCH, REPEATS = 2_000, 23, 27, 64, 5
+N_SENTENCES, SHORTEST, LONGEST, BATCH = 2_000, 23, 27, 64
 
 
 def read_governors() -> tuple[str, list[tuple[int, ...]]]:
@@ -57,15 +57,6 @@ def phrases_of(governors: tuple[int, ...]) -> PhraseColumns:
 
     roots = [phrase(word)[1] for word, governor in enumerate(governors) if governor == -1]
     return phrase_columns(Tree("S", tuple(roots)), governors)
-
-
-def best_seconds(work: Callable[[], Any]) -> float:
-    times: list[float] = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def run() -> dict[str, Any]:

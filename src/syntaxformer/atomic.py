@@ -14,7 +14,7 @@ from pathlib import Path
 
 from syntaxformer.errors import DataError
 
-__all__ = ["atomic_file"]
+__all__ = ["atomic_file", "sync"]
 
 
 @contextmanager
@@ -32,9 +32,9 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     try:
         temporary = _new_file_beside(path)
         yield temporary
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"expected to write the file, got: {reason}. Nothing was written.", path) from error
@@ -54,7 +54,8 @@ def _new_file_beside(path: Path) -> Path:
     return Path(name)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Bring a file or a folder's entries to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

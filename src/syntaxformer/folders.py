@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from syntaxformer.atomic import sync
 from syntaxformer.errors import CheckpointError, DataError
 
 __all__ = [
@@ -95,10 +95,10 @@ def write_manifest(folder: Path) -> None:
     entries = {}
     for file in sorted(folder.iterdir()):
         if file.is_file() and file.name != MANIFEST:
-            _sync(file)
+            sync(file)
             entries[file.name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
     (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1), "utf-8")
-    _sync(folder / MANIFEST)
+    sync(folder / MANIFEST)
 
 
 def verify_manifest(folder: str | Path) -> None:
@@ -154,11 +154,3 @@ def hash_file(path: Path) -> str:
     """sha256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(file: Path) -> None:
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from syntaxformer.trees import (
-    check_governors,
     format_conllu,
     format_tree,
     leaves_of,
@@ -56,8 +55,10 @@ def test_snli_parses_fit_their_sentences(data_root):
     with gzip.open(data_root / "snli" / "dev_subset_parsed.jsonl.gz", "rt", encoding="utf-8") as file:
         for pair in map(json.loads, file):
             for side in ("sentence1", "sentence2"):
-                sentence = sentence_from_tree(parse_tree(pair[f"{side}_parse"]), pair[side])
-                check_governors([-1] * len(sentence))
+                tree = parse_tree(pair[f"{side}_parse"])
+                sentence = sentence_from_tree(tree, pair[side])
+                assert len(sentence) == len(leaves_of(tree))
+                assert sentence.text == pair[side]
 
 
 def test_sick_binary_parses(data_root):

@@ -174,7 +174,7 @@ def _renamed(sentence):
 def test_known_values_do_not_warn(infused):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        list(infused.translate(["the cat"], beam_size=1))
+        assert len(list(infused.translate(["the cat"], beam_size=1))) == 1
 
 
 USER = {"tone": [["h"] * 7, ["l"] * 3, ["h", "l", "h", "l", "h", "l"]]}

@@ -59,11 +59,8 @@ def rows(results: dict[str, dict]) -> list[tuple[str, str, str]]:
         ("padding, share of all cells", "< 5 %", f"{100 * training['padding_share']['both']:.1f} %"),
         ("annotation, words/s", "", f"{annotation['words_per_s']:,}"),
         ("annotation, against bare spaCy", ">= 0.90", f"{annotation['ratio']:.2f}x"),
-        (
-            "alignment from tokenizer output to words, pieces/s",
-            ">= 200,000",
-            f"{alignment['pieces_per_s']:,.0f}",
-        ),
+        ("alignment, tokenizer output to words, pieces/s", ">= 200,000", f"{alignment['pieces_per_s']:,}"),
+        *_syntax_rows(results["relations"], results["syntax_attention"]),
     ]
     return table
 

@@ -35,7 +35,7 @@ __all__ = ["SpacyAnnotator", "load_bundled", "load_spacy"]
 BATCH_SIZE = 256
 """Documents that a pipeline works on at once."""
 
-LINES_PER_ZONE = 1000
+LINES_PER_ZONE = 2000
 """Lines after which spaCy forgets the words that it met, so that memory stays constant over millions."""
 
 # Components that no column of `Sentence` comes from.

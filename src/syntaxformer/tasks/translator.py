@@ -11,30 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.align import FACTORS, WordColumns
-from syntaxformer.data.collator import source_batch
 from syntaxformer.data.prepare import needs_annotator
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
-from syntaxformer.models.transformer import SyntaxTransformer, TranslationCache
-from syntaxformer.tasks.length_limit import LengthLimit
-from syntaxformer.tasks.model_folder import (
-    FolderInfo,
-    load_network,
-    load_source_encoder,
-    read_info,
-    verify_model_folder,
-)
+from syntaxformer.models.transformer import SyntaxTransformer
+from syntaxformer.tasks.decoding import FoundPieces, PieceDecoder, load_decoder
+from syntaxformer.tasks.model_folder import FolderInfo, load_source_encoder, read_info, verify_model_folder
+from syntaxformer.tasks.torch_decoder import TorchDecoder
 from syntaxformer.training.recipe import DecodingConfig
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = ["Hypothesis", "Translator"]
+__all__ = ["Hypothesis", "Translator", "pick_device"]
 
 _log = logging.getLogger("syntaxformer.translate")
 
@@ -65,7 +56,7 @@ class Translator:
     """A trained model with everything that turns raw text into its input.
 
     Args:
-        model: The network, in evaluation mode.
+        model: The network, in evaluation mode, or a decoder that has one.
         encoder: Tokenizer and factor vocabularies.
         info: Languages, annotator and decoding defaults.
         annotator: Tags the source; None if no factor needs it.
@@ -73,20 +64,37 @@ class Translator:
 
     def __init__(
         self,
-        model: SyntaxTransformer,
+        model: SyntaxTransformer | PieceDecoder,
         encoder: SourceEncoder,
         info: FolderInfo,
         annotator: Annotator | None = None,
     ) -> None:
-        self.model, self.encoder, self.info, self.annotator = model, encoder, info, annotator
+        self.encoder, self.info, self.annotator = encoder, info, annotator
+        self.decoder = (
+            TorchDecoder(model, encoder.tokenizer) if isinstance(model, SyntaxTransformer) else model
+        )
         self._n_cut = 0
+
+    @property
+    def model(self) -> SyntaxTransformer:
+        """The network, for what looks inside it.
+
+        Raises:
+            ConfigError: The model was exported: it translates, and shows nothing of its inside.
+        """
+        if not isinstance(self.decoder, TorchDecoder):
+            raise ConfigError(
+                f"model: expected a folder that `train` wrote, got one exported to {self.info.backend}, which "
+                "gives no attention and no states. Use the folder that it was exported from."
+            )
+        return self.decoder.model
 
     @classmethod
     def load(cls, folder: str | Path, annotator: str | None = None, device: str | None = None) -> Translator:
         """Load a model folder.
 
         Args:
-            folder: What `train` wrote.
+            folder: What `train` or `export` wrote.
             annotator: Use this annotator and not the one that the folder names.
             device: "cpu", "cuda", …; None for the best there is.
 
@@ -99,9 +107,9 @@ class Translator:
         verify_model_folder(folder)
         info = read_info(folder)
         encoder = load_source_encoder(folder, info)
-        model = load_network(folder, encoder.factors)
+        decoder = load_decoder(folder, info, encoder, device)
         tagger = _load_annotator(info, annotator) if needs_annotator(encoder.factors) else None
-        return cls(model.eval().to(_pick_device(device)), encoder, info, tagger)
+        return cls(decoder, encoder, info, tagger)
 
     def translate(
         self,
@@ -225,62 +233,18 @@ class Translator:
     ) -> Iterator[list[Hypothesis]]:
         results = [[Hypothesis("", 0.0 if scored else None)] * n_best for _ in lines]
         source = self.encode(lines, user_factors, first_line)
-        order = [row for row in np.argsort(-source.lengths, kind="stable").tolist() if lines[row].strip()]
-        for start in range(0, len(order), settings.batch_size):
-            rows = order[start : start + settings.batch_size]
-            found = self._decode(source, rows, settings, n_best, scored)
-            for row, hypotheses in zip(rows, found, strict=True):
-                results[row] = hypotheses
+        rows = [row for row in np.argsort(-source.lengths, kind="stable").tolist() if lines[row].strip()]
+        found = self.decoder.decode(source, rows, settings, n_best, scored)
+        for row, translations in zip(rows, found, strict=True):
+            results[row] = self._hypotheses(translations)
         yield from results
 
-    @torch.inference_mode()
-    def _decode(
-        self, source: EncodedText, rows: Sequence[int], settings: DecodingConfig, n_best: int, scored: bool
-    ) -> list[list[Hypothesis]]:
+    def _hypotheses(self, found: Sequence[FoundPieces]) -> list[Hypothesis]:
         tokenizer = self.encoder.tokenizer
-        batch = source_batch(source, rows, tokenizer.pad_token_id)
-        limits = torch.from_numpy(source.lengths[rows] * settings.max_length_factor).long() + 10
-        batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
-        sequences = self.model.generate(
-            **batch,
-            num_beams=settings.beam_size,
-            num_return_sequences=n_best,
-            length_penalty=settings.length_penalty,
-            do_sample=False,
-            max_new_tokens=int(limits.max()),
-            logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, settings.beam_size)],
-            suppress_tokens=[tokenizer.pad_token_id, *_never_output(tokenizer)],
-            past_key_values=TranslationCache(),
-        )
-        texts = [
-            _one_line(one.strip()) for one in tokenizer.batch_decode(sequences, skip_special_tokens=True)
+        texts = tokenizer.batch_decode([one.pieces for one in found], skip_special_tokens=True)
+        return [
+            Hypothesis(_one_line(text.strip()), one.score) for text, one in zip(texts, found, strict=True)
         ]
-        scores = self._score(batch, sequences, settings.length_penalty) if scored else [None] * len(texts)
-        found = [Hypothesis(text, score) for text, score in zip(texts, scores, strict=True)]
-        by_line = [found[start : start + n_best] for start in range(0, len(found), n_best)]
-        return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
-
-    def _score(self, batch: dict[str, Tensor], sequences: Tensor, length_penalty: float) -> list[float]:
-        """Log-probability / length ** length_penalty of each row, by one pass over finished translations."""
-        n_best = len(sequences) // len(batch["input_ids"])
-        repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
-        labels = sequences[:, 1:]
-        made = labels != self.encoder.tokenizer.pad_token_id
-        logits = self.model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
-        picked = logits.float().log_softmax(-1).gather(-1, labels[..., None])[..., 0]
-        return (picked.where(made, 0.0).sum(1) / made.sum(1) ** length_penalty).tolist()
-
-
-def _pick_device(wanted: str | None) -> torch.device:
-    try:
-        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(
-            f"device: expected a device of this machine, got {wanted}. PyTorch says: {reason}"
-        ) from error
-    return device
 
 
 def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
@@ -299,12 +263,6 @@ def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
             stacklevel=3,
         )
     return annotator
-
-
-def _never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Start and unknown pieces are no text; a badly trained model could find them likely."""
-    pieces = (tokenizer.bos_token_id, tokenizer.unk_token_id)
-    return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
 
 def _one_line(text: str) -> str:

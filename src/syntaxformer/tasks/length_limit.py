@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import LogitsProcessor
 
-__all__ = ["LengthLimit"]
+__all__ = ["LengthLimit", "longest_translations"]
+
+
+def longest_translations(src_lengths: NDArray[np.integer[Any]], factor: float) -> NDArray[np.int64]:
+    """Most pieces of each translation, `factor` times the source's + 10, the end piece included."""
+    return (src_lengths * factor).astype(np.int64) + 10
 
 
 class LengthLimit(LogitsProcessor):

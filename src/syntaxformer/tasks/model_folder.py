@@ -1,7 +1,7 @@
 """What a translation model folder holds beside Hugging Face's files, and how it is written and read.
 
 - config.json, model.safetensors, generation_config.json: the network
-- tokenizer.json, tokenizer_config.json: the subword model
+- tokenizer.json, tokenizer_config.json: the subword model; target_tokenizer.json where the target has its own
 - syntaxformer.json: languages, factor vocabularies, annotator, decoding defaults
 - recipe.yaml, run.json: how it came to be
 - manifest.json: sizes and hashes of all others; written last, so a folder that has it is whole
@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.align import FactorVocabulary
+from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import MANIFEST, disk_errors, read_json, verify_manifest
@@ -26,15 +27,20 @@ from syntaxformer.models import SyntaxTransformer
 from syntaxformer.training.recipe import DecodingConfig
 
 __all__ = [
+    "INFO",
     "FolderInfo",
     "load_network",
     "load_source_encoder",
     "read_info",
+    "scoring",
+    "special_pieces",
     "verify_model_folder",
     "write_side_files",
 ]
 
 INFO = "syntaxformer.json"
+TARGET_TOKENIZER = "target_tokenizer.json"
+SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 FORMAT_VERSION = 1
 
 
@@ -45,25 +51,54 @@ class FolderInfo(BaseModel):
 
     format_version: int = FORMAT_VERSION
     task: str = "translation"
+    backend: str = "pytorch"
     src: str
     tgt: str
     annotator: str | None
     annotator_version: str | None
     tokenized: bool = False
     lowercase: bool = False
+    unescape: bool = False
+    moses: bool = False
+    target_specials: dict[str, str] | None = None
     factors: list[dict[str, Any]]
     decoding: DecodingConfig = DecodingConfig()
     data_sha256: dict[str, str] = {}
 
 
-def write_side_files(folder: Path, info: FolderInfo, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Write the tokenizer and `syntaxformer.json`.
+    def preparation(self, language: str) -> TextPreparation:
+        """What happens to lines of a language before subwords."""
+        return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
+
+
+def scoring(info: FolderInfo) -> dict[str, Any]:
+    """How sacreBLEU scores a model's output: as its target side was prepared.
+
+    Lower-cased text is compared in lower case, and text that stays tokenised is not tokenised again.
+    """
+    return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else "13a"}
+
+
+def special_pieces(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
+    """The names of a tokenizer's special pieces, by their role."""
+    return {role: str(getattr(tokenizer, role)) for role in SPECIAL_ROLES if getattr(tokenizer, role)}
+
+
+def write_side_files(
+    folder: Path,
+    info: FolderInfo,
+    tokenizer: PreTrainedTokenizerFast,
+    own_target: PreTrainedTokenizerFast | None = None,
+) -> None:
+    """Write the tokenizer, the target's where it has its own, and `syntaxformer.json`.
 
     Raises:
         DataError: The folder cannot be written.
     """
     with disk_errors(folder):
         tokenizer.save_pretrained(folder)
+        if own_target is not None:
+            own_target.backend_tokenizer.save(str(folder / TARGET_TOKENIZER))
         (folder / INFO).write_text(info.model_dump_json(indent=1), "utf-8")
 
 
@@ -153,9 +188,19 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     """
     try:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        own_target = None
+        if info.target_specials is not None:
+            own_target = PreTrainedTokenizerFast(
+                tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials
+            )
     except Exception as error:  # the tokenizers library raises bare Exception on a broken file
         raise CheckpointError(
             f"{folder}: expected a tokenizer, got: {' '.join(str(error).split())[:200]}"
         ) from error
     vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
-    return SourceEncoder(tokenizer, {vocabulary.name: vocabulary for vocabulary in vocabularies})
+    return SourceEncoder(
+        tokenizer,
+        {vocabulary.name: vocabulary for vocabulary in vocabularies},
+        preparation=info.preparation(info.src),
+        own_target=own_target,
+    )

@@ -84,8 +84,8 @@ class Translator:
         """
         if not isinstance(self.decoder, TorchDecoder):
             raise ConfigError(
-                f"model: expected a folder that `train` wrote, got one exported to {self.info.backend}, which "
-                "gives no attention and no states. Use the folder that it was exported from."
+                f"model: expected a folder that `train` wrote, got one exported to {self.info.backend}, "
+                "which gives no attention and no states. Use the folder that it was exported from."
             )
         return self.decoder.model
 

@@ -1,0 +1,112 @@
+"""Beam search in PyTorch: `generate` of transformers over a `SyntaxTransformer`, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from syntaxformer.data.collator import source_batch
+from syntaxformer.data.source import EncodedText, SourceEncoder
+from syntaxformer.errors import ConfigError
+from syntaxformer.models.transformer import SyntaxTransformer, TranslationCache
+from syntaxformer.tasks.decoding import FoundPieces
+from syntaxformer.tasks.length_limit import LengthLimit, longest_translations
+from syntaxformer.tasks.model_folder import load_network
+from syntaxformer.training.recipe import DecodingConfig
+
+__all__ = ["TorchDecoder", "load", "never_output"]
+
+
+class TorchDecoder:
+    """See `decoding.PieceDecoder`.
+
+    Args:
+        model: The network, in evaluation mode.
+        tokenizer: Its tokenizer.
+    """
+
+    def __init__(self, model: SyntaxTransformer, tokenizer: PreTrainedTokenizerFast) -> None:
+        self.model, self.tokenizer = model, tokenizer
+
+    def decode(
+        self,
+        source: EncodedText,
+        rows: Sequence[int],
+        settings: DecodingConfig,
+        n_best: int = 1,
+        scored: bool = False,
+    ) -> list[list[FoundPieces]]:
+        """See `decoding.PieceDecoder`."""
+        found: list[list[FoundPieces]] = []
+        for start in range(0, len(rows), settings.batch_size):
+            batch_rows = rows[start : start + settings.batch_size]
+            found += self._decode_batch(source, batch_rows, settings, n_best, scored)
+        return found
+
+    @torch.inference_mode()
+    def _decode_batch(
+        self, source: EncodedText, rows: Sequence[int], settings: DecodingConfig, n_best: int, scored: bool
+    ) -> list[list[FoundPieces]]:
+        tokenizer = self.tokenizer
+        batch = source_batch(source, rows, tokenizer.pad_token_id)
+        limits = torch.from_numpy(longest_translations(source.lengths[rows], settings.max_length_factor))
+        batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
+        sequences = self.model.generate(
+            **batch,
+            num_beams=settings.beam_size,
+            num_return_sequences=n_best,
+            length_penalty=settings.length_penalty,
+            do_sample=False,
+            max_new_tokens=int(limits.max()),
+            logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, settings.beam_size)],
+            suppress_tokens=[tokenizer.pad_token_id, *never_output(tokenizer)],
+            past_key_values=TranslationCache(),
+        )
+        pieces = sequences.tolist()
+        scores = self._score(batch, sequences, settings.length_penalty) if scored else [None] * len(pieces)
+        found = [FoundPieces(one, score) for one, score in zip(pieces, scores, strict=True)]
+        by_line = [found[start : start + n_best] for start in range(0, len(found), n_best)]
+        return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
+
+    def _score(self, batch: dict[str, Tensor], sequences: Tensor, length_penalty: float) -> list[float]:
+        """Log-probability / length ** length_penalty of each row, by one pass over finished translations."""
+        n_best = len(sequences) // len(batch["input_ids"])
+        repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
+        labels = sequences[:, 1:]
+        made = labels != self.tokenizer.pad_token_id
+        logits = self.model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
+        picked = logits.float().log_softmax(-1).gather(-1, labels[..., None])[..., 0]
+        return (picked.where(made, 0.0).sum(1) / made.sum(1) ** length_penalty).tolist()
+
+
+def load(folder: Path, encoder: SourceEncoder, device: str | None) -> TorchDecoder:
+    """Load a folder that `train` wrote.
+
+    Raises:
+        CheckpointError: The network cannot be read.
+        ConfigError: There is no such device.
+    """
+    model = load_network(folder, encoder.factors)
+    return TorchDecoder(model.eval().to(_pick_device(device)), encoder.tokenizer)
+
+
+def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Start and unknown pieces are no text; a badly trained model could find them likely."""
+    pieces = (tokenizer.bos_token_id, tokenizer.unk_token_id)
+    return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
+
+
+def _pick_device(wanted: str | None) -> torch.device:
+    try:
+        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"device: expected a device of this machine, got {wanted}. PyTorch says: {reason}"
+        ) from error
+    return device

@@ -18,7 +18,7 @@ from syntaxformer.tasks.length_limit import LengthLimit, longest_translations
 from syntaxformer.tasks.model_folder import load_network
 from syntaxformer.training.recipe import DecodingConfig
 
-__all__ = ["TorchDecoder", "load", "never_output"]
+__all__ = ["TorchDecoder", "load", "never_output", "pick_device"]
 
 
 class TorchDecoder:
@@ -26,7 +26,7 @@ class TorchDecoder:
 
     Args:
         model: The network, in evaluation mode.
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of its target side.
     """
 
     def __init__(self, model: SyntaxTransformer, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -52,7 +52,10 @@ class TorchDecoder:
         self, source: EncodedText, rows: Sequence[int], settings: DecodingConfig, n_best: int, scored: bool
     ) -> list[list[FoundPieces]]:
         tokenizer = self.tokenizer
-        batch = source_batch(source, rows, tokenizer.pad_token_id)
+        batch = source_batch(source, rows, self.model.source_pad_id)
+        if (batch["input_ids"] == tokenizer.pad_token_id).any():
+            # In a vocabulary of its own that may be a word, which `generate` would take for padding.
+            batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
         limits = torch.from_numpy(longest_translations(source.lengths[rows], settings.max_length_factor))
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
         sequences = self.model.generate(
@@ -91,7 +94,7 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> TorchDecod
         ConfigError: There is no such device.
     """
     model = load_network(folder, encoder.factors)
-    return TorchDecoder(model.eval().to(_pick_device(device)), encoder.tokenizer)
+    return TorchDecoder(model.eval().to(pick_device(device)), encoder.target_tokenizer)
 
 
 def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
@@ -100,7 +103,12 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
 
-def _pick_device(wanted: str | None) -> torch.device:
+def pick_device(wanted: str | None) -> torch.device:
+    """The device of a name; None for the best there is.
+
+    Raises:
+        ConfigError: This machine has no such device.
+    """
     try:
         device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.zeros(1, device=device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from syntaxformer.training.recipe import DecodingConfig
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = ["Hypothesis", "Translator", "pick_device"]
+__all__ = ["Hypothesis", "Translator"]
 
 _log = logging.getLogger("syntaxformer.translate")
 
@@ -69,9 +69,11 @@ class Translator:
         info: FolderInfo,
         annotator: Annotator | None = None,
     ) -> None:
-        self.encoder, self.info, self.annotator = encoder, info, annotator
+        self.encoder = replace(encoder, preparation=info.preparation(info.src))
+        self.info, self.annotator = info, annotator
+        self._output = info.preparation(info.tgt)
         self.decoder = (
-            TorchDecoder(model, encoder.tokenizer) if isinstance(model, SyntaxTransformer) else model
+            TorchDecoder(model, encoder.target_tokenizer) if isinstance(model, SyntaxTransformer) else model
         )
         self._n_cut = 0
 
@@ -218,9 +220,8 @@ class Translator:
         self.encoder.unseen.warn()
 
     def _clean(self, line: str) -> str:
-        """What training did to its lines; control characters become spaces."""
-        line = " ".join(line.split()) if self.info.tokenized else line.replace("\t", " ").replace("\0", " ")
-        return line.lower() if self.info.lowercase else line
+        """What training did to its lines before their annotation; control characters become spaces."""
+        return self.encoder.preparation.clean(line.replace("\0", " "))
 
     def _translate_chunk(
         self,
@@ -240,10 +241,11 @@ class Translator:
         yield from results
 
     def _hypotheses(self, found: Sequence[FoundPieces]) -> list[Hypothesis]:
-        tokenizer = self.encoder.tokenizer
+        tokenizer = self.encoder.target_tokenizer
         texts = tokenizer.batch_decode([one.pieces for one in found], skip_special_tokens=True)
         return [
-            Hypothesis(_one_line(text.strip()), one.score) for text, one in zip(texts, found, strict=True)
+            Hypothesis(self._output.restore(_one_line(text.strip())), one.score)
+            for text, one in zip(texts, found, strict=True)
         ]
 
 

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
+from syntaxformer.errors import ConfigError
+
 __all__ = ["TokenBudgetBatches", "padding_share"]
 
 IntArray = NDArray[np.int64]
@@ -21,15 +23,23 @@ class TokenBudgetBatches(Sampler[list[int]]):
     data in the same order, whatever the model draws. Where the cuts fall depends on lengths alone, so every
     epoch has the same number of batches.
 
+    Several processes share the batches of each update: process `rank` of `world` takes every `world`-th of
+    them, so an update sees the same rows however many processes there are. The last update of an epoch is
+    filled up with the epoch's first batches.
+
     Args:
         src_lengths: Source pieces of each row.
         tgt_lengths: Target pieces of each row.
         max_batch_tokens: Most target pieces of a batch, padding included.
         seed: Seed of the order.
         shuffle: False keeps the sorted order (evaluation).
+        per_update: Batches of one update, over all processes.
+        rank: Number of this process.
+        world: How many processes there are.
 
     Raises:
         ValueError: A row is longer than the budget.
+        ConfigError: The batches of an update cannot be shared evenly.
     """
 
     def __init__(
@@ -39,20 +49,36 @@ class TokenBudgetBatches(Sampler[list[int]]):
         max_batch_tokens: int,
         seed: int = 0,
         shuffle: bool = True,
+        per_update: int = 1,
+        rank: int = 0,
+        world: int = 1,
     ) -> None:
         if len(tgt_lengths) and tgt_lengths.max() > max_batch_tokens:
             raise ValueError(
                 f"max_batch_tokens: expected at least the longest target, {tgt_lengths.max()} pieces, "
                 f"got {max_batch_tokens}. Raise it or lower data.max_pieces."
             )
+        if per_update % world:
+            raise ConfigError(
+                f"training.accumulate: expected a multiple of the {world} processes, got {per_update}: it "
+                f"counts the batches of an update over all processes. Set it to {world} or a multiple, and "
+                "divide training.max_batch_tokens by as much to keep the size of an update."
+            )
         self.src_lengths, self.tgt_lengths = src_lengths, tgt_lengths
         self.seed, self.shuffle = seed, shuffle
+        self.per_update, self.rank, self.world = per_update, rank, world
         self.epoch = 0
         order = np.lexsort((src_lengths, tgt_lengths))
         self._cuts = _cut(tgt_lengths[order], max_batch_tokens)
 
-    def __len__(self) -> int:
+    @property
+    def n_batches(self) -> int:
+        """Different batches of an epoch."""
         return len(self._cuts) - 1
+
+    def __len__(self) -> int:
+        """Batches that this process sees in an epoch."""
+        return -(-self.n_batches // self.per_update) * self.per_update // self.world
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of an epoch; the trainer calls it."""
@@ -63,8 +89,9 @@ class TokenBudgetBatches(Sampler[list[int]]):
         n_rows = len(self.tgt_lengths)
         ties = random.permutation(n_rows) if self.shuffle else np.arange(n_rows)
         order = np.lexsort((ties, self.src_lengths, self.tgt_lengths))
-        batches = random.permutation(len(self)) if self.shuffle else np.arange(len(self))
-        for batch in batches:
+        batches = random.permutation(self.n_batches) if self.shuffle else np.arange(self.n_batches)
+        shared = np.resize(batches, len(self) * self.world)
+        for batch in shared[self.rank :: self.world]:
             yield order[self._cuts[batch] : self._cuts[batch + 1]].tolist()
 
 

@@ -20,11 +20,12 @@ from transformers.utils import logging as hf_logging
 
 from syntaxformer.align import check_factors, read_user_values
 from syntaxformer.data.collator import EncodedPairs
-from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file, read_parallel
+from syntaxformer.data.corpora import read_dev, read_train
+from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.data.prepare import (
     annotated_columns,
     encode_pairs,
-    get_tokenizer,
+    get_tokenizers,
     needs_annotator,
     nested_fraction,
     source_encoder,
@@ -34,10 +35,18 @@ from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.evaluation.translation import score_translations
 from syntaxformer.folders import PARTIAL, disk_errors, write_manifest
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.tasks.model_folder import FolderInfo, load_source_encoder, read_info, write_side_files
+from syntaxformer.tasks.model_folder import (
+    FolderInfo,
+    load_source_encoder,
+    read_info,
+    scoring,
+    special_pieces,
+    write_side_files,
+)
 from syntaxformer.tasks.run_folder import check_run, open_run
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import WEIGHTS, average_weights, complete_checkpoints, load_tensors
+from syntaxformer.training.processes import process_team
 from syntaxformer.training.recipe import Recipe
 from syntaxformer.training.trainer import SyntaxTrainer, load_weights
 
@@ -81,11 +90,16 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
     """
     start = time.monotonic()
     hf_logging.disable_progress_bar()
-    check_run(recipe, resume, overwrite)
+    team = process_team()
+    if team.is_main_process:
+        check_run(recipe, resume, overwrite)
     checkpoint = last_checkpoint(recipe.output) if resume else None
-    data = prepare(recipe, resume=checkpoint is not None)
-    open_run(recipe, resume, overwrite)
-    write_side_files(recipe.output, data.info, data.encoder.tokenizer)
+    with team.main_process_first():  # the others find the annotation in the cache
+        data = prepare(recipe, resume=checkpoint is not None)
+    if team.is_main_process:
+        open_run(recipe, resume, overwrite)
+        write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
+    team.wait_for_everyone()
     seed_everything(recipe.seed)
     model = build_model(recipe, data.encoder)
     _log.info("%s", describe(recipe, model, data))
@@ -105,7 +119,9 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         "seconds": round(time.monotonic() - start, 1),
         "data_sha256": data.info.data_sha256,
     }
-    finish(recipe, model, trainer.state.best_global_step, metrics)
+    if team.is_main_process:
+        finish(recipe, model, trainer.state.best_global_step, metrics)
+    team.wait_for_everyone()
     return recipe.output
 
 
@@ -120,8 +136,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         ConfigError: A file is missing, the annotator lacks what a factor needs, or other data is resumed.
         DataError: The data cannot be used.
     """
-    train_text = nested_fraction(read_parallel(recipe.data, recipe.data.train), recipe.data.fraction)
-    dev_text = read_parallel(recipe.data, recipe.data.dev)
+    train_text = nested_fraction(read_train(recipe.data), recipe.data.fraction)
+    dev_text = read_dev(recipe.data)
     hashes = {"train": train_text.sha256, "dev": dev_text.sha256}
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     annotator = _annotator(recipe, factors) if needs_annotator(factors) else None
@@ -129,18 +145,21 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     if annotator is not None:
         arguments = (annotator, recipe.data)
         processes = recipe.annotation.processes
-        train_words = annotated_columns(train_text, *arguments, recipe.data.train, factors, processes)
+        train_words = annotated_columns(train_text, *arguments, recipe.data.train_splits[0], factors, processes)
         dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, factors, processes)
     if resume:
         info = read_info(recipe.output)
         _same_data(hashes, info.data_sha256)
         encoder = load_source_encoder(recipe.output, info)
     else:
-        tokenizer = get_tokenizer(train_text, recipe.subwords)
+        tokenizer, own_target = get_tokenizers(train_text, recipe.subwords, recipe.data)
         encoder = source_encoder(tokenizer, train_words or [], factors, recipe.infusion.min_count)
+        encoder.preparation = recipe.data.preparation(recipe.data.src)
+        encoder.own_target = own_target
         info = _info(recipe, encoder, annotator, hashes)
-    train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces)
-    dev = encode_pairs(dev_text, encoder, dev_words, None)
+    target = SourceEncoder(encoder.target_tokenizer, preparation=recipe.data.preparation(recipe.data.tgt))
+    train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces, target)
+    dev = encode_pairs(dev_text, encoder, dev_words, None, target)
     encoder.unseen.warn()
     return Prepared(encoder, info, train, dev, dev_text, annotator)
 
@@ -157,12 +176,14 @@ def _same_data(found: dict[str, str], stored: dict[str, str]) -> None:
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a recipe, freshly initialised from torch's random state."""
-    tokenizer = encoder.tokenizer
+    tokenizer, separate = encoder.target_tokenizer, encoder.own_target is not None
     shape = recipe.model.model_dump()
     start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.pad_token_id
     config = SyntaxTransformerConfig(
         **shape,
         vocab_size=len(tokenizer),
+        source_vocab_size=len(encoder.tokenizer) if separate else None,
+        source_pad_token_id=encoder.tokenizer.pad_token_id if separate else None,
         infusion=recipe.width_plan().as_dict(),
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
         label_smoothing=recipe.training.label_smoothing,
@@ -196,7 +217,7 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
     outputs = translator.translate(data.dev_text.src, user_factors=user_factors)
     hypotheses = [best[0].text for best in outputs]
     model.train(was_training)
-    return score_translations(hypotheses, data.dev_text.tgt).bleu
+    return score_translations(hypotheses, data.dev_text.tgt, **scoring(data.info)).bleu
 
 
 def last_checkpoint(output: Path) -> Path | None:
@@ -259,6 +280,9 @@ def _info(
         annotator_version=None if annotator is None else annotator.version,
         tokenized=recipe.data.tokenized,
         lowercase=recipe.data.lowercase,
+        unescape=recipe.data.unescape,
+        moses=recipe.data.moses,
+        target_specials=None if encoder.own_target is None else special_pieces(encoder.own_target),
         factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
         decoding=recipe.decoding,
         data_sha256=data_sha256,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import set_seed
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -24,13 +25,16 @@ __all__ = [
     "load_random_state",
     "load_tensors",
     "numbered_checkpoints",
+    "random_state",
     "save_optimizer",
-    "save_random_state",
+    "save_random_states",
 ]
 
 WEIGHTS = "model.safetensors"
 OPTIMIZER, OPTIMIZER_GROUPS = "optimizer.safetensors", "optimizer.json"
 RANDOM, RANDOM_TENSORS = "random.json", "random.safetensors"
+
+RandomState = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -82,25 +86,39 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
         raise CheckpointError(f"{folder}: expected the optimizer of this model, got: {error}.") from error
 
 
-def save_random_state(folder: Path, process: int = 0) -> None:
-    """Write the states of all random number generators of a process."""
+def random_state() -> RandomState:
+    """The states of all random number generators of this process: what goes into JSON, and tensors."""
     version, numbers, gauss = random.getstate()
     generator: Any = np.random.get_state()
     name, keys, *rest = generator
     content = {"python": [version, list(numbers), gauss], "numpy": [name, keys.tolist(), *rest]}
-    (folder / f"{process}.{RANDOM}").write_text(json.dumps(content), "utf-8")
     tensors = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors |= {f"cuda.{device}": state for device, state in enumerate(torch.cuda.get_rng_state_all())}
-    save_file(tensors, folder / f"{process}.{RANDOM_TENSORS}")
+    return content, tensors
 
 
-def load_random_state(folder: Path, process: int = 0) -> None:
-    """Restore what `save_random_state` wrote.
+def save_random_states(folder: Path, states: Sequence[RandomState]) -> None:
+    """Write the random states of all processes, in the order of their numbers."""
+    for process, (content, tensors) in enumerate(states):
+        (folder / f"{process}.{RANDOM}").write_text(json.dumps(content), "utf-8")
+        save_file(tensors, folder / f"{process}.{RANDOM_TENSORS}")
+
+
+def load_random_state(folder: Path, process: int, seed: int) -> None:
+    """Restore what `save_random_states` wrote.
+
+    Args:
+        folder: A checkpoint.
+        process: Number of this process.
+        seed: Seed of the run. A process that the interrupted run did not have starts from it and its number.
 
     Raises:
         CheckpointError: The files are incomplete.
     """
+    if process and not (folder / f"{process}.{RANDOM}").exists():
+        set_seed(seed + process)
+        return
     content: dict[str, Any] = read_json(folder / f"{process}.{RANDOM}")
     tensors = load_tensors(folder / f"{process}.{RANDOM_TENSORS}")
     try:

@@ -17,7 +17,7 @@ from syntaxformer.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.data.parallel import CorpusConfig
 from syntaxformer.data.subwords import SubwordConfig
 from syntaxformer.errors import ConfigError
-from syntaxformer.layers.infusion import WidthPlan, plan_widths
+from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
 
 __all__ = [
     "AnnotationConfig",
@@ -99,7 +99,7 @@ class TrainingConfig(_Section):
     max_batch_tokens: int = Field(
         default=4096, ge=8, description="target pieces of a batch, padding included"
     )
-    accumulate: int = Field(default=1, ge=1, description="batches for each update")
+    accumulate: int = Field(default=1, ge=1, description="batches of each update, over all processes together")
     schedule: Literal["noam", "inverse_sqrt", "constant"] = Field(
         default="noam", description="learning-rate schedule"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 from transformers import (
@@ -34,8 +35,9 @@ from syntaxformer.training.checkpoints import (
     load_random_state,
     load_tensors,
     numbered_checkpoints,
+    random_state,
     save_optimizer,
-    save_random_state,
+    save_random_states,
 )
 from syntaxformer.training.recipe import Recipe, TrainingConfig
 from syntaxformer.training.schedules import SCHEDULES
@@ -54,13 +56,12 @@ def pick_precision(wanted: str) -> str:
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
-    """The base class's settings for a recipe."""
+    """The base class's settings for a recipe; the batches of an update are shared among the processes."""
     config = recipe.training
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(recipe.output / "checkpoints"),
         max_steps=config.max_steps,
         per_device_train_batch_size=1,
-        gradient_accumulation_steps=config.accumulate,
         max_grad_norm=config.max_grad_norm,
         bf16=pick_precision(config.precision) == "bf16",
         use_cpu=not torch.cuda.is_available(),
@@ -78,6 +79,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         dataloader_pin_memory=torch.cuda.is_available(),
         remove_unused_columns=False,
     )
+    arguments.gradient_accumulation_steps = max(1, config.accumulate // arguments.world_size)
+    return arguments
 
 
 class SyntaxTrainer(Trainer):
@@ -104,12 +107,19 @@ class SyntaxTrainer(Trainer):
         self.config: TrainingConfig = recipe.training
         self.pad_id = pad_id
         self.dev_bleu = dev_bleu
+        arguments = training_arguments(recipe)
         self.batches = TokenBudgetBatches(
-            train_pairs.src.lengths, train_pairs.tgt.lengths, self.config.max_batch_tokens, recipe.seed
+            train_pairs.src.lengths,
+            train_pairs.tgt.lengths,
+            self.config.max_batch_tokens,
+            recipe.seed,
+            per_update=self.config.accumulate,
+            rank=arguments.process_index,
+            world=arguments.world_size,
         )
         super().__init__(
             model,
-            training_arguments(recipe),
+            arguments,
             data_collator=TranslationCollator(train_pairs, pad_id),
             train_dataset=train_pairs,
             eval_dataset=dev_pairs,
@@ -138,14 +148,13 @@ class SyntaxTrainer(Trainer):
             self.train(resume_from_checkpoint=str(checkpoint))
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches by a budget of target pieces."""
-        loader = DataLoader(
+        """Batches by a budget of target pieces; the sampler itself gives each process its share."""
+        return DataLoader(
             self.train_dataset,
             batch_sampler=self.batches,
             collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
         )
-        return self.accelerator.prepare(loader)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Adam with decoupled weight decay on matrices; fused."""
@@ -203,15 +212,17 @@ class SyntaxTrainer(Trainer):
         """Write a checkpoint whole or not at all, then delete the ones no longer wanted."""
         folder = Path(self.args.output_dir)
         target = folder / f"checkpoint-{self.state.global_step}"
+        random_states = gather_object([random_state()])
         if self.args.should_save:
             if self.state.best_global_step:
                 self.state.best_model_checkpoint = str(folder / f"checkpoint-{self.state.best_global_step}")
             with atomic_folder(target) as partial_folder:
                 self.model.save_pretrained(partial_folder)
                 save_optimizer(partial_folder, self.optimizer, self.lr_scheduler)
-                save_random_state(partial_folder, self.args.process_index)
+                save_random_states(partial_folder, random_states)
                 self.state.save_to_json(str(partial_folder / "trainer_state.json"))
             self._delete_old_checkpoints(folder)
+        self.accelerator.wait_for_everyone()
 
     def _delete_old_checkpoints(self, folder: Path) -> None:
         for old in numbered_checkpoints(folder)[: -max(self.config.keep_checkpoints, self.config.average)]:
@@ -233,7 +244,7 @@ class SyntaxTrainer(Trainer):
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            load_random_state(Path(checkpoint), self.args.process_index)
+            load_random_state(Path(checkpoint), self.args.process_index, self.args.seed)
 
 
 def load_weights(model: PreTrainedModel, weights: dict[str, torch.Tensor], source: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from syntaxformer.data.batches import TokenBudgetBatches, padding_share
+from syntaxformer.errors import ConfigError
 
 N_ROWS, BUDGET = 397, 101
 
@@ -86,3 +87,27 @@ def test_padding_share_by_hand():
     # [2, 3] takes 2 × 3 cells for 5 pieces, [5, 7] takes 2 × 7 for 12: 1 - 17/20.
     assert padding_share(lengths, iter([[0, 1], [2, 3]])) == pytest.approx(3 / 20)
     assert padding_share(lengths, iter([])) == 0.0
+
+
+def test_processes_share_the_batches_of_each_update():
+    alone = TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=6)
+    team = [
+        TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=6, rank=rank, world=3) for rank in range(3)
+    ]
+    whole, shares = _epoch(alone, 4), [_epoch(one, 4) for one in team]
+    assert [len(share) for share in shares] == [len(one) for one in team] == [len(whole) // 3] * 3
+    for update in range(len(whole) // 6):
+        together = [batch for share in shares for batch in share[2 * update : 2 * update + 2]]
+        assert sorted(together) == sorted(whole[6 * update : 6 * update + 6])
+
+
+def test_last_update_is_filled_with_the_first_batches_of_the_epoch():
+    plain = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
+    grouped = TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=len(plain) - 1)
+    assert _epoch(grouped, 0) == (2 * _epoch(plain, 0))[: 2 * (len(plain) - 1)]
+
+
+def test_batches_that_cannot_be_shared_evenly_are_refused():
+    message = r"training\.accumulate: expected a multiple of the 2 processes, got 3: .* Set it to 2 or"
+    with pytest.raises(ConfigError, match=message):
+        TokenBudgetBatches(*_lengths(), BUDGET, per_update=3, world=2)

@@ -20,7 +20,8 @@ from syntaxformer.training.checkpoints import (
     load_random_state,
     load_tensors,
     save_optimizer,
-    save_random_state,
+    random_state,
+    save_random_states,
 )
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
@@ -87,36 +88,46 @@ def _draw() -> tuple:
 
 def test_random_state_comes_back(tmp_path):
     _draw()
-    save_random_state(tmp_path)
+    save_random_states(tmp_path, [random_state()])
     expected = [_draw(), _draw()]
     random.seed(5), np.random.seed(5), torch.manual_seed(5)
-    load_random_state(tmp_path)
+    load_random_state(tmp_path, 0, seed=1)
     assert [_draw(), _draw()] == expected
 
 
 def test_each_process_has_its_own_random_state(tmp_path):
-    save_random_state(tmp_path, 0)
+    torch.manual_seed(1)
+    first = random_state()
     expected = torch.rand(3).tolist()
-    save_random_state(tmp_path, 1)
+    save_random_states(tmp_path, [first, random_state()])
     torch.rand(7)
-    load_random_state(tmp_path, 0)
+    load_random_state(tmp_path, 0, seed=1)
     assert torch.rand(3).tolist() == expected
 
 
+def test_a_process_more_than_before_starts_from_seed_and_number(tmp_path):
+    save_random_states(tmp_path, [random_state()])
+    load_random_state(tmp_path, 1, seed=5)
+    drawn = torch.rand(3).tolist()
+    torch.manual_seed(6)
+    assert torch.rand(3).tolist() == drawn
+
+
 def test_damaged_random_state_is_refused(tmp_path):
-    save_random_state(tmp_path)
+    save_random_states(tmp_path, [random_state()])
     (tmp_path / "0.random.json").write_text('{"python": [3, [1], null]}')
     with pytest.raises(CheckpointError, match=r"0\.random\.json: expected random states, got: "):
-        load_random_state(tmp_path)
-    with pytest.raises(CheckpointError, match=r"1\.random\.json: expected a file, found none\."):
-        load_random_state(tmp_path, 1)
+        load_random_state(tmp_path, 0, seed=1)
+    (tmp_path / "0.random.json").unlink()
+    with pytest.raises(CheckpointError, match=r"0\.random\.json: expected a file, found none\."):
+        load_random_state(tmp_path, 0, seed=1)
 
 
 def test_no_file_is_a_pickle(tmp_path):
     model, optimizer, scheduler = _optimizer()
     _steps(model, optimizer, scheduler, 2, 11)
     save_optimizer(tmp_path, optimizer, scheduler)
-    save_random_state(tmp_path)
+    save_random_states(tmp_path, [random_state()])
     files = sorted(tmp_path.iterdir())
     assert {file.suffix for file in files} == {".json", ".safetensors"}
     assert not any(file.read_bytes().startswith(PICKLE_MAGICS) for file in files)

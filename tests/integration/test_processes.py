@@ -1,0 +1,65 @@
+"""Two processes (gloo) train the model that one process trains, and a run may go on with another number."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+SMALL = (
+    "data.dev=dev", "subwords.vocab_size=301", "infusion.kind=sum_then_concat", "infusion.width=5", "model.d_model=24",
+    "model.d_ff=31", "model.n_heads=2", "model.dropout=0", "training.eval_every=15", "training.precision=fp32",
+    "training.tensorboard=false", "training.accumulate=2", "training.max_batch_tokens=211", "training.log_every=1",
+)  # fmt: skip
+
+
+@pytest.fixture
+def train(digits, tmp_path):
+    def run(name: str, processes: int, max_steps: int, *flags: str, fails: bool = False) -> str:
+        where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        verb = ["-m", "syntaxformer.cli.main", "train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags]
+        done = subprocess.run(
+            [sys.executable, *launcher, *verb],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+            capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert bool(done.returncode) == fails, done.stderr[-2000:]
+        return done.stderr
+
+    return run
+
+
+def _losses(folder) -> list[float]:
+    last = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    history = json.loads((last / "trainer_state.json").read_text())["log_history"]
+    return [entry["loss"] for entry in history if "loss" in entry]
+
+
+def test_two_processes_are_one(train, tmp_path):
+    train("one", 1, 45)
+    train("two", 2, 45)
+    one, two = _losses(tmp_path / "one"), _losses(tmp_path / "two")
+    assert len(one) == 45
+    torch.testing.assert_close(torch.tensor(two), torch.tensor(one), atol=1e-4, rtol=0)
+    weights = [load_file(tmp_path / name / "model.safetensors") for name in ("one", "two")]
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(weights[1][name], tensor, atol=1e-4, rtol=0)
+
+
+def test_a_run_of_two_goes_on_with_one(train, tmp_path):
+    train("unbroken", 1, 45)
+    train("changed", 2, 25)
+    train("changed", 1, 45, "--resume")
+    unbroken, changed = _losses(tmp_path / "unbroken"), _losses(tmp_path / "changed")
+    torch.testing.assert_close(torch.tensor(changed), torch.tensor(unbroken), atol=1e-4, rtol=0)
+
+
+def test_batches_that_two_cannot_share(train):
+    said = train("odd", 2, 5, "training.accumulate=3", fails=True)
+    assert "error: training.accumulate: expected a multiple of the 2 processes, got 3" in said

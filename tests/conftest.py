@@ -11,7 +11,8 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-install_import_hook(["syntaxformer.layers", "syntaxformer.models.transformer"], "beartype.beartype")
+_NETWORK = ("layers", "models.transformer", "models.encoder", "models.decoder")
+install_import_hook([f"syntaxformer.{module}" for module in _NETWORK], "beartype.beartype")
 
 
 @pytest.fixture(autouse=True)

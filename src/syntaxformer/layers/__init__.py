@@ -2,7 +2,8 @@
 
 from syntaxformer.layers.attention import CrossAttention, SelfAttention, attend, attend_with_weights
 from syntaxformer.layers.dropout import Dropout, drop
-from syntaxformer.layers.infusion import INFUSION_KINDS, InfusedEmbedding, WidthPlan, plan_widths
+from syntaxformer.layers.infusion import InfusedEmbedding
+from syntaxformer.layers.infusion_plan import INFUSION_KINDS, WidthPlan, plan_widths
 from syntaxformer.layers.lisa import (
     NO_GOVERNOR,
     BiaffineHead,

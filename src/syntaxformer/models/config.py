@@ -13,7 +13,9 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     """Shape of a `SyntaxTransformer`.
 
     Args:
-        vocab_size: Pieces of the joint vocabulary.
+        vocab_size: Pieces of the target's vocabulary, and of the source's where that is the same.
+        source_vocab_size: Pieces of the source's own vocabulary; None: the same one.
+        source_pad_token_id: Padding in the source's own vocabulary.
         d_model: Width of encoder and decoder.
         encoder_layers: Number of encoder layers.
         decoder_layers: Number of decoder layers.
@@ -39,6 +41,8 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     }
 
     vocab_size: int = 10_000
+    source_vocab_size: int | None = None
+    source_pad_token_id: int | None = None
     d_model: int = 512
     encoder_layers: int = 6
     decoder_layers: int = 6

@@ -15,136 +15,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
-from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from syntaxformer.layers.dropout import Dropout
-from syntaxformer.layers.infusion import InfusedEmbedding, WidthPlan, plan_widths
-from syntaxformer.layers.positions import SinusoidalPositions
-from syntaxformer.layers.transformer import DecoderLayer, EncoderLayer
 from syntaxformer.models.config import SyntaxTransformerConfig
+from syntaxformer.models.decoder import Decoder, TranslationCache
+from syntaxformer.models.encoder import Encoder
 
-__all__ = ["Decoder", "Encoder", "SyntaxTransformer", "TranslationCache"]
+__all__ = ["SyntaxTransformer"]
 
 IGNORED_LABEL = -100
-
-
-def _layer_arguments(config: SyntaxTransformerConfig) -> dict[str, Any]:
-    names = (
-        "d_model",
-        "n_heads",
-        "d_ff",
-        "dropout",
-        "attention_dropout",
-        "activation_dropout",
-        "norm",
-        "activation",
-    )
-    return {name: getattr(config, name) for name in names}
-
-
-def _final_norm(config: SyntaxTransformerConfig) -> nn.Module:
-    """Pre-norm layers leave their sum unnormalised; post-norm layers do not."""
-    return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-
-
-class Encoder(nn.Module):
-    """Infused embeddings, positions, and a stack of encoder layers."""
-
-    main_input_name = "input_ids"
-
-    def __init__(self, config: SyntaxTransformerConfig) -> None:
-        super().__init__()
-        stored = config.infusion
-        plan = WidthPlan.from_dict(stored) if stored else plan_widths("none", config.d_model)
-        self.embedding = InfusedEmbedding(
-            plan, config.vocab_size, config.factor_sizes or {}, config.pad_token_id
-        )
-        self.scale = math.sqrt(config.d_model)
-        self.positions = SinusoidalPositions(config.d_model)
-        self.dropout = Dropout(config.dropout)
-        arguments = _layer_arguments(config)
-        self.layers = nn.ModuleList(EncoderLayer(**arguments) for _ in range(config.encoder_layers))
-        self.norm = _final_norm(config)
-
-    def forward(
-        self,
-        input_ids: Int[Tensor, "batch src"],
-        attention_mask: Int[Tensor, "batch src"] | None = None,
-        factor_ids: Int[Tensor, "batch src factors"] | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-        return_dict: bool | None = True,
-    ) -> BaseModelOutput:
-        """Encode source pieces.
-
-        Args:
-            input_ids: Source pieces, padded on the right.
-            attention_mask: 1 for pieces, 0 for padding; None where nothing is padded.
-            factor_ids: Factor values, columns in the order of the infusion's plan.
-            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`.
-            output_hidden_states: Return the input and the states after each layer.
-            return_dict: Accepted because `generate` passes it; the answer is always a `BaseModelOutput`.
-        """
-        states = self.dropout(self.positions(self.embedding(input_ids, factor_ids) * self.scale))
-        mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
-        hidden, attentions = [states], []
-        for layer in self.layers:
-            states, weights = layer(states, mask, bool(output_attentions))
-            hidden.append(states)
-            attentions.append(weights)
-        return BaseModelOutput(
-            last_hidden_state=self.norm(states),
-            hidden_states=tuple(hidden) if output_hidden_states else None,
-            attentions=tuple(attentions) if output_attentions else None,
-        )
-
-
-class Decoder(nn.Module):
-    """Target embeddings, positions, and a stack of decoder layers."""
-
-    def __init__(self, config: SyntaxTransformerConfig) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.scale = math.sqrt(config.d_model)
-        self.positions = SinusoidalPositions(config.d_model)
-        self.dropout = Dropout(config.dropout)
-        arguments = _layer_arguments(config)
-        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(config.decoder_layers))
-        self.norm = _final_norm(config)
-
-    def forward(
-        self,
-        pieces: Int[Tensor, "batch tgt"],
-        memory: Float[Tensor, "batch src d_model"],
-        memory_mask: Int[Tensor, "batch src"] | None = None,
-        cache: EncoderDecoderCache | None = None,
-        return_weights: bool = False,
-    ) -> tuple[Float[Tensor, "batch tgt d_model"], tuple[Tensor, ...] | None]:
-        """Return the states of the target pieces and, if asked for, cross-attention weights by layer."""
-        first = 0 if cache is None else cache.get_seq_length()
-        states = self.dropout(self.positions(self.embedding(pieces) * self.scale, first))
-        mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
-        attentions = []
-        for place, layer in enumerate(self.layers):
-            states, weights = layer(states, memory, mask, cache, place, return_weights)
-            attentions.append(weights)
-        return self.norm(states), tuple(attentions) if return_weights else None
-
-
-class TranslationCache(EncoderDecoderCache):
-    """Keys and values of a beam search.
-
-    Beams change places only within one sentence, and all beams of a sentence attend to the same encoder
-    states: the cross-attention half never needs the reordering that the base class does at each step.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(DynamicCache(), DynamicCache())
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Reorder the self-attention half."""
-        self.self_attention_cache.reorder_cache(beam_idx)
 
 
 class SyntaxTransformer(PreTrainedModel, GenerationMixin):
@@ -167,8 +47,10 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        same_width = self.encoder.embedding.plan.word_width == config.d_model
-        if config.share_source_embedding and same_width:
+        same_shape = (
+            config.source_vocab_size is None and self.encoder.embedding.plan.word_width == config.d_model
+        )
+        if config.share_source_embedding and same_shape:
             self._tied_weights_keys = {
                 "encoder.embedding.word.weight": "decoder.embedding.weight",
                 "output.weight": "decoder.embedding.weight",
@@ -204,6 +86,12 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     def get_encoder(self, modality: str | None = None) -> Encoder:
         """Return the encoder, as `generate` asks for it."""
         return self.encoder
+
+    @property
+    def source_pad_id(self) -> int:
+        """Padding of the source's vocabulary."""
+        own = self.config.source_vocab_size is not None
+        return self.config.source_pad_token_id if own else self.config.pad_token_id
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the source word table."""

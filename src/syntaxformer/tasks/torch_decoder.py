@@ -12,7 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from syntaxformer.data.collator import source_batch
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.errors import ConfigError
-from syntaxformer.models.transformer import SyntaxTransformer, TranslationCache
+from syntaxformer.models.decoder import TranslationCache
+from syntaxformer.models.transformer import SyntaxTransformer
 from syntaxformer.tasks.decoding import FoundPieces
 from syntaxformer.tasks.length_limit import LengthLimit, longest_translations
 from syntaxformer.tasks.model_folder import load_network
@@ -104,6 +105,11 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 
 
 def pick_device(wanted: str | None) -> torch.device:
+    """A device by its name; None is the best there is.
+
+    Raises:
+        ConfigError: This machine has no such device.
+    """
     """The device of a name; None for the best there is.
 
     Raises:

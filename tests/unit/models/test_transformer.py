@@ -10,7 +10,7 @@ import torch
 
 from syntaxformer.layers import INFUSION_KINDS, plan_widths
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.models.transformer import TranslationCache
+from syntaxformer.models.decoder import TranslationCache
 
 V, D, FF, HEADS, N_ENC, N_DEC = 53, 28, 31, 2, 2, 3
 SIZES = {"pos": 20, "case": 4, "subword": 6}

@@ -1,0 +1,64 @@
+"""The decoder of the translation model and the cache of its beams; plain, whatever the encoder is told."""
+
+from __future__ import annotations
+
+import math
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+from syntaxformer.layers.dropout import Dropout
+from syntaxformer.layers.positions import SinusoidalPositions
+from syntaxformer.layers.transformer import DecoderLayer
+from syntaxformer.models.config import SyntaxTransformerConfig
+from syntaxformer.models.stack import final_norm, layer_arguments
+
+__all__ = ["Decoder", "TranslationCache"]
+
+
+class Decoder(nn.Module):
+    """Target embeddings, positions, and a stack of decoder layers."""
+
+    def __init__(self, config: SyntaxTransformerConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.scale = math.sqrt(config.d_model)
+        self.positions = SinusoidalPositions(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        arguments = layer_arguments(config)
+        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(config.decoder_layers))
+        self.norm = final_norm(config)
+
+    def forward(
+        self,
+        pieces: Int[Tensor, "batch tgt"],
+        memory: Float[Tensor, "batch src d_model"],
+        memory_mask: Int[Tensor, "batch src"] | None = None,
+        cache: EncoderDecoderCache | None = None,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "batch tgt d_model"], tuple[Tensor, ...] | None]:
+        """Return the states of the target pieces and, if asked for, cross-attention weights by layer."""
+        first = 0 if cache is None else cache.get_seq_length()
+        states = self.dropout(self.positions(self.embedding(pieces) * self.scale, first))
+        mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
+        attentions = []
+        for place, layer in enumerate(self.layers):
+            states, weights = layer(states, memory, mask, cache, place, return_weights)
+            attentions.append(weights)
+        return self.norm(states), tuple(attentions) if return_weights else None
+
+
+class TranslationCache(EncoderDecoderCache):
+    """Keys and values of a beam search.
+
+    Beams change places only within one sentence, and all beams of a sentence attend to the same encoder
+    states: the cross-attention half never needs the reordering that the base class does at each step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(DynamicCache(), DynamicCache())
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Reorder the self-attention half."""
+        self.self_attention_cache.reorder_cache(beam_idx)

@@ -29,7 +29,7 @@ def evaluate(
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
 ) -> None:
-    """Translate a test set and score it: cased, detokenised, with signatures.
+    """Translate a test set and score it, with signatures: cased and detokenised, unless the model is not.
 
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
     """
@@ -37,6 +37,7 @@ def evaluate(
     from syntaxformer.cli.translate import read_factors
     from syntaxformer.errors import ConfigError, DataError
     from syntaxformer.evaluation import compare_translations, score_translations
+    from syntaxformer.tasks.model_folder import scoring
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
@@ -49,6 +50,8 @@ def evaluate(
     translators = {
         folder: Translator.load(folder, device=device) for folder in (model, baseline) if folder is not None
     }
+    info = translators[model].info
+    references = [info.preparation(info.tgt).clean(line) for line in references]
     known = {name for translator in translators.values() for name in translator.encoder.factors}
     if unknown := read_factors(factor or ()).keys() - known:
         raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")
@@ -59,13 +62,13 @@ def evaluate(
         return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
 
     hypotheses = translations(model)
-    scores = score_translations(hypotheses, references)
+    scores = score_translations(hypotheses, references, **scoring(info))
     if output is not None:
         with atomic_file(output) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
     report: dict[str, object] = {"model": str(model), **scores.as_dict()}
     if baseline is not None:
-        comparison = compare_translations(translations(baseline), hypotheses, references)
+        comparison = compare_translations(translations(baseline), hypotheses, references, **scoring(info))
         report |= {
             "baseline": str(baseline),
             "difference": comparison.difference,

@@ -10,8 +10,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.textfile import count_lines, read_lines
 
@@ -21,15 +22,38 @@ _log = logging.getLogger("syntaxformer.data")
 
 
 class CorpusConfig(BaseModel):
-    """Data section of a recipe. Files are DIR/SPLIT.LANGUAGE, plain or with .gz."""
+    """Data section of a recipe. Files are DIR/SPLIT.LANGUAGE, plain or with .gz; or a Hugging Face dataset."""
 
     model_config = ConfigDict(extra="forbid")
 
-    dir: Path = Field(description="folder of the parallel files")
+    dir: Path | None = Field(default=None, description="folder of the parallel files")
+    dataset: str | None = Field(
+        default=None, description="instead of dir: a Hugging Face dataset, its name on the hub or a folder"
+    )
+    dataset_config: str | None = Field(default=None, description="configuration of the dataset: de-en")
+    columns: dict[str, str] | None = Field(
+        default=None,
+        description="language → column of the dataset, translation.en for a field of a column; "
+        "null: translation.LANGUAGE, or LANGUAGE",
+    )
     src: str = Field(default="en", description="source language, the ending of its files")
     tgt: str = Field(default="de", description="target language")
-    train: str = Field(default="train", description="name of the training split")
+    train: str | list[str] = Field(
+        default="train", description="name of the training split, or a list of them, one after the other"
+    )
     dev: str = Field(default="dev", description="name of the development split")
+    exclude: list[str] = Field(
+        default_factory=list,
+        description="splits whose sentences may not stand in training, on either side; pairs that do are "
+        "left out, and counted",
+    )
+    detokenize: list[str] = Field(
+        default_factory=list,
+        description="training splits that were split by Moses' tokenizer: entities and spaces are undone",
+    )
+    drop_unreadable: bool = Field(
+        default=False, description="leave out training pairs with U+FFFD, the sign of lost characters"
+    )
     fraction: float = Field(
         default=1.0, gt=0, le=1, description="share of the training pairs to use; smaller ones are nested"
     )
@@ -43,9 +67,19 @@ class CorpusConfig(BaseModel):
         description="a tab in a line: an error (a TSV by mistake?), or read as a space and counted",
     )
     tokenized: bool = Field(
-        default=False, description="the source is words separated by single spaces, taken as they are"
+        default=False, description="both sides are words separated by single spaces, taken as they are"
     )
-    lowercase: bool = Field(default=False, description="lower-case both sides (paper 004's preprocessing)")
+    unescape: bool = Field(
+        default=False, description="read &apos; &quot; &amp; … as the characters that they stand for"
+    )
+    moses: bool = Field(
+        default=False,
+        description="Moses' tokenizer splits lines before subwords and joins output; the annotator sees raw text",
+    )
+    lowercase: bool = Field(
+        default=False,
+        description="subwords in lower case; the annotator and the factor `case` see the original",
+    )
     factor_files: dict[str, str] = Field(
         default_factory=dict,
         description="your own factors: name → file ending; DIR/SPLIT.ENDING has one value a source word",
@@ -53,6 +87,31 @@ class CorpusConfig(BaseModel):
     cache: Path | None = Field(
         default=None, description="folder for tagged and encoded text; null: the user's cache folder"
     )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CorpusConfig:
+        problems = []
+        if (self.dir is None) == (self.dataset is None):
+            both = "neither" if self.dir is None else "both"
+            problems.append(f"expected one of dir and dataset, got {both}.")
+        if self.moses and self.tokenized:
+            problems.append("moses: expected raw text, got tokenized=true. Set one of them to false.")
+        if self.factor_files and (self.dataset or not isinstance(self.train, str)):
+            problems.append("factor_files: expected data.dir and one training split beside them, got others.")
+        if extra := set(self.detokenize) - set(self.train_splits):
+            problems.append(f"detokenize: expected training splits, got {', '.join(sorted(extra))}.")
+        if problems:
+            raise ValueError(" ".join(problems))
+        return self
+
+    @property
+    def train_splits(self) -> list[str]:
+        """The training splits as a list."""
+        return [self.train] if isinstance(self.train, str) else list(self.train)
+
+    def preparation(self, language: str) -> TextPreparation:
+        """What happens to the lines of one language."""
+        return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
 
 
 @dataclass(frozen=True)
@@ -85,7 +144,8 @@ class ParallelText:
     def select(self, rows: Sequence[int]) -> ParallelText:
         """The pairs of some rows, in that order."""
         src, tgt = [self.src[row] for row in rows], [self.tgt[row] for row in rows]
-        return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=rows)
+        of_file = rows if self.rows is None else [self.rows[row] for row in rows]
+        return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=of_file)
 
 
 def find_file(folder: Path, split: str, ending: str) -> Path:
@@ -112,8 +172,11 @@ def read_parallel(config: CorpusConfig, split: str) -> ParallelText:
         DataError: The files have different numbers of lines (both named), a line has a tab or is not UTF-8
             text, or there is no pair with words on both sides.
     """
+    if config.dir is None:
+        raise ConfigError("data.dir: expected the folder of the parallel files, got none.")
     src_path = find_file(config.dir, split, config.src)
     tgt_path = find_file(config.dir, split, config.tgt)
+    clean_src, clean_tgt = config.preparation(config.src).clean, config.preparation(config.tgt).clean
     src: list[str] = []
     tgt: list[str] = []
     n_tabs = 0
@@ -127,8 +190,8 @@ def read_parallel(config: CorpusConfig, split: str) -> ParallelText:
             )
         for path, line in ((src_path, src_line), (tgt_path, tgt_line)):
             n_tabs += _check_tab(line, path, number, config.tabs)
-        src.append(_clean(src_line, config))
-        tgt.append(_clean(tgt_line, config))
+        src.append(clean_src(src_line))
+        tgt.append(clean_tgt(tgt_line))
     if not any(one.strip() and other.strip() for one, other in zip(src, tgt, strict=True)):
         raise DataError(
             f"expected at least one pair of lines with text, got {len(src)} lines without.", src_path
@@ -164,8 +227,3 @@ def _check_tab(line: str, path: Path, number: int, tabs: str) -> bool:
             number,
         )
     return True
-
-
-def _clean(line: str, config: CorpusConfig) -> str:
-    line = " ".join(line.split()) if config.tokenized else line.replace("\t", " ")
-    return line.lower() if config.lowercase else line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from syntaxformer.align import CodedColumn, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
+from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.data.subwords import SubwordConfig, train_subwords
 from syntaxformer.errors import AlignmentError, ConfigError, DataError
@@ -25,6 +27,7 @@ __all__ = [
     "annotated_columns",
     "encode_pairs",
     "get_tokenizer",
+    "get_tokenizers",
     "needs_annotator",
     "nested_fraction",
     "source_encoder",
@@ -44,6 +47,25 @@ def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:
     n_kept = max(1, round(len(text) * fraction))
     rows = np.random.default_rng(FRACTION_SEED).permutation(len(text))[:n_kept]
     return text.select(sorted(rows.tolist()))
+
+
+def get_tokenizers(
+    text: ParallelText, config: SubwordConfig, corpus: CorpusConfig
+) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast | None]:
+    """The tokenizer of the source, and that of the target where it is another; learned on prepared text.
+
+    Raises:
+        ConfigError: As `get_tokenizer`.
+    """
+    src = _prepared(text.src, corpus.preparation(corpus.src))
+    tgt = _prepared(text.tgt, corpus.preparation(corpus.tgt))
+    if config.joint or config.tokenizer is not None:
+        return get_tokenizer(replace(text, src=src, tgt=tgt), config), None
+    return train_subwords(src, config), train_subwords(tgt, config)
+
+
+def _prepared(lines: list[str], preparation: TextPreparation) -> list[str]:
+    return preparation.prepare(lines).texts
 
 
 def get_tokenizer(text: ParallelText, config: SubwordConfig) -> PreTrainedTokenizerFast:
@@ -120,24 +142,32 @@ def source_encoder(
 
 
 def encode_pairs(
-    text: ParallelText, encoder: SourceEncoder, columns: Sequence[WordColumns] | None, max_pieces: int | None
+    text: ParallelText,
+    encoder: SourceEncoder,
+    columns: Sequence[WordColumns] | None,
+    max_pieces: int | None,
+    target: SourceEncoder | None = None,
+    target_columns: Sequence[WordColumns] | None = None,
 ) -> EncodedPairs:
     """Encode both sides.
 
     Args:
         text: Parallel lines.
-        encoder: For the source; its tokenizer is also the target's.
+        encoder: For the source.
         columns: Annotation in chunks of `CHUNK_LINES`; None where there are no factors.
         max_pieces: Leave out pairs that are longer on a side; None keeps all.
+        target: For the target; None: the source's tokenizer on target lines as they are.
+        target_columns: Annotation of the target, where the target's encoder has factors.
 
     Raises:
         DataError: No pair is left.
     """
     sources, targets = [], []
+    target = target or SourceEncoder(encoder.target_tokenizer)
     for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
         stop = start + CHUNK_LINES
         sources.append(encoder.encode(text.src[start:stop], columns[place] if columns else None))
-        targets.append(SourceEncoder(encoder.tokenizer).encode(text.tgt[start:stop]))
+        targets.append(target.encode(text.tgt[start:stop], target_columns[place] if target_columns else None))
     src, tgt = _join(sources), _join(targets)
     filled = np.array(
         [bool(one.strip() and other.strip()) for one, other in zip(text.src, text.tgt, strict=True)]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.align import FactorVocabulary, UnseenValues, WordColumns, encoding_offsets, piece_factors
+from syntaxformer.data.preparation import TextPreparation
 
 __all__ = ["EncodedText", "SourceEncoder", "encode_pieces"]
 
@@ -69,11 +70,20 @@ class SourceEncoder:
         tokenizer: Any fast tokenizer.
         vocabularies: One for each factor, in the order of the model's columns.
         unseen: Counts factor values that the vocabularies do not know.
+        preparation: What happens to a line before the tokenizer; the annotation is that of the raw line.
+        own_target: The target language's tokenizer, where it is another one.
     """
 
     tokenizer: PreTrainedTokenizerFast
     vocabularies: dict[str, FactorVocabulary] = field(default_factory=dict)
     unseen: UnseenValues = field(default_factory=UnseenValues)
+    preparation: TextPreparation = TextPreparation()
+    own_target: PreTrainedTokenizerFast | None = None
+
+    @property
+    def target_tokenizer(self) -> PreTrainedTokenizerFast:
+        """The tokenizer of the other side: the same one unless the sides have vocabularies of their own."""
+        return self.own_target or self.tokenizer
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -95,14 +105,20 @@ class SourceEncoder:
         if self.vocabularies and words is None:
             names = ", ".join(self.factors)
             raise ValueError(f"words: expected an annotation for the factors {names}, got none.")
-        encodings = encode_pieces(self.tokenizer, lines)
+        prepared = self.preparation.prepare(lines)
+        encodings = encode_pieces(self.tokenizer, prepared.texts)
         pieces = np.fromiter((piece for one in encodings for piece in one.ids), np.int32)
         splits = np.concatenate([[0], np.cumsum([len(one.ids) for one in encodings], dtype=np.int64)])
         factors = np.zeros((len(pieces), len(self.vocabularies)), np.int32)
         if self.factors and words is not None:
             offsets, _ = encoding_offsets(encodings)
             columns = piece_factors(
-                words, offsets, splits, self.factors, self.vocabularies, unseen=self.unseen
+                words,
+                prepared.to_raw(offsets, splits),
+                splits,
+                self.factors,
+                self.vocabularies,
+                unseen=self.unseen,
             )
             factors = np.stack([columns[name] for name in self.factors], axis=1).astype(np.int32)
         return EncodedText(pieces, splits, factors)

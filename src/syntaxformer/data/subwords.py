@@ -24,8 +24,9 @@ class SubwordConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    vocab_size: int = Field(
-        default=10_000, gt=300, description="pieces, joint for both languages, 256 bytes included"
+    vocab_size: int = Field(default=10_000, gt=300, description="pieces of a vocabulary, 256 bytes included")
+    joint: bool = Field(
+        default=True, description="one vocabulary for both languages; false: one of vocab_size for each"
     )
     min_frequency: int = Field(default=2, ge=1, description="a merge must be seen this often")
     tokenizer: str | None = Field(
@@ -34,13 +35,13 @@ class SubwordConfig(BaseModel):
 
 
 def train_subwords(lines: Iterable[str], config: SubwordConfig) -> PreTrainedTokenizerFast:
-    """Learn a joint vocabulary.
+    """Learn a vocabulary.
 
     Spaces become part of the piece that follows them ("▁"), punctuation stands alone, and a character that
     was never seen falls back to its UTF-8 bytes, so nothing is lost and nothing is unknown.
 
     Args:
-        lines: Raw text of both languages.
+        lines: Text of one language or both, as subwords will see it.
         config: Size of the vocabulary; a small corpus may give fewer pieces.
 
     Returns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
@@ -47,14 +48,22 @@ class Comparison:
     p_value: float
 
 
-def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationScores:
-    """Score detokenised, cased text.
+def score_translations(
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False, tokenize: str = "13a"
+) -> TranslationScores:
+    """Score detokenised, cased text, unless told otherwise; the signatures say how it was done.
+
+    Args:
+        hypotheses: Output of a system.
+        references: Reference translations.
+        lowercase: Compare in lower case.
+        tokenize: sacreBLEU's tokenizer; "none" for text that is split into words already.
 
     Raises:
         ValueError: Other numbers of lines on the two sides, or none.
     """
     _check_lines(hypotheses, references)
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = _bleu(lowercase, tokenize), CHRF(lowercase=lowercase)
     bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
     chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
     signatures = str(bleu.get_signature()), str(chrf.get_signature())
@@ -62,7 +71,12 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def compare_translations(
-    baseline: Sequence[str], system: Sequence[str], references: Sequence[str], n_samples: int = 1000
+    baseline: Sequence[str],
+    system: Sequence[str],
+    references: Sequence[str],
+    n_samples: int = 1000,
+    lowercase: bool = False,
+    tokenize: str = "13a",
 ) -> Comparison:
     """Paired bootstrap resampling over sentences.
 
@@ -71,6 +85,8 @@ def compare_translations(
         system: Output of the other system.
         references: Reference translations.
         n_samples: Resampled test sets.
+        lowercase: As in `score_translations`.
+        tokenize: As in `score_translations`.
 
     Raises:
         ValueError: Other numbers of lines, or none.
@@ -80,14 +96,18 @@ def compare_translations(
     _check_lines(baseline, references)
     _check_lines(system, references)
     outputs = [("baseline", list(baseline)), ("system", list(system))]
-    test = PairedTest(
-        outputs, {"BLEU": BLEU(references=[list(references)])}, [list(references)], "bs", n_samples
-    )
+    bleu = _bleu(lowercase, tokenize, references=[list(references)])
+    test = PairedTest(outputs, {"BLEU": bleu}, [list(references)], "bs", n_samples)
     _, scores = test()
     first, second = scores["BLEU"]
     difference = second.score - first.score
     # sacreBLEU counts samples with a strictly larger difference: two equal systems would look significant.
     return Comparison(difference, float(second.p_value) if difference else 1.0)
+
+
+def _bleu(lowercase: bool, tokenize: str, **further: Any) -> BLEU:
+    """`force` where text stays tokenised: sacreBLEU would warn of exactly that."""
+    return BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none", **further)
 
 
 def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ RECIPE = "recipe.yaml"
 OWN = (
     *(RECIPE, MANIFEST, "run.json", "syntaxformer.json", "config.json", "generation_config.json"),
     *("model*.safetensors", "*.safetensors.index.json", "tokenizer*", "special_tokens_map.json"),
+    *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
     *("checkpoints", "logs", "cache", f".*{PARTIAL}"),
 )

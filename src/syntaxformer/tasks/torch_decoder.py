@@ -105,11 +105,6 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 
 
 def pick_device(wanted: str | None) -> torch.device:
-    """A device by its name; None is the best there is.
-
-    Raises:
-        ConfigError: This machine has no such device.
-    """
     """The device of a name; None for the best there is.
 
     Raises:

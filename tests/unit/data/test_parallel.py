@@ -117,8 +117,9 @@ def test_tokenized_and_lowercase(tmp_path):
     config = _write(tmp_path, b"A  Cat .\n", b"Eine  Katze\n")
     changed = config.model_copy(update={"tokenized": True, "lowercase": True})
     text = read_parallel(changed, "train")
-    assert text.src == ["a cat ."]
-    assert text.tgt == ["eine katze"]
+    assert text.src == ["A Cat ."]  # case is the business of subwords: the annotator sees the original
+    assert text.tgt == ["Eine Katze"]
+    assert changed.preparation("en").prepare(text.src).texts == ["a cat ."]
 
 
 def test_selection_keeps_pairs_together(tmp_path):

@@ -1,5 +1,7 @@
-"""Training and development text of a recipe: several splits in one, from files or a Hugging Face dataset, with
-the sentences of test sets kept out. One split of two files is read by `parallel`.
+"""Training and development text of a recipe: several splits in one, the sentences of test sets kept out.
+
+Splits come from files or a Hugging Face dataset. One split of two files is read by `parallel`, one of a
+dataset by `hub`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parallel text out of a Hugging Face dataset: a name on the hub, or a local folder of Parquet, JSON or CSV."""
+"""Parallel text out of a Hugging Face dataset: a name on the hub, or a folder of Parquet, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _load(config: CorpusConfig, split: str) -> Any:
     except (DatasetsError, OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(
-            f"data.dataset: expected the split {split} of {config.dataset}, got: {reason}. Check data.dataset, "
-            "data.dataset_config and the names of the splits; offline, give a folder."
+            f"data.dataset: expected the split {split} of {config.dataset}, got: {reason}. "
+            "Check data.dataset, data.dataset_config and the names of the splits; offline, give a folder."
         ) from error
 
 

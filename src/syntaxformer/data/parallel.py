@@ -22,7 +22,7 @@ _log = logging.getLogger("syntaxformer.data")
 
 
 class CorpusConfig(BaseModel):
-    """Data section of a recipe. Files are DIR/SPLIT.LANGUAGE, plain or with .gz; or a Hugging Face dataset."""
+    """Data section of a recipe: files DIR/SPLIT.LANGUAGE, plain or with .gz, or a Hugging Face dataset."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -74,7 +74,8 @@ class CorpusConfig(BaseModel):
     )
     moses: bool = Field(
         default=False,
-        description="Moses' tokenizer splits lines before subwords and joins output; the annotator sees raw text",
+        description="Moses' tokenizer splits lines before subwords and joins output; the annotator sees "
+        "the raw text",
     )
     lowercase: bool = Field(
         default=False,

@@ -102,7 +102,7 @@ class TextPreparation:
         return PreparedLines(texts, [start for start, _ in places], [end for _, end in places])
 
     def restore(self, line: str) -> str:
-        """A line of output as a reader wants it: what Moses split is joined again; case does not come back."""
+        """A line of output as a reader wants it: what Moses split is joined; case does not come back."""
         return detokenize(line, self.language) if self.moses else line
 
 

@@ -77,7 +77,7 @@ class SourceEncoder:
     tokenizer: PreTrainedTokenizerFast
     vocabularies: dict[str, FactorVocabulary] = field(default_factory=dict)
     unseen: UnseenValues = field(default_factory=UnseenValues)
-    preparation: TextPreparation = TextPreparation()
+    preparation: TextPreparation = field(default_factory=TextPreparation)
     own_target: PreTrainedTokenizerFast | None = None
 
     @property

@@ -18,6 +18,7 @@ from syntaxformer.layers.positions import SinusoidalPositions, sinusoids
 from syntaxformer.layers.relation_biases import RelationBias, relation_bias
 from syntaxformer.layers.relation_index import RelationIndex
 from syntaxformer.layers.syntax import syntax_attention
+from syntaxformer.layers.syntax_heads import MaskRules, SyntaxContext, SyntaxHeads
 from syntaxformer.layers.syntax_reference import syntax_attention_reference
 from syntaxformer.layers.topical import SyntaxGate, TopicalAttention
 from syntaxformer.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
@@ -32,6 +33,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "InfusedEmbedding",
+    "MaskRules",
     "PosAdd",
     "PosConcat",
     "PosLet",
@@ -40,7 +42,9 @@ __all__ = [
     "Residual",
     "SelfAttention",
     "SinusoidalPositions",
+    "SyntaxContext",
     "SyntaxGate",
+    "SyntaxHeads",
     "TopicalAttention",
     "WidthPlan",
     "attend",

@@ -26,8 +26,9 @@ def attend(
     mask: Bool[Tensor, "#batch #heads #query key"] | None = None,
     causal: bool = False,
     dropout: float = 0.0,
+    bias: Float[Tensor, "#batch #heads query key"] | None = None,
 ) -> Float[Tensor, "batch heads query d_head"]:
-    """softmax(QKᵀ/√d_head) V by whichever kernel is the fastest.
+    """softmax(QKᵀ/√d_head + bias) V by whichever kernel is the fastest.
 
     That is PyTorch's fused one, except for training in bf16 on a CPU: its backward pass takes 6 times as long
     there as that of the plain formula on sentences of 16 pieces, and 2.5 times on 128.
@@ -39,12 +40,15 @@ def attend(
         mask: True where a query may see a key; None for everywhere.
         causal: Query i sees keys 0..i only; not together with `mask`.
         dropout: Probability of dropping an attention weight.
+        bias: Added to the scaled logits; the plain formula is used where there is one.
 
     Source: Vaswani et al. (2017), eq. 1; Sundararaman et al. (2019), eq. 2 with ρ = d_head.
     """
     if query.device.type == "cpu" and query.dtype == torch.bfloat16 and torch.is_grad_enabled():
         with torch.autocast("cpu", enabled=False):
-            return attend_with_weights(query, key, value, mask, causal, dropout)[0]
+            return attend_with_weights(query, key, value, mask, causal, dropout, bias)[0]
+    if bias is not None:
+        return attend_with_weights(query, key, value, mask, causal, dropout, bias)[0]
     return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)
 
 
@@ -55,9 +59,11 @@ def attend_with_weights(
     mask: Bool[Tensor, "#batch #heads #query key"] | None = None,
     causal: bool = False,
     dropout: float = 0.0,
+    bias: Float[Tensor, "#batch #heads query key"] | None = None,
 ) -> tuple[Float[Tensor, "batch heads query d_head"], Float[Tensor, "batch heads query key"]]:
     """The plain twin of `attend`: the formula step by step, and the attention weights beside the result."""
     logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+    logits = logits if bias is None else logits + bias.to(logits.dtype)
     if causal:
         mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
     if mask is None:
@@ -103,14 +109,18 @@ class SelfAttention(_MultiHead):
         d_model: Width of the states.
         n_heads: Number of attention heads, a divisor of `d_model`.
         dropout: Probability of dropping an attention weight in training.
+        syntax: `SyntaxHeads` of an encoder's layer; None for plain attention.
 
     Raises:
         ValueError: `n_heads` does not divide `d_model`.
     """
 
-    def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, d_model: int, n_heads: int, dropout: float = 0.0, syntax: nn.Module | None = None
+    ) -> None:
         super().__init__(d_model, n_heads, dropout)
         self.query_key_value = nn.Linear(d_model, 3 * d_model)
+        self.syntax = syntax
 
     def forward(
         self,
@@ -120,13 +130,19 @@ class SelfAttention(_MultiHead):
         cache: Any = None,
         layer: int = 0,
         return_weights: bool = False,
+        context: Any = None,
     ) -> tuple[Float[Tensor, "batch pieces d_model"], Float[Tensor, "batch heads query key"] | None]:
         """Attend; a `cache` (`transformers.DynamicCache`) holds keys and values of earlier pieces.
+
+        `context` is the `SyntaxContext` that `syntax` reads.
 
         Returns:
             The new states, and the attention weights if asked for.
         """
         query, key, value = self._split(self.query_key_value(states), 3)
+        if self.syntax is not None:
+            dropout = self.dropout if self.training else 0.0
+            return self.syntax(query, key, value, self.output, context, mask, dropout, return_weights)
         if cache is not None:
             key, value = cache.update(key, value, layer)
             if causal and key.shape[2] > query.shape[2]:

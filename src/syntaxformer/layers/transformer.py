@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from syntaxformer.layers.attention import CrossAttention, SelfAttention
 from syntaxformer.layers.dropout import Dropout
+from syntaxformer.layers.syntax_heads import SyntaxContext
 
 __all__ = ["DecoderLayer", "EncoderLayer", "FeedForward", "Residual"]
 
@@ -62,7 +63,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a position-wise network, each in a residual connection."""
+    """Self-attention, plain or with `SyntaxHeads`, and a position-wise network, each in a residual connection."""
 
     def __init__(
         self,
@@ -74,9 +75,10 @@ class EncoderLayer(nn.Module):
         activation_dropout: float = 0.0,
         norm: Literal["pre", "post"] = "pre",
         activation: str = "relu",
+        syntax: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(d_model, n_heads, attention_dropout)
+        self.self_attention = SelfAttention(d_model, n_heads, attention_dropout, syntax)
         self.around_self_attention = Residual(d_model, dropout, norm)
         self.feed_forward = FeedForward(d_model, d_ff, activation_dropout, activation)
         self.around_feed_forward = Residual(d_model, dropout, norm)
@@ -86,10 +88,13 @@ class EncoderLayer(nn.Module):
         states: Float[Tensor, "batch pieces d_model"],
         mask: Bool[Tensor, "#batch #heads #query key"] | None = None,
         return_weights: bool = False,
+        context: SyntaxContext | None = None,
     ) -> tuple[Float[Tensor, "batch pieces d_model"], Float[Tensor, "batch heads query key"] | None]:
-        """Return the new states and, if asked for, the attention weights."""
+        """Return the new states and, if asked for, the attention weights; `context` is for `syntax`."""
         around = self.around_self_attention
-        update, weights = self.self_attention(around.enter(states), mask, return_weights=return_weights)
+        update, weights = self.self_attention(
+            around.enter(states), mask, return_weights=return_weights, context=context
+        )
         states = around.leave(states, update)
         around = self.around_feed_forward
         return around.leave(states, self.feed_forward(around.enter(states))), weights

@@ -29,6 +29,10 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         share_source_embedding: One table for both languages, where the source word width is `d_model`.
         infusion: `WidthPlan.as_dict()`.
         factor_sizes: Rows of each factor's table.
+        tag_layers: Layers of the second encoder of infusion kind `pos_encoder`.
+        lisa: `LisaConfig` as a mapping; None for no biaffine head. Likewise below.
+        masks: `EncoderMasks`.
+        relation_bias: `RelationBiasConfig`.
         label_smoothing: Used for the loss in training mode only.
     """
 
@@ -56,6 +60,10 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     share_source_embedding: bool = True
     infusion: dict[str, Any] | None = None
     factor_sizes: dict[str, int] | None = None
+    tag_layers: int = 1
+    lisa: dict[str, Any] | None = None
+    masks: dict[str, Any] | None = None
+    relation_bias: dict[str, Any] | None = None
     label_smoothing: float = 0.0
     is_encoder_decoder: bool = True
     tie_word_embeddings: bool = True

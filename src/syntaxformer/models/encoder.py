@@ -1,10 +1,11 @@
-"""The encoder of the translation model: infused embeddings, positions, layers."""
+"""The encoder of the translation model: infused embeddings, positions, layers with or without syntax."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from jaxtyping import Int
+from jaxtyping import Int, UInt8
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -12,11 +13,25 @@ from syntaxformer.layers.dropout import Dropout
 from syntaxformer.layers.infusion import InfusedEmbedding
 from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
 from syntaxformer.layers.positions import SinusoidalPositions
+from syntaxformer.layers.syntax_heads import SyntaxContext
 from syntaxformer.layers.transformer import EncoderLayer
 from syntaxformer.models.config import SyntaxTransformerConfig
+from syntaxformer.models.encoder_syntax import EncoderSyntax
 from syntaxformer.models.stack import final_norm, layer_arguments
+from syntaxformer.models.tag_encoder import TagEncoder
 
-__all__ = ["Encoder"]
+__all__ = ["Encoder", "EncoderOutput"]
+
+
+@dataclass
+class EncoderOutput(BaseModelOutput):
+    """What an encoder gives.
+
+    Args:
+        governor_logits: Of LISA's heads, `[batch, src, src]` each, where governors were given.
+    """
+
+    governor_logits: tuple[Tensor, ...] | None = None
 
 
 class Encoder(nn.Module):
@@ -38,38 +53,58 @@ class Encoder(nn.Module):
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
         self.dropout = Dropout(config.dropout)
+        self.syntax = EncoderSyntax(config)
         arguments = layer_arguments(config)
-        self.layers = nn.ModuleList(EncoderLayer(**arguments) for _ in range(config.encoder_layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(**arguments, syntax=self.syntax.of_layer(layer))
+            for layer in range(config.encoder_layers)
+        )
         self.norm = final_norm(config)
+        has_tags = self.embedding.kind.join == "encoder"
+        self.tags = TagEncoder(config, self.embedding.sizes) if has_tags else None
 
     def forward(
         self,
         input_ids: Int[Tensor, "batch src"],
         attention_mask: Int[Tensor, "batch src"] | None = None,
         factor_ids: Int[Tensor, "batch src factors"] | None = None,
+        syntax: UInt8[Tensor, "batch trees src src"] | None = None,
+        governors: Int[Tensor, "batch src"] | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = True,
-    ) -> BaseModelOutput:
+    ) -> EncoderOutput:
         """Encode source pieces.
 
         Args:
             input_ids: Source pieces, padded on the right.
             attention_mask: 1 for pieces, 0 for padding; None where nothing is padded.
             factor_ids: Factor values, columns in the order of the infusion's plan.
-            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`.
+            syntax: Relations of the pieces in each tree, for masks and biases.
+            governors: Place of each piece's governor, negative for none: what LISA's head is compared with,
+                or, where the model injects and is not in training, what it looks at.
+            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`; layers with
+                syntax attention have none.
             output_hidden_states: Return the input and the states after each layer.
-            return_dict: Accepted because `generate` passes it; the answer is always a `BaseModelOutput`.
+            return_dict: Accepted because `generate` passes it; the answer is always an `EncoderOutput`.
         """
+        key_mask = None if attention_mask is None else attention_mask.bool()
+        mask = None if key_mask is None else key_mask[:, None, None, :]
+        context = self.syntax.context(syntax, governors, key_mask, self.training)
         states = self.dropout(self.positions(self.embedding(input_ids, factor_ids) * self.scale))
-        mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
         hidden, attentions = [states], []
         for layer in self.layers:
-            states, weights = layer(states, mask, bool(output_attentions))
+            states, weights = layer(states, mask, bool(output_attentions), context)
             hidden.append(states)
             attentions.append(weights)
-        return BaseModelOutput(
-            last_hidden_state=self.norm(states),
+        return EncoderOutput(
+            last_hidden_state=self._with_tags(self.norm(states), factor_ids, mask, context),
             hidden_states=tuple(hidden) if output_hidden_states else None,
             attentions=tuple(attentions) if output_attentions else None,
+            governor_logits=tuple(context.logits) or None,
         )
+
+    def _with_tags(
+        self, states: Tensor, factor_ids: Tensor | None, mask: Tensor | None, context: SyntaxContext
+    ) -> Tensor:
+        return states if self.tags is None else states + self.tags(factor_ids, mask, context)

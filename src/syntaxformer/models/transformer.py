@@ -7,17 +7,19 @@ piece ids and factor ids is the business of `data`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.modeling_outputs import BaseModelOutput
 
+from syntaxformer.models.auxiliary import Auxiliary, TranslationOutput, governor_task
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.decoder import Decoder, TranslationCache
 from syntaxformer.models.encoder import Encoder
@@ -106,6 +108,9 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         input_ids: Int[Tensor, "batch src"] | None = None,
         attention_mask: Int[Tensor, "batch src"] | None = None,
         factor_ids: Int[Tensor, "batch src factors"] | None = None,
+        syntax: UInt8[Tensor, "batch trees src src"] | None = None,
+        governors: Int[Tensor, "batch src"] | None = None,
+        first_pieces: Bool[Tensor, "batch src"] | None = None,
         decoder_input_ids: Int[Tensor, "batch tgt"] | None = None,
         labels: Int[Tensor, "batch tgt"] | None = None,
         encoder_outputs: BaseModelOutput | None = None,
@@ -114,13 +119,16 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         **ignored: Any,
-    ) -> Seq2SeqLMOutput:
+    ) -> TranslationOutput:
         """Score target pieces.
 
         Args:
             input_ids: Source pieces.
             attention_mask: 1 for source pieces, 0 for padding.
             factor_ids: Factor values of the source pieces.
+            syntax: Relations of the source pieces in each tree.
+            governors: Place of each source piece's governor, negative for none.
+            first_pieces: True for the first piece of each word: those count for the accuracy of governors.
             decoder_input_ids: Target pieces shifted right; made from `labels` if absent.
             labels: Target pieces, -100 where no loss is wanted.
             encoder_outputs: An earlier result of the encoder.
@@ -134,7 +142,9 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             ValueError: Neither `decoder_input_ids` nor `labels` are given.
         """
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask, factor_ids, output_attentions)
+            encoder_outputs = self.encoder(
+                input_ids, attention_mask, factor_ids, syntax, governors, output_attentions
+            )
         if decoder_input_ids is None:
             if labels is None:
                 raise ValueError("forward: expected decoder_input_ids or labels, got neither.")
@@ -149,9 +159,11 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             bool(output_attentions),
         )
         logits = self.output(states)
-        return Seq2SeqLMOutput(
-            loss=None if labels is None else self._loss(logits, labels, num_items_in_batch),
+        tasks = self._auxiliary(encoder_outputs, governors, first_pieces)
+        return TranslationOutput(
+            loss=None if labels is None else self._loss(logits, labels, num_items_in_batch, tasks),
             logits=logits,
+            tallies={task.name: (task.right, task.total) for task in tasks} or None,
             past_key_values=past_key_values,
             cross_attentions=attentions,
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
@@ -168,8 +180,26 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         shifted[:, 0] = self.config.decoder_start_token_id
         return shifted
 
-    def _loss(self, logits: Tensor, labels: Tensor, n_items: Tensor | int | None) -> Float[Tensor, ""]:
-        """Cross-entropy per target piece; smoothed in training mode, plain (log-perplexity) otherwise."""
+    def _auxiliary(
+        self, encoded: BaseModelOutput, governors: Tensor | None, first_pieces: Tensor | None
+    ) -> list[Auxiliary]:
+        """The auxiliary tasks that a batch has answers for."""
+        lisa, logits = self.encoder.syntax.lisa, getattr(encoded, "governor_logits", None)
+        if lisa is None or not lisa.supervised or governors is None or not logits:
+            return []
+        return [governor_task(logits, governors, first_pieces, lisa.weight)]
+
+    def _loss(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        n_items: Tensor | int | None,
+        tasks: Sequence[Auxiliary] = (),
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy per target piece; in training mode smoothed and with auxiliary losses, plain otherwise.
+
+        An auxiliary loss is a mean of its own; where batches are accumulated, each counts by its target pieces.
+        """
         # In training the logits keep their precision: in bf16 each piece's loss is rounded, their sum is not.
         logits = logits if self.training else logits.float()
         smoothing = self.config.label_smoothing if self.training else 0.0
@@ -181,5 +211,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
                 reduction="none",
                 label_smoothing=smoothing,
             )
-        total = losses.float().sum()
-        return total / ((labels != IGNORED_LABEL).sum() if n_items is None else n_items)
+        total, n_pieces = losses.float().sum(), (labels != IGNORED_LABEL).sum()
+        if self.training and tasks:
+            total = total + n_pieces * torch.stack([task.loss for task in tasks]).sum()
+        return total / (n_pieces if n_items is None else n_items)

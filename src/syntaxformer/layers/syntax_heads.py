@@ -1,0 +1,191 @@
+"""What syntax does inside one layer's self-attention: LISA's head, syntax attention, biases by relation.
+
+Any of the three, in any combination, on the queries, keys and values that the layer makes anyway. What they
+read of a batch is a `SyntaxContext`; who makes that, and which layers have which parts, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor, nn
+
+from syntaxformer.layers.attention import attend, attend_with_weights
+from syntaxformer.layers.lisa import BiaffineHead, inject_governors
+from syntaxformer.layers.relation_biases import RelationBias
+from syntaxformer.layers.relation_index import RelationIndex
+from syntaxformer.layers.syntax import MaskMode, OnEmptyRow, Summation, syntax_attention
+from syntaxformer.layers.topical import SyntaxGate, TopicalAttention
+
+__all__ = ["MaskRules", "SyntaxContext", "SyntaxHeads"]
+
+
+@dataclass
+class SyntaxContext:
+    """What the layers of an encoder are told about a batch, and where they leave what they found.
+
+    Args:
+        relations: Ids of relations, for biases.
+        index: The same, indexed, for syntax attention.
+        topical: Topical attention shared by the layers that have none of their own.
+        active: Sub-networks that take part, full attention last; None for all.
+        injected: Places of governors that LISA's head is to look at; None where it looks as it likes.
+        wants_logits: Whether the logits of LISA's heads are needed.
+        logits: They, layer by layer; -inf on padding.
+    """
+
+    relations: UInt8[Tensor, "batch trees keys keys"] | None = None
+    index: RelationIndex | None = None
+    topical: TopicalAttention | None = None
+    active: Bool[Tensor, " networks"] | None = None
+    injected: Int[Tensor, "batch keys"] | None = None
+    wants_logits: bool = False
+    logits: list[Tensor] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MaskRules:
+    """How a layer attends by relation; see `syntax_attention`.
+
+    Args:
+        mode: Masked keys keep logit 0, or are removed.
+        on_empty_row: What a row without any key does where they are removed.
+        gate: Preset "preserving": the full sub-network takes part, and a gate of the layer or of each head,
+            closed at first, lets syntax in. None for the paper's form, without either.
+        topical: Weigh sub-networks by topical attention; otherwise they are summed.
+        own_topical: This layer has a topical attention of its own.
+        summation: How they are summed.
+    """
+
+    mode: MaskMode = "multiplicative"
+    on_empty_row: OnEmptyRow = "full"
+    gate: Literal["layer", "head"] | None = "layer"
+    topical: bool = True
+    own_topical: bool = False
+    summation: Summation = "scaled"
+
+
+class SyntaxHeads(nn.Module):
+    """Attention of one layer from its queries, keys and values, syntax included, up to the output layer.
+
+    Args:
+        d_model: Width of the states.
+        n_heads: Attention heads.
+        lisa_head: The head that is biaffine; None for none.
+        masks: Attend by relation; None for plain attention.
+        bias_shape: Trees and largest distance of a bias for each relation; None for no bias.
+
+    Source: Strubell et al. (2018) for LISA, Bai et al. (2021) for syntax attention.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        lisa_head: int | None = None,
+        masks: MaskRules | None = None,
+        bias_shape: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__()
+        if lisa_head is not None and not 0 <= lisa_head < n_heads:
+            raise ValueError(f"lisa head: expected 0 to {n_heads - 1}, got {lisa_head}.")
+        self.lisa_head, self.masks = lisa_head, masks
+        self.lisa = None if lisa_head is None else BiaffineHead(d_model // n_heads)
+        self.bias = None if bias_shape is None else RelationBias(n_heads, *bias_shape)
+        gate = None if masks is None else masks.gate
+        self.gate = None if gate is None else SyntaxGate(n_heads if gate == "head" else None)
+        own = masks is not None and masks.topical and masks.own_topical
+        self.topical = TopicalAttention(d_model, n_heads) if own else None
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads keys d_head"],
+        key: Float[Tensor, "batch heads keys d_head"],
+        value: Float[Tensor, "batch heads keys d_head"],
+        output: nn.Linear,
+        context: SyntaxContext,
+        mask: Bool[Tensor, "#batch #heads #keys keys"] | None = None,
+        dropout: float = 0.0,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "batch keys d_model"], Float[Tensor, "batch heads keys keys"] | None]:
+        """Attend, and apply the output layer.
+
+        Args:
+            query: Q.
+            key: K.
+            value: V.
+            output: The layer's W_O.
+            context: Of the batch; logits of LISA's head are added to it.
+            mask: True for valid keys, the same for all queries.
+            dropout: Probability of dropping an attention weight.
+            return_weights: Return the attention weights; syntax attention has none to return.
+        """
+        query = self._with_lisa(query, key, mask, context)
+        bias = None if self.bias is None else self.bias(_needed(context.relations, "relations"))
+        if self.masks is not None:
+            heads, weight, output_bias = self._by_relation(query, key, value, output, context, bias, dropout)
+            weights = None
+        else:
+            attention = attend_with_weights if return_weights else attend
+            found = attention(query, key, value, mask, False, dropout, bias)
+            heads, weights = found if return_weights else (found, None)
+            weight, output_bias = output.weight, output.bias
+        if self.lisa_head is not None and context.injected is not None:
+            heads = inject_governors(heads, value, context.injected, self.lisa_head)
+        return F.linear(heads.transpose(1, 2).flatten(2), weight, output_bias), weights
+
+    def _with_lisa(self, query: Tensor, key: Tensor, mask: Tensor | None, context: SyntaxContext) -> Tensor:
+        """Queries in which those of LISA's head make its plain dot products biaffine."""
+        if self.lisa is None or self.lisa_head is None:
+            return query
+        scaling = query.shape[-1] ** -0.5
+        if context.wants_logits:
+            projected = self.lisa.project(query[:, self.lisa_head])
+            logits = (projected @ key[:, self.lisa_head].transpose(-1, -2)).float()
+            context.logits.append(logits if mask is None else logits.masked_fill(~mask[:, 0], -torch.inf))
+        return self.lisa.substitute(query, self.lisa_head, scaling)
+
+    def _by_relation(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        output: nn.Linear,
+        context: SyntaxContext,
+        bias: Tensor | None,
+        dropout: float,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Heads of syntax attention, and the output layer with W_V folded in."""
+        rules = self.masks
+        assert rules is not None, "held by forward"
+        topical = (self.topical or context.topical) if rules.topical else None
+        gate = None if self.gate is None else self.gate()
+        heads, _ = syntax_attention(
+            query,
+            key,
+            value,
+            _needed(context.index, "index"),
+            None if topical is None else topical.head_queries(output.weight),
+            mode=rules.mode,
+            on_empty_row=rules.on_empty_row,
+            include_full=rules.gate is not None,
+            position_bias=bias,
+            dropout=dropout,
+            return_weights=False,
+            active=context.active,
+            gate=gate,
+            summation=rules.summation,
+        )
+        if topical is None:
+            return heads, output.weight, output.bias
+        return heads, *topical.output_layer(output.weight, output.bias, gate)
+
+
+def _needed(found: RelationIndex | Tensor | None, what: str):  # type: ignore[no-untyped-def]
+    if found is None:
+        raise ValueError(f"{what}: expected the relations of the batch, got none.")
+    return found

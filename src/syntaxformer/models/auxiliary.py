@@ -1,0 +1,76 @@
+"""What a translator learns beside translating: auxiliary losses, and how often its answers are right.
+
+They teach in training only; outside it a model's loss is that of translation alone, so that the dev losses of
+all systems can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers.modeling_outputs import Seq2SeqLMOutput
+
+from syntaxformer.layers.lisa import governor_hits, governor_loss
+
+__all__ = ["Auxiliary", "TranslationOutput", "governor_task"]
+
+Tallies = dict[str, tuple[int, int]]
+"""For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""
+
+
+@dataclass
+class TranslationOutput(Seq2SeqLMOutput):
+    """What a translator gives.
+
+    Args:
+        tallies: See `Tallies`; None without auxiliary tasks.
+    """
+
+    tallies: Tallies | None = None
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """One auxiliary task of one batch.
+
+    Args:
+        name: Of its accuracy.
+        loss: Mean over what it judges, already weighted.
+        right: Right answers.
+        total: All answers.
+    """
+
+    name: str
+    loss: Float[Tensor, ""]
+    right: int
+    total: int
+
+
+@torch.no_grad()
+def _hits(
+    logits: Tensor, targets: Int[Tensor, "batch src"], counted: Bool[Tensor, "batch src"] | None
+) -> tuple[int, int]:
+    return governor_hits(logits, targets, counted)
+
+
+def governor_task(
+    logits: Sequence[Float[Tensor, "batch src src"]],
+    governors: Int[Tensor, "batch src"],
+    counted: Bool[Tensor, "batch src"] | None,
+    weight: float,
+) -> Auxiliary:
+    """LISA's heads pointing at governors: mean loss of the heads, hits of the last one.
+
+    Args:
+        logits: Of each head.
+        governors: Place of each piece's governor, negative for none.
+        counted: Pieces whose answers count, one a word; None for all.
+        weight: Of the loss beside that of translation.
+    """
+    losses = [governor_loss(of_head, governors) for of_head in logits]
+    right, total = _hits(logits[-1], governors, counted)
+    return Auxiliary("governor_accuracy", weight * torch.stack(losses).mean(), right, total)

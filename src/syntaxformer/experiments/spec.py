@@ -1,0 +1,250 @@
+"""What an experiment is: a YAML file with a base run, axes of named settings, and what the report compares.
+
+`load_spec` reads and checks it, `Spec.cells` lists the runs of the grid. Which of them are done is the
+business of `store`; searches (Optuna) add cells of their own in `search`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from syntaxformer.config import nearest, read_yaml, validate
+from syntaxformer.errors import ConfigError
+
+__all__ = ["Cell", "PaperNumber", "ReportConfig", "ScoredText", "SearchConfig", "Spec", "load_spec"]
+
+Settings = dict[str, Any]
+SEED = "seed"
+TRIAL = "trial"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ScoredText(_Section):
+    """A translated and scored test set; for `train` only."""
+
+    src: Path = Field(description="source text, plain or .gz")
+    ref: Path = Field(description="reference translations, line by line")
+
+
+class PaperNumber(_Section):
+    """A number that a paper reports for some cells."""
+
+    cell: dict[str, str] = Field(description="axis → level; the axes that are left out may have any level")
+    value: float = Field(description="as the paper prints it")
+    metric: str | None = Field(
+        default=None, description="metric of ours that stands beside it; null: the first"
+    )
+
+
+class ReportConfig(_Section):
+    """What the report compares and draws."""
+
+    metrics: list[str] = Field(
+        default_factory=list,
+        description="columns, the first one is tested; empty: bleu and chrf, or the task's",
+    )
+    baseline: dict[str, str] = Field(
+        default_factory=dict, description="axis → level of the rows that others are compared with"
+    )
+    x: str | None = Field(default=None, description="axis along which a curve is drawn")
+    x_values: dict[str, float] = Field(
+        default_factory=dict, description="level of the x axis → number; else the number in its name"
+    )
+    x_label: str = Field(default="", description="under the curve")
+    paper: list[PaperNumber] = Field(default_factory=list, description="numbers to stand beside ours")
+    paper_source: str = Field(default="", description="where they are printed")
+    scale: float = Field(default=1.0, gt=0, description="metrics are multiplied by this (100 for shares)")
+    notes: list[str] = Field(default_factory=list, description="paragraphs for the reader")
+
+
+class Space(_Section):
+    """Values of a searched setting: a list, or bounds."""
+
+    values: list[Any] | None = Field(default=None, description="all values")
+    low: float | None = Field(default=None, description="smallest value")
+    high: float | None = Field(default=None, description="largest value")
+    log: bool = Field(default=False, description="search the logarithm")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Space:
+        bounds = self.low is not None and self.high is not None
+        if (self.values is None) != bounds:
+            raise ValueError("expected values, or low and high.")
+        return self
+
+
+class SearchConfig(_Section):
+    """An Optuna search: trials beside the grid, one study for each combination of levels without the seed."""
+
+    space: dict[str, Space] = Field(description="setting key → values")
+    trials: int = Field(default=10, ge=1, description="trials of each study")
+    metric: str = Field(default="dev_loss", description="what a trial is judged by")
+    direction: Literal["minimize", "maximize"] = Field(default="minimize", description="which way is better")
+    sampler: Literal["tpe", "random", "grid"] = Field(default="tpe", description="who proposes values")
+    seed: int = Field(default=1, ge=0, description="of the sampler")
+
+
+class Spec(_Section):
+    """An experiment."""
+
+    name: str = Field(pattern=r"^[\w.-]+$", description="folder of its runs below the store")
+    title: str = Field(default="", description="heading of the report")
+    question: str = Field(default="", description="what it asks, a paragraph")
+    verb: Literal["train", "finetune"] = Field(description="train: a translator; finetune: an encoder")
+    recipe: str | None = Field(default=None, description="train: recipe file or bundled name")
+    settings: Settings = Field(default_factory=dict, description="key.sub → value, for all cells")
+    axes: dict[str, dict[str, Settings] | list[Any]] = Field(
+        default_factory=dict, description="axis → level → settings; a list is the values of the key named so"
+    )
+    exclude: list[dict[str, str]] = Field(default_factory=list, description="combinations that make no sense")
+    test: ScoredText | None = Field(default=None, description="train: what is translated and scored")
+    search: SearchConfig | None = Field(
+        default=None, description="an Optuna search instead of one cell a level"
+    )
+    keep: Literal["all", "model", "scores"] = Field(
+        default="model", description="of a finished cell: also checkpoints, the model, or scores only"
+    )
+    seconds: float | None = Field(
+        default=None, gt=0, description="your guess of a cell's cost, until one ran"
+    )
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Spec:
+        problems = [*self._verb_problems(), *self._name_problems()]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _verb_problems(self) -> Iterator[str]:
+        if self.verb == "train" and self.recipe is None:
+            yield "recipe: expected a recipe for the verb train, got none."
+        if self.verb == "finetune" and (self.recipe or self.test):
+            yield "recipe, test: expected none for the verb finetune; give task, data.dir and model in settings."
+
+    def _name_problems(self) -> Iterator[str]:
+        levels = {axis: list(self.levels(axis)) for axis in self.axes}
+        given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
+        given["report.paper"] = [one.cell for one in self.report.paper]
+        for place, parts in given.items():
+            for part in parts:
+                for axis, level in part.items():
+                    if axis not in levels:
+                        yield f"{place}: unknown axis {axis!r}. {nearest(axis, list(levels))}"
+                    elif level not in levels[axis]:
+                        yield f"{place}: {axis} has no level {level!r}. {nearest(level, levels[axis])}"
+        if self.report.x is not None and self.report.x not in levels:
+            yield f"report.x: unknown axis {self.report.x!r}. {nearest(self.report.x, list(levels))}"
+
+    def levels(self, axis: str) -> dict[str, Settings]:
+        """Level → settings of one axis."""
+        given = self.axes[axis]
+        return {str(value): {axis: value} for value in given} if isinstance(given, list) else given
+
+    def cells(self) -> list[Cell]:
+        """All runs of the grid, seeds last to vary first; none where there is a search."""
+        return [self.cell(labels) for labels in self.combinations()] if self.search is None else []
+
+    def combinations(self) -> list[dict[str, str]]:
+        """Axis → level of each run, in order, without what is excluded."""
+        names = list(self.axes)
+        rows = [dict(zip(names, row, strict=True)) for row in product(*(self.levels(name) for name in names))]
+        return [row for row in rows if not any(matches(row, part) for part in self.exclude)]
+
+    def cell(self, labels: Mapping[str, str], extra: Settings | None = None) -> Cell:
+        """The run of one combination; later axes and `extra` override earlier settings."""
+        settings = dict(self.settings)
+        for axis, level in labels.items():
+            if axis in self.axes:
+                settings |= self.levels(axis)[level]
+        settings |= extra or {}
+        test = None if self.test is None else {"src": str(self.test.src), "ref": str(self.test.ref)}
+        return Cell(self.verb, self.recipe, dict(labels), settings, test)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Args:
+        verb: "train" or "finetune".
+        recipe: Of a translator.
+        labels: Axis → level.
+        settings: Key → value over the recipe.
+        test: Files that are translated and scored.
+    """
+
+    verb: str
+    recipe: str | None
+    labels: dict[str, str]
+    settings: Settings
+    test: dict[str, str] | None
+
+    @property
+    def key(self) -> str:
+        """Names the run by what decides its result: labels may change their names, an axis its order."""
+        content = [self.verb, self.recipe, self.settings, self.test]
+        text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        """Folder name: levels a person can read, and part of the key."""
+        parts = ["".join(c if c.isalnum() or c in "._" else "-" for c in one) for one in self.labels.values()]
+        return "_".join([*parts, self.key[:8]])
+
+    def command(self, output: str = "OUTPUT") -> str:
+        """The command line that makes this run by hand."""
+        if self.verb == "train":
+            settings = " ".join(_shell(f"{key}={_yaml(value)}") for key, value in self.settings.items())
+            return f"syntaxformer train {self.recipe} {settings} output={output}"
+        rest = dict(self.settings)
+        options = [
+            f"--{key} {_shell(str(rest.pop(key)))}" for key in ("task", "model", "infuse") if key in rest
+        ]
+        options += [f"--set {_shell(f'{key}={_yaml(value)}')}" for key, value in rest.items()]
+        return f"syntaxformer finetune {' '.join(options)} -o {output}"
+
+
+def matches(labels: Mapping[str, str], part: Mapping[str, str]) -> bool:
+    """Whether a run has all levels of a part."""
+    return all(labels.get(axis) == level for axis, level in part.items())
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read an experiment.
+
+    Raises:
+        DataError: The file cannot be read.
+        ConfigError: All its problems together.
+    """
+    spec = validate(Spec, read_yaml(path), str(path))
+    keys: dict[str, str] = {}
+    for cell in spec.cells():
+        other = keys.setdefault(cell.key, cell.name)
+        if other != cell.name:
+            raise ConfigError(
+                f"{path}: expected runs that differ in their settings, got {other} = {cell.name}."
+            )
+    return spec
+
+
+def _yaml(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _shell(text: str) -> str:
+    from shlex import quote
+
+    return quote(text)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.models import SyntaxTransformer
+    from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
+    from syntaxformer.infusion_config import InfusionConfig
+    from syntaxformer.models import SyntaxTransformer, infuse, infusion_parameters, load, parameter_report
     from syntaxformer.relations import constituency_relations, dependency_relations
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.trees import Sentence
@@ -18,12 +20,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "InfusionConfig": "syntaxformer.infusion_config",
     "Sentence": "syntaxformer.trees",
+    "SyntaxCollator": "syntaxformer.data.nlu_collator",
+    "SyntaxExample": "syntaxformer.data.nlu_collator",
     "SyntaxTransformer": "syntaxformer.models",
     "Translator": "syntaxformer.tasks.translator",
     "constituency_relations": "syntaxformer.relations",
     "dependency_relations": "syntaxformer.relations",
+    "infuse": "syntaxformer.models",
+    "infusion_parameters": "syntaxformer.models",
+    "load": "syntaxformer.models",
     "load_annotator": "syntaxformer.annotate",
+    "parameter_report": "syntaxformer.models",
 }
 _ROOMS = (
     "align",
@@ -40,13 +49,20 @@ _ROOMS = (
 )
 
 __all__ = [
+    "InfusionConfig",
     "Sentence",
+    "SyntaxCollator",
+    "SyntaxExample",
     "SyntaxTransformer",
     "Translator",
     "__version__",
     "constituency_relations",
     "dependency_relations",
+    "infuse",
+    "infusion_parameters",
+    "load",
     "load_annotator",
+    "parameter_report",
 ]
 
 

@@ -19,7 +19,7 @@ from syntaxformer.textfile import read_lines
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
-__all__ = ["apply_overrides", "nearest", "read_yaml", "validate"]
+__all__ = ["apply_overrides", "config_error", "nearest", "read_yaml", "validate"]
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -104,8 +104,13 @@ def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> C
     try:
         return model.model_validate(_with_empty_sections(model, content))
     except ValidationError as error:
-        problems = [line for detail in error.errors() for line in _problem(model, detail).splitlines()]
-        raise ConfigError([f"{source}: {problem}" for problem in problems]) from error
+        raise config_error(model, error, source) from error
+
+
+def config_error(model: type[BaseModel], error: ValidationError, source: str) -> ConfigError:
+    """What pydantic found, in this project's words: one line for each problem."""
+    problems = [line for detail in error.errors() for line in _problem(model, detail).splitlines()]
+    return ConfigError([f"{source}: {problem}" for problem in problems])
 
 
 def nearest(name: str, choices: Sequence[str]) -> str:

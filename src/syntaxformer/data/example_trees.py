@@ -1,0 +1,152 @@
+"""Trees of NLU examples as integers per word, cut to the words that a model sees.
+
+A `Sentence` is converted once and remembered. Relations of the batch are made in `nlu_collator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syntaxformer.errors import DataError, TreeError
+from syntaxformer.relations import NO_PHRASE, PhraseColumns, WordTrees, phrase_columns
+from syntaxformer.trees import Sentence, Tree, parse_tree, phrase_structure
+from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
+
+__all__ = ["cut_trees", "phrases_of", "sentence_trees"]
+
+_REMEMBERED = 1 << 17
+
+
+def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
+    """The wanted trees of one sentence.
+
+    Args:
+        sentence: Annotated.
+        trees: Of "dependency" and "constituency".
+
+    Raises:
+        DataError: The sentence lacks one of them.
+        TreeError: Its brackets are no tree over its words.
+    """
+    governors = phrases = None
+    if "dependency" in trees:
+        if sentence.governors is None and sentence.words:
+            raise DataError(
+                f"governors: expected a dependency parse of {_shown(sentence)}, got none. "
+                'Annotate with a parser (annotator "en"), or leave the dependency tree out of the config.'
+            )
+        governors = sentence.governors or ()
+    if "constituency" in trees:
+        phrases = phrases_of(sentence)
+    return WordTrees.of_sentence(len(sentence), governors, phrases)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def phrases_of(sentence: Sentence) -> PhraseColumns:
+    """The constituency tree: the sentence's own, else phrases from its dependency parse.
+
+    Heads of phrases come from the labels' head rules; in a tree without labels (SST, SNLI, SICK) from the
+    dependency parse, where there is one.
+
+    Raises:
+        DataError: It has neither.
+        TreeError: The brackets are no tree over its words.
+    """
+    if not sentence.words:
+        return PhraseColumns(*(np.zeros(0, np.int32) for _ in range(3)))
+    tree = _tree_of(sentence)
+    governors = None if _is_labelled(tree) else sentence.governors
+    columns = phrase_columns(tree, governors)
+    if len(columns) != len(sentence):
+        raise TreeError(
+            f"constituency: expected a tree over the {len(sentence)} words of {_shown(sentence)}, "
+            f"got one over {len(columns)}."
+        )
+    return columns
+
+
+def cut_trees(trees: WordTrees, n_kept: int) -> WordTrees:
+    """Trees over the first words of a sentence, with the same relations between them as in the whole.
+
+    The words' governors above them stay, as nodes behind the kept words that no piece belongs to.
+
+    Args:
+        trees: Of one sentence.
+        n_kept: Words that stay.
+    """
+    above = np.zeros(0, np.int64)
+    if trees.governors is not None:
+        above = _ancestors_beyond(np.asarray(trees.governors, np.int64), n_kept)
+    # One further node at least, to stand for cut heads of phrases.
+    n_nodes = n_kept + max(1, len(above))
+    governors = phrases = None
+    if trees.governors is not None:
+        governors = _renumbered(np.asarray(trees.governors, np.int64), n_kept, above, n_nodes)
+    if trees.phrases is not None:
+        phrases = _cut_phrases(trees.phrases, n_kept, n_nodes)
+    return WordTrees.of_sentence(n_nodes, governors, phrases)
+
+
+def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int) -> NDArray[np.int64]:
+    """Words from `n_kept` on above any of the words before, ascending."""
+    reached = np.zeros(len(governors) + 1, bool)
+    waiting = np.arange(n_kept)
+    while len(waiting):
+        reached[waiting] = True
+        above = np.unique(governors[waiting])
+        waiting = above[(above >= 0) & ~reached[above]]
+    return np.flatnonzero(reached[:-1])[n_kept:]
+
+
+def _renumbered(
+    governors: NDArray[np.int64], n_kept: int, above: NDArray[np.int64], n_nodes: int
+) -> NDArray[np.int64]:
+    numbers = np.full(len(governors) + 1, -1, np.int64)
+    numbers[:n_kept] = np.arange(n_kept)
+    numbers[above] = n_kept + np.arange(len(above))
+    cut = np.full(n_nodes, -1, np.int64)
+    kept = np.concatenate([np.arange(n_kept), above])
+    # -1, a root, finds the last entry, which is -1.
+    cut[: len(kept)] = numbers[governors[kept]]
+    return cut
+
+
+def _cut_phrases(phrases: PhraseColumns, n_kept: int, n_nodes: int) -> PhraseColumns:
+    depths, heads = np.zeros(n_nodes, np.int64), np.zeros(n_nodes, np.int64)
+    gaps = np.full(n_nodes, NO_PHRASE, np.int64)
+    depths[:n_kept], gaps[:n_kept] = phrases.word_depths[:n_kept], phrases.gap_depths[:n_kept]
+    heads[:n_kept] = np.minimum(phrases.gap_heads[:n_kept], n_kept)
+    return PhraseColumns(depths, gaps, heads)
+
+
+def _tree_of(sentence: Sentence) -> Tree:
+    if sentence.constituency is not None:
+        return parse_tree(sentence.constituency)
+    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
+    if missing:
+        raise DataError(
+            f"constituency: expected a tree of {_shown(sentence)}, or a parse to convert, got neither: "
+            f'without {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
+            "the constituency tree out of the config."
+        )
+    return phrase_structure(sentence)
+
+
+def _is_labelled(tree: Tree) -> bool:
+    """Whether phrases have categories; SST's numbers are none, nor is a tag over a word."""
+    waiting: list[Tree | str] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Tree):
+            if len(node.children) > 1 and node.label and not node.label.isdigit():
+                return True
+            waiting.extend(node.children)
+    return False
+
+
+def _shown(sentence: Sentence) -> str:
+    return repr(sentence.text if len(sentence.text) <= 50 else sentence.text[:50] + "…")

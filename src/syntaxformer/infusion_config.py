@@ -1,0 +1,234 @@
+"""`InfusionConfig`: what syntax a pretrained encoder is infused with. Shared by the plug-in and its collator.
+
+Holds choices only: `models` builds the parameters from them, `data` the batches. Written as JSON beside a
+model's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from syntaxformer.config import config_error, nearest, validate
+from syntaxformer.errors import ConfigError
+
+__all__ = ["InfusionConfig", "LisaConfig", "MaskConfig", "Omitted", "RelationBiasConfig", "TreeOptions"]
+
+Omitted = Literal["dependency", "constituency", "parent", "child", "sibling", "pair"]
+"""What the ablations leave out: a tree, or a kind of relation in both trees."""
+
+_TREES = ("dependency", "constituency")
+
+POS_TAGS = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X", "SPACE"),
+)
+"""As `align.word_values` has them; stored with a model, so that its embeddings keep their meaning."""
+
+_RESERVED_TAGS = 2
+"""`<none>` and `<unk>` of a factor vocabulary."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TreeOptions(_Section):
+    """Which relations of which trees a batch carries (DESIGN section 4)."""
+
+    trees: tuple[Literal["dependency", "constituency"], ...] = Field(
+        default=_TREES, min_length=1, description="kinds of tree, in the order of the relation tensor"
+    )
+    max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (paper 002: 15)")
+    nodes: Literal["headed", "leaves"] = Field(
+        default="headed", description="headed: words own the phrases that they head; leaves: siblings only"
+    )
+    specials: Literal["root", "none"] = Field(
+        default="root", description="root: the first special piece is the parent of every root"
+    )
+    without: tuple[Omitted, ...] = Field(
+        default=(), description="trees and kinds of relation left out (paper 002, table 5)"
+    )
+    random: bool = Field(
+        default=False, description="shuffle the relations of each sentence: same density, no syntax"
+    )
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> TreeOptions:
+        if len(set(self.trees)) != len(self.trees):
+            raise ValueError(f"trees: expected each kind once, got {', '.join(self.trees)}.")
+        if not self.used_trees:
+            raise ValueError("without: expected one tree to be left, got none. Leave out at most one.")
+        return self
+
+    @property
+    def used_trees(self) -> tuple[str, ...]:
+        """Trees of the relation tensor: those wanted, less those left out."""
+        return tuple(tree for tree in self.trees if tree not in self.without)
+
+
+class MaskConfig(TreeOptions):
+    """Syntax attention (paper 002): one sub-network for each relation."""
+
+    mode: Literal["multiplicative", "additive"] = Field(
+        default="multiplicative", description="masked keys keep logit 0 (paper 002, eq. 1), or are removed"
+    )
+    on_empty_row: Literal["full", "zero"] = Field(
+        default="full", description="additive only: a row without any key attends to all keys, or is zero"
+    )
+    topical: bool = Field(default=True, description="topical attention; false: a simple summation")
+    summation: Literal["sum", "scaled", "mean"] = Field(
+        default="scaled", description="without topical attention: Σ, Σ/√m (the authors' code), or the mean"
+    )
+    per_layer: bool = Field(default=False, description="topical parameters of each layer's own, not shared")
+    layers: tuple[int, ...] | None = Field(default=None, description="layers, from 0; null: all")
+    gate: Literal["layer", "head"] = Field(
+        default="layer", description="preset preserving: one gate a layer, or one for each of its heads"
+    )
+
+
+class RelationBiasConfig(TreeOptions):
+    """A learned bias for each head and relation, added to the logits of plain attention (ours)."""
+
+    layers: tuple[int, ...] | None = Field(default=None, description="layers, from 0; null: all")
+
+
+class LisaConfig(_Section):
+    """A biaffine attention head that points at governors (Strubell et al., 2018)."""
+
+    layers: tuple[int, ...] | None = Field(
+        default=None, description="layers, from 0; null: the last (paper 004); paper 002 has one in each"
+    )
+    attn_head: int = Field(default=0, ge=0, description="the head that it replaces")
+    keys: Literal["head", "model"] = Field(
+        default="head",
+        description="K of that head (U d_head²), or of all heads (U d_head·d_model, paper 002)",
+    )
+    supervised: bool = Field(default=True, description="add the loss of pointing at governors")
+    weight: float = Field(default=1.0, ge=0, description="of that loss beside the task's")
+    inject: Literal["gold"] | None = Field(
+        default=None, description="gold: outside training the head looks at the batch's governors"
+    )
+
+
+class InfusionConfig(_Section):
+    """What a pretrained encoder is infused with. Nothing by default."""
+
+    preset: Literal["preserving", "paper"] = Field(
+        default="preserving",
+        description="preserving: full attention and a gate that starts closed; paper: sub-networks only",
+    )
+    masks: MaskConfig | None = Field(default=None, description="syntax attention (paper 002)")
+    relation_bias: RelationBiasConfig | None = Field(default=None, description="bias by relation (ours)")
+    lisa: LisaConfig | None = Field(default=None, description="biaffine head")
+    pos: Literal["add", "concat", "let"] | None = Field(
+        default=None, description="part-of-speech embedding: at the input, or joined to the final vector"
+    )
+    pos_width: int = Field(default=20, ge=1, description="columns of it, for concat and let")
+    pos_tags: tuple[str, ...] = Field(default=POS_TAGS, min_length=1, description="tags that have one")
+    seed: int = Field(default=0, description="of random masks and of new parameters")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_relation_tensor(cls, content: Any) -> Any:
+        """What `relation_bias` does not say about trees is taken from `masks`: a batch has one tensor."""
+        if not isinstance(content, Mapping):
+            return content
+        masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
+        if masks is None or bias is None:
+            return content
+        taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
+        return {**content, "relation_bias": {**taken, **bias}}
+
+    @model_validator(mode="after")
+    def _same_trees(self) -> InfusionConfig:
+        if self.masks is None or self.relation_bias is None:
+            return self
+        problems = [
+            f"relation_bias.{key}: expected that of masks, {getattr(self.masks, key)!r}, "
+            f"got {getattr(self.relation_bias, key)!r}. Leave it out."
+            for key in TreeOptions.model_fields
+            if getattr(self.masks, key) != getattr(self.relation_bias, key)
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def __init__(self, **content: Any) -> None:
+        try:
+            super().__init__(**content)
+        except ValidationError as error:
+            raise config_error(type(self), error, "infusion") from error
+
+    @property
+    def tree_options(self) -> TreeOptions | None:
+        """What the relation tensor holds; None where none is needed."""
+        return self.masks or self.relation_bias
+
+    @property
+    def n_tags(self) -> int:
+        """Rows of a part-of-speech table, `<none>` and `<unk>` included."""
+        return len(self.pos_tags) + _RESERVED_TAGS
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is infused."""
+        return self.tree_options is None and self.lisa is None and self.pos is None
+
+    @classmethod
+    def parse(cls, names: str, **more: Any) -> InfusionConfig:
+        """Read the command line's shorthand: `masks,lisa,pos_add`; "none" or "" for a plain model.
+
+        Args:
+            names: Of masks, relation_bias, lisa, pos_add, pos_concat, pos_let (or let), with commas.
+            more: Further fields, as in the class.
+
+        Raises:
+            ConfigError: An unknown name, one that stands twice, or two kinds of `pos`.
+        """
+        wanted = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
+        unknown = [name for name in wanted if name not in _SHORTHAND]
+        if unknown:
+            raise ConfigError(
+                [
+                    f"infuse: expected some of {', '.join(_SHORTHAND)} or none, got {name!r}. "
+                    + nearest(name, list(_SHORTHAND))
+                    for name in unknown
+                ]
+            )
+        content: dict[str, Any] = {}
+        for name in wanted:
+            key, value = _SHORTHAND[name]
+            if key in content:
+                raise ConfigError(f"infuse: expected {key} once, got it twice in {names!r}.")
+            content[key] = value
+        return validate(cls, {**content, **more}, "infuse")
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str) -> InfusionConfig:
+        """Read what `model_dump(mode="json")` gave.
+
+        Raises:
+            ConfigError: An unknown key or a value that cannot be, with the nearest key.
+        """
+        return validate(cls, content, source)
+
+
+_SHORTHAND: dict[str, tuple[str, Any]] = {
+    "masks": ("masks", {}),
+    "relation_bias": ("relation_bias", {}),
+    "lisa": ("lisa", {}),
+    "pos_add": ("pos", "add"),
+    "pos_concat": ("pos", "concat"),
+    "pos_let": ("pos", "let"),
+    "let": ("pos", "let"),
+}
+
+
+def _as_mapping(section: Any) -> dict[str, Any] | None:
+    """A section given as a mapping or as an object, only the keys that were said; None where it is off."""
+    if isinstance(section, BaseModel):
+        return section.model_dump(exclude_unset=True)
+    return dict(section) if isinstance(section, Mapping) else None

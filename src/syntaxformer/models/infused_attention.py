@@ -1,0 +1,227 @@
+"""The attention function that transformers calls in infused layers, registered as "syntax".
+
+It composes what `layers` has; parameters come from `Infusion`, the batch's syntax from the layer's arguments.
+Layers without syntax of their own compute plain attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+
+from syntaxformer.layers import governor_loss, inject_governors, relation_bias, syntax_attention
+from syntaxformer.models.infusion import Infusion, includes_full
+from syntaxformer.models.syntax_batch import SyntaxBatch
+
+__all__ = ["IMPLEMENTATION", "FoldedLinear", "Place"]
+
+IMPLEMENTATION = "syntax"
+"""Name under which transformers knows the attention and the mask function."""
+
+_OUTSIDE = -1e4
+"""Logit of a key outside the window of local attention: e^-10000 is 0, and fits into float16."""
+
+
+@dataclass(eq=False)
+class Place:
+    """Where an attention module or its W_O stands: not a module, so that no parameter changes its name.
+
+    Args:
+        infusion: Of the model.
+        layer: Number of the layer.
+        output: W_O.
+    """
+
+    infusion: Infusion
+    layer: int
+    output: nn.Linear
+
+    @property
+    def key(self) -> str:
+        """The layer's name among parameters."""
+        return str(self.layer)
+
+
+class FoldedLinear(nn.Linear):
+    """W_O that has W_V of topical attention folded in. Takes over an existing layer and its parameters."""
+
+    place: Place
+
+    @classmethod
+    def take_over(cls, linear: nn.Linear, place: Place) -> None:
+        """Make an existing layer one of these: same object, same parameters, same names."""
+        linear.__class__ = cls
+        linear.place = place
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Apply W_O, then W_V behind the layer's gate."""
+        infusion, layer = self.place.infusion, self.place.layer
+        topical = infusion.topical_of(layer)
+        return F.linear(input, *topical.output_layer(self.weight, self.bias, infusion.gate_of(layer)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """Arguments of one call of attention."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    bias: Tensor | None
+    scaling: float
+    dropout: float
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    position_bias: Tensor | None = None,
+    sliding_window: int | None = None,
+    syntax_batch: SyntaxBatch | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls: `[batch, heads, pieces, d_head]` in, `[batch, pieces, heads, d_head]` out."""
+    place: Place = module.place
+    if syntax_batch is None:
+        raise ValueError(
+            "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
+            "Call the encoder as a whole."
+        )
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    call = _Call(query, key, value, attention_mask, position_bias, scaling, dropout)
+    call, logits = _with_lisa(
+        place, _with_relation_bias(place, call, syntax_batch), syntax_batch, position_bias
+    )
+    output = _attended(place, call, syntax_batch, sliding_window is not None)
+    if logits is not None:
+        output = _pointed(place, call, output, logits, syntax_batch)
+    return output.transpose(1, 2), None
+
+
+def _with_relation_bias(place: Place, call: _Call, batch: SyntaxBatch) -> _Call:
+    infusion = place.infusion
+    if place.key not in infusion.relation_bias:
+        return call
+    weight = infusion.relation_bias[place.key].weight
+    if infusion.left_out:
+        of_trees = infusion.active.view(len(weight), -1)
+        weight = weight * F.pad(of_trees, (1, 0), value=True)[..., None]
+    return _plus_bias(call, relation_bias(batch.relations, weight))
+
+
+def _plus_bias(call: _Call, bias: Tensor) -> _Call:
+    bias = bias.to(call.query.dtype)
+    return replace(call, bias=bias if call.bias is None else call.bias + bias)
+
+
+def _with_lisa(
+    place: Place, call: _Call, batch: SyntaxBatch, position_bias: Tensor | None
+) -> tuple[_Call, Tensor | None]:
+    """One head replaced by the biaffine one, and that head's logits; None for them in other layers."""
+    infusion = place.infusion
+    if place.key not in infusion.lisa:
+        return call, None
+    lisa, head = infusion.config.lisa, infusion.lisa[place.key]
+    query, keys = call.query[:, lisa.attn_head], call.key[:, lisa.attn_head]
+    if lisa.keys == "model":
+        keys = call.key.transpose(1, 2).flatten(2)
+    logits = head.project(query) @ keys.transpose(-1, -2)
+    if lisa.keys == "head":
+        call = replace(call, query=head.substitute(call.query, lisa.attn_head, call.scaling))
+    else:
+        call = _logits_of_head(call, lisa.attn_head, logits)
+    return call, logits if position_bias is None else logits + position_bias[:, lisa.attn_head]
+
+
+def _logits_of_head(call: _Call, attn_head: int, logits: Tensor) -> _Call:
+    """A head whose keys are not those of attention: its logits stand in the bias, its query is zero."""
+    n_heads = call.query.shape[1]
+    chosen = torch.arange(n_heads, device=logits.device) == attn_head
+    call = replace(call, query=call.query * ~chosen[:, None, None])
+    return _plus_bias(call, chosen[:, None, None] * logits[:, None])
+
+
+def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool) -> Tensor:
+    """Syntax attention in the layers that have it, plain attention in the others."""
+    infusion = place.infusion
+    if place.layer not in infusion.masked_layers:
+        return _plain(call)
+    masks, topical = infusion.config.masks, infusion.topical_of(place.layer)
+    if is_local and call.mask is not None:
+        outside = torch.zeros_like(call.mask, dtype=call.query.dtype).masked_fill(~call.mask, _OUTSIDE)
+        call = _plus_bias(call, outside.expand(-1, call.query.shape[1], -1, -1))
+    active = None
+    if infusion.left_out:
+        active = F.pad(infusion.active, (0, int(includes_full(infusion.config))), value=True)
+    output, weights = syntax_attention(
+        call.query,
+        call.key,
+        call.value,
+        batch.index,
+        None if topical is None else topical.head_queries(place.output.weight),
+        scaling=call.scaling,
+        mode=masks.mode,
+        on_empty_row=masks.on_empty_row,
+        include_full=includes_full(infusion.config),
+        position_bias=call.bias,
+        dropout=call.dropout,
+        return_weights=infusion.recording,
+        active=active,
+        gate=infusion.gate_of(place.layer),
+        summation=masks.summation,
+    )
+    if weights is not None:
+        batch.seen.add("weights", place.layer, weights.detach())
+    return output
+
+
+def _plain(call: _Call) -> Tensor:
+    mask = call.mask
+    if call.bias is not None:
+        bias = call.bias.to(call.query.dtype)
+        mask = bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
+    return F.scaled_dot_product_attention(
+        call.query, call.key, call.value, mask, dropout_p=call.dropout, scale=call.scaling
+    )
+
+
+def _pointed(place: Place, call: _Call, output: Tensor, logits: Tensor, batch: SyntaxBatch) -> Tensor:
+    """Supervise the biaffine head, note where it points, and have it point at given governors."""
+    infusion = place.infusion
+    lisa, governors = infusion.config.lisa, batch.governors
+    if batch.key_mask is not None:
+        logits = logits.masked_fill(~batch.key_mask[:, None, :], -torch.inf)
+    batch.seen.add("pointed_at", place.layer, logits.detach().argmax(-1))
+    if governors is None:
+        return output
+    if lisa.supervised:
+        _check_gradient(batch)
+        batch.seen.add("governor_losses", place.layer, governor_loss(logits, governors))
+    if infusion.inject == "gold" and not infusion.training:
+        output = inject_governors(output, call.value, governors, lisa.attn_head)
+    return output
+
+
+def _check_gradient(batch: SyntaxBatch) -> None:
+    """Reentrant checkpointing runs layers without gradients first: the loss would teach nothing, silently."""
+    if batch.with_gradient and not torch.is_grad_enabled() and not batch.seen.closed:
+        raise ValueError(
+            "gradient checkpointing: expected use_reentrant=False with a supervised lisa head, got True. "
+            'Pass gradient_checkpointing_kwargs={"use_reentrant": False}.'
+        )
+
+
+AttentionInterface.register(IMPLEMENTATION, _attend)
+AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)

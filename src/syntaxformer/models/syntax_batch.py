@@ -1,0 +1,93 @@
+"""What a batch brings along beside its pieces, and what was seen of syntax in a forward pass.
+
+A `SyntaxBatch` travels as an argument of the layers' `forward`, so that gradient checkpointing, which runs a
+layer again later, finds the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from syntaxformer.layers import RelationIndex
+
+__all__ = ["Seen", "SyntaxBatch"]
+
+
+@dataclass(eq=False)
+class Seen:
+    """What a forward pass left to read, by layer; one that runs several times (ALBERT) has several entries.
+
+    Args:
+        weights: α of the sub-networks, `[batch, pieces, networks]`; only while recording.
+        attention: The collapsed attention, `[batch, heads, pieces, pieces]`; only while recording.
+        governor_losses: Loss of pointing at governors.
+        pointed_at: Place that the biaffine head points at, `[batch, pieces]`.
+        targets: Where it should, `[batch, pieces]`.
+        counted: First pieces of words, `[batch, pieces]`; None counts all pieces.
+        closed: Whether the forward pass is over: what runs again for gradients is not seen again.
+    """
+
+    weights: dict[int, list[Tensor]] = field(default_factory=dict)
+    attention: dict[int, list[Tensor]] = field(default_factory=dict)
+    governor_losses: dict[int, list[Tensor]] = field(default_factory=dict)
+    pointed_at: dict[int, list[Tensor]] = field(default_factory=dict)
+    targets: Tensor | None = None
+    counted: Tensor | None = None
+    closed: bool = False
+
+    def add(self, kind: str, layer: int, value: Tensor) -> None:
+        """Keep what a layer shows."""
+        if not self.closed:
+            getattr(self, kind).setdefault(layer, []).append(value)
+
+    def governor_loss(self) -> Tensor | None:
+        """Mean over the layers that point; None where nothing was supervised."""
+        losses = [loss for of_layer in self.governor_losses.values() for loss in of_layer]
+        return torch.stack(losses).mean() if losses else None
+
+    def governor_hits(self) -> dict[int, tuple[int, int]]:
+        """Right words and all words with a governor, by layer: their quotient is the UAS."""
+        if self.targets is None:
+            return {}
+        counted = self.targets >= 0
+        if self.counted is not None:
+            counted = counted & self.counted
+        n_counted = int(counted.sum())
+        return {
+            layer: (int(((places[-1] == self.targets) & counted).sum()), n_counted)
+            for layer, places in self.pointed_at.items()
+        }
+
+
+@dataclass(eq=False)
+class SyntaxBatch:
+    """Syntax of a batch.
+
+    Args:
+        relations: uint8 `[batch, trees, pieces, pieces]`.
+        key_mask: True for pieces that are no padding, `[batch, pieces]`; None for all.
+        max_distance: D.
+        pos_ids: `[batch, pieces]`.
+        governors: Place of each piece's governor, `[batch, pieces]`.
+        first_pieces: True for the first piece of each word.
+        with_gradient: Whether the forward pass records gradients.
+        seen: What it leaves to read.
+    """
+
+    relations: Tensor | None
+    key_mask: Tensor | None
+    max_distance: int
+    pos_ids: Tensor | None
+    governors: Tensor | None
+    first_pieces: Tensor | None
+    with_gradient: bool
+    seen: Seen
+
+    @cached_property
+    def index(self) -> RelationIndex:
+        """Index of the relations, made once for all layers."""
+        return RelationIndex.of(self.relations, self.key_mask, self.max_distance)

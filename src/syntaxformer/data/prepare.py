@@ -9,6 +9,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from syntaxformer.align import CodedColumn, WordColumns, build_vocabularies, read_user_column
@@ -16,6 +17,7 @@ from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.source import EncodedText, SourceEncoder
+from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.data.subwords import SubwordConfig, train_subwords
 from syntaxformer.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.textfile import count_lines
@@ -57,25 +59,31 @@ def get_tokenizers(
     Raises:
         ConfigError: As `get_tokenizer`.
     """
+    raw = not (corpus.tokenized or corpus.moses)
     src = _prepared(text.src, corpus.preparation(corpus.src))
     tgt = _prepared(text.tgt, corpus.preparation(corpus.tgt))
     if config.joint or config.tokenizer is not None:
-        return get_tokenizer(replace(text, src=src, tgt=tgt), config), None
-    return train_subwords(src, config), train_subwords(tgt, config)
+        return get_tokenizer(replace(text, src=src, tgt=tgt), config, raw), None
+    return train_subwords(src, config, raw), train_subwords(tgt, config, raw)
 
 
 def _prepared(lines: list[str], preparation: TextPreparation) -> list[str]:
     return preparation.prepare(lines).texts
 
 
-def get_tokenizer(text: ParallelText, config: SubwordConfig) -> PreTrainedTokenizerFast:
+def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -> PreTrainedTokenizerFast:
     """The tokenizer that the recipe names, or one learned on both sides of the training text.
+
+    Args:
+        text: Training text, prepared.
+        config: Subword section of the recipe.
+        raw: False for text that is split into words.
 
     Raises:
         ConfigError: The named tokenizer cannot be loaded, is not a fast one, or has no end piece.
     """
     if config.tokenizer is None:
-        return train_subwords(chain(text.src, text.tgt), config)
+        return train_subwords(chain(text.src, text.tgt), config, raw)
     try:
         tokenizer = AutoTokenizer.from_pretrained(config.tokenizer, use_fast=True)
     except (OSError, ValueError) as error:
@@ -88,9 +96,9 @@ def get_tokenizer(text: ParallelText, config: SubwordConfig) -> PreTrainedTokeni
     return tokenizer
 
 
-def needs_annotator(factors: Sequence[str]) -> bool:
-    """Whether the words of a line must be known: every factor, the user's own too, is a value of words."""
-    return bool(factors)
+def needs_annotator(factors: Sequence[str], syntax: SyntaxInputs | None = None) -> bool:
+    """Whether the words of a line must be known: for every factor, the user's own too, and for trees."""
+    return bool(factors) or (syntax is not None and bool(syntax.needs))
 
 
 def annotated_columns(
@@ -100,20 +108,26 @@ def annotated_columns(
     split: str,
     factors: Sequence[str],
     processes: int = 1,
+    constituency: bool = False,
 ) -> list[WordColumns]:
     """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns.
 
     Raises:
         ConfigError: The file of a user column is missing.
         AlignmentError: A user column does not fit the words; names file, line and word.
-        DataError: The cache cannot be written.
+        DataError: The cache cannot be written, or the parsed file of the split is missing.
     """
-    from syntaxformer.annotate import annotate_cached
+    from syntaxformer.annotate import annotate_cached, annotator_for
 
     lines = text.src
-    corpus = annotate_cached(lines, annotator, config.cache, n_processes=processes, progress=True)
+    corpus = annotate_cached(
+        lines, annotator_for(annotator, split), config.cache, n_processes=processes, progress=True
+    )
     starts = range(0, len(lines), CHUNK_LINES)
-    chunks = [WordColumns.from_corpus(corpus, lines[start : start + CHUNK_LINES], start) for start in starts]
+    chunks = [
+        WordColumns.from_corpus(corpus, lines[start : start + CHUNK_LINES], start, constituency=constituency)
+        for start in starts
+    ]
     for name in factors:
         if name in config.factor_files:
             path = find_file(config.dir, split, config.factor_files[name])
@@ -168,11 +182,13 @@ def encode_pairs(
         stop = start + CHUNK_LINES
         sources.append(encoder.encode(text.src[start:stop], columns[place] if columns else None))
         targets.append(target.encode(text.tgt[start:stop], target_columns[place] if target_columns else None))
-    src, tgt = _join(sources), _join(targets)
+    src, tgt = EncodedText.join(sources), EncodedText.join(targets)
     filled = np.array(
         [bool(one.strip() and other.strip()) for one, other in zip(text.src, text.tgt, strict=True)]
     )
-    fitting = np.maximum(src.lengths, tgt.lengths) <= (max_pieces or np.iinfo(np.int64).max)
+    limit = max_pieces or np.iinfo(np.int64).max
+    fitting = np.maximum(src.lengths, tgt.lengths) <= limit
+    _check_room_for_tags(src, filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit), limit)
     kept = np.flatnonzero(filled & fitting)
     if not len(kept):
         raise DataError(
@@ -188,22 +204,20 @@ def encode_pairs(
             n_long,
             max_pieces,
         )
-        src, tgt = _select(src, kept), _select(tgt, kept)
+        src, tgt = src.select(kept), tgt.select(kept)
     return EncodedPairs(src, tgt)
 
 
-def _join(parts: Sequence[EncodedText]) -> EncodedText:
-    lengths = np.concatenate([part.lengths for part in parts])
-    splits = np.concatenate([[0], np.cumsum(lengths)])
-    return EncodedText(
-        np.concatenate([part.pieces for part in parts]),
-        splits,
-        np.concatenate([part.factors for part in parts]),
-    )
+def _check_room_for_tags(src: EncodedText, fits_bare: NDArray[np.bool_], limit: int) -> None:
+    """Hold that a limit leaves most of the pairs that it would leave without tags.
 
-
-def _select(text: EncodedText, rows: np.ndarray) -> EncodedText:
-    lengths = text.lengths[rows]
-    splits = np.concatenate([[0], np.cumsum(lengths)])
-    flat = np.repeat(text.splits[rows] - splits[:-1], lengths) + np.arange(splits[-1])
-    return EncodedText(text.pieces[flat], splits, text.factors[flat])
+    Raises:
+        ConfigError: It does not.
+    """
+    lengths = src.lengths[fits_bare]
+    n_lost = int((lengths > limit).sum())
+    if 2 * n_lost > len(lengths):
+        raise ConfigError(
+            f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {limit}: with them "
+            f"{n_lost} of {len(lengths)} pairs are too long. Raise it, to {lengths.max()} to keep all."
+        )

@@ -34,7 +34,9 @@ class SubwordConfig(BaseModel):
     )
 
 
-def train_subwords(lines: Iterable[str], config: SubwordConfig) -> PreTrainedTokenizerFast:
+def train_subwords(
+    lines: Iterable[str], config: SubwordConfig, split_punctuation: bool = True
+) -> PreTrainedTokenizerFast:
     """Learn a vocabulary.
 
     Spaces become part of the piece that follows them ("▁"), punctuation stands alone, and a character that
@@ -43,6 +45,7 @@ def train_subwords(lines: Iterable[str], config: SubwordConfig) -> PreTrainedTok
     Args:
         lines: Text of one language or both, as subwords will see it.
         config: Size of the vocabulary; a small corpus may give fewer pieces.
+        split_punctuation: False for text that is split into words: there " ." is a piece like any word.
 
     Returns:
         A fast tokenizer that ends each text with `</s>`. Ids 0 to 3 are `<pad>`, `<s>`, `</s>`, `<unk>`.
@@ -50,12 +53,9 @@ def train_subwords(lines: Iterable[str], config: SubwordConfig) -> PreTrainedTok
     Source: Sennrich et al. (2016), byte-pair encoding; Kudo & Richardson (2018) for visible spaces.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Metaspace(prepend_scheme="always"),
-            pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}▁]"), "isolated"),
-        ]
-    )
+    spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
+    punctuation = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}▁]"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([spaces, punctuation]) if split_punctuation else spaces
     tokenizer.decoder = decoders.Sequence(
         [decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="always"), decoders.Fuse()]
     )

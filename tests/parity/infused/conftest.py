@@ -1,0 +1,116 @@
+"""Tiny random models of every family, and batches whose sizes are distinct primes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import transformers as hf
+
+BATCH, PIECES, VOCAB, EOS = 5, 13, 61, 1
+
+_BERT = {
+    "hidden_size": 21, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 29,
+    "max_position_embeddings": 41, "vocab_size": VOCAB, "num_labels": 3,
+}  # fmt: skip
+_DISTIL = {
+    "dim": 21, "n_layers": 2, "n_heads": 3, "hidden_dim": 29, "max_position_embeddings": 41,
+    "vocab_size": VOCAB, "num_labels": 3,
+}  # fmt: skip
+_MODERN = {
+    **_BERT, "hidden_size": 24, "local_attention": 8, "global_attn_every_n_layers": 2, "pad_token_id": 0,
+    "cls_token_id": 3, "sep_token_id": 2, "bos_token_id": 3, "eos_token_id": 2,
+}  # fmt: skip
+_T5 = {
+    "d_model": 22, "d_kv": 7, "d_ff": 29, "num_layers": 2, "num_heads": 3, "vocab_size": VOCAB,
+    "num_labels": 3, "decoder_start_token_id": 0,
+}  # fmt: skip
+
+MODELS = {
+    "bert": (hf.BertConfig, hf.BertForSequenceClassification, _BERT),
+    "bert-base-model": (hf.BertConfig, hf.BertModel, _BERT),
+    "roberta": (hf.RobertaConfig, hf.RobertaForSequenceClassification, _BERT),
+    "roberta-base-model": (hf.RobertaConfig, hf.RobertaModel, _BERT),
+    "xlm-roberta": (hf.XLMRobertaConfig, hf.XLMRobertaForSequenceClassification, _BERT),
+    "electra": (hf.ElectraConfig, hf.ElectraForSequenceClassification, {**_BERT, "embedding_size": 17}),
+    "electra-base-model": (hf.ElectraConfig, hf.ElectraModel, {**_BERT, "embedding_size": 17}),
+    "distilbert": (hf.DistilBertConfig, hf.DistilBertForSequenceClassification, _DISTIL),
+    "distilbert-base-model": (hf.DistilBertConfig, hf.DistilBertModel, _DISTIL),
+    "albert": (hf.AlbertConfig, hf.AlbertForSequenceClassification, {**_BERT, "embedding_size": 17}),
+    "albert-base-model": (
+        hf.AlbertConfig, hf.AlbertModel,
+        {**_BERT, "embedding_size": 17, "num_hidden_layers": 4, "num_hidden_groups": 2},
+    ),
+    "modernbert": (hf.ModernBertConfig, hf.ModernBertForSequenceClassification, _MODERN),
+    "modernbert-base-model": (hf.ModernBertConfig, hf.ModernBertModel, _MODERN),
+    "t5-encoder": (hf.T5Config, hf.T5EncoderModel, _T5),
+    "t5-generation": (hf.T5Config, hf.T5ForConditionalGeneration, _T5),
+    "t5-classification": (hf.T5Config, hf.T5ForSequenceClassification, _T5),
+}  # fmt: skip
+FAMILIES = ["bert", "roberta", "xlm-roberta", "electra", "distilbert", "albert", "modernbert", "t5-encoder"]
+
+
+def _tiny(name, **changes):
+    make_config, make_model, sizes = MODELS[name]
+    torch.manual_seed(0)
+    model = make_model(make_config(**{**sizes, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def _batch(name="bert", padded=True):
+    """Plain inputs, and what an infused model takes besides."""
+    generator = torch.Generator().manual_seed(3)
+
+    def numbers(low, high, *shape):
+        return torch.randint(low, high, shape, generator=generator)
+
+    inputs = {"input_ids": numbers(4, VOCAB, BATCH, PIECES)}
+    if name.startswith("t5"):
+        inputs["input_ids"][:, 0] = EOS
+    if name == "t5-generation":
+        inputs["labels"] = numbers(4, VOCAB, BATCH, 3)
+    mask = torch.ones(BATCH, PIECES, dtype=torch.int64)
+    if padded:
+        mask[1, 7:], mask[3, 11:] = 0, 0
+        inputs["attention_mask"] = mask
+    relations = numbers(0, 47, BATCH, 2, PIECES, PIECES).to(torch.uint8)
+    own_place = torch.arange(PIECES)
+    relations[:, :, own_place, own_place] = 0
+    syntax = {
+        "syntax": relations,
+        "pos_ids": numbers(0, 20, BATCH, PIECES),
+        "governors": numbers(0, 7, BATCH, PIECES).masked_fill(mask == 0, -100),
+    }
+    return SimpleNamespace(inputs=inputs, syntax=syntax, mask=mask.bool())
+
+
+def _scores(output):
+    """Logits, or the states of a base model."""
+    return output.logits if hasattr(output, "logits") else output.last_hidden_state
+
+
+def _open(model, value=0.7):
+    """Open all gates and give every other new parameter something to do."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, parameter in model.infusion.named_parameters():
+            if name.startswith("gates"):
+                parameter.fill_(value)
+            else:
+                parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+
+
+@pytest.fixture
+def tiny():
+    return SimpleNamespace(model=_tiny, batch=_batch, scores=_scores, open=_open, pieces=PIECES, size=BATCH)
+
+
+def pytest_generate_tests(metafunc):
+    if "model_name" in metafunc.fixturenames:
+        metafunc.parametrize("model_name", list(MODELS))
+    if "family" in metafunc.fixturenames:
+        metafunc.parametrize("family", FAMILIES)

@@ -1,0 +1,153 @@
+"""The plug-in in every family: with its gate closed it is the plain model, with its gate open syntax arrives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import syntaxformer as sf
+
+EVERYTHING = "masks,relation_bias,lisa,pos_add"
+
+
+def _scores(tiny, model, batch, **changes):
+    with torch.no_grad():
+        return tiny.scores(model(**{**batch.inputs, **batch.syntax, **changes}))
+
+
+def _of_pieces(scores, batch):
+    """States of padding are nobody's business."""
+    return scores[batch.mask] if scores.shape[:2] == batch.mask.shape else scores
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("names", ["masks", "relation_bias", "lisa", "pos_add", "pos_concat", EVERYTHING])
+def test_closed_the_model_is_the_plain_one(tiny, model_name, padded, names):
+    model, batch = tiny.model(model_name), tiny.batch(model_name, padded)
+    with torch.no_grad():
+        plain = tiny.scores(model(**batch.inputs))
+    sf.infuse(model, sf.InfusionConfig.parse(names))
+    found = _scores(tiny, model, batch)
+    scale = float(plain.abs().max().clamp(min=1))
+    assert_close(_of_pieces(found, batch), _of_pieces(plain, batch), atol=1e-6 * scale, rtol=0)
+
+
+def test_names_of_the_backbone_stay_and_all_that_is_new_is_one_module(tiny, model_name):
+    model = tiny.model(model_name)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING))
+    after = model.state_dict()
+    new = [name for name in after if name not in before]
+    assert [name for name in after if name in before] == list(before)
+    assert new
+    assert all(name.startswith("infusion.") for name in new)
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+@pytest.mark.parametrize("preset", ["preserving", "paper"])
+def test_relations_reach_the_output(tiny, model_name, preset):
+    model, batch = tiny.model(model_name), tiny.batch(model_name)
+    sf.infuse(model, sf.InfusionConfig(preset=preset, masks={}))
+    tiny.open(model)
+    found = _scores(tiny, model, batch)
+    assert bool(found.isfinite().all())
+    others = _scores(tiny, model, batch, syntax=batch.syntax["syntax"].flip(0))
+    assert float((_of_pieces(others - found, batch)).abs().max()) > 1e-5
+
+
+def test_every_layer_has_its_masks(tiny, family):
+    model, batch = tiny.model(family), tiny.batch(family)
+    sf.infuse(model, sf.InfusionConfig(masks={}))
+    closed = _scores(tiny, model, batch)
+    assert model.infusion.masked_layers
+    for gate in model.infusion.gates.values():
+        with torch.no_grad():
+            gate.weight.fill_(0.7)
+            opened = _scores(tiny, model, batch)
+            gate.weight.zero_()
+        assert float(_of_pieces(opened - closed, batch).abs().max()) > 1e-5
+
+
+def test_a_padded_key_has_no_influence(tiny, family):
+    model, batch = tiny.model(family), tiny.batch(family)
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING))
+    tiny.open(model)
+    expected = _scores(tiny, model, batch)
+    padding = ~batch.mask
+    other_pieces = batch.inputs["input_ids"].masked_fill(padding, 5)
+    relations = batch.syntax["syntax"].clone()
+    relations[padding[:, None, None, :].expand_as(relations)] = 3
+    found = _scores(
+        tiny, model, batch, input_ids=other_pieces, syntax=relations,
+        pos_ids=batch.syntax["pos_ids"].masked_fill(padding, 2),
+    )  # fmt: skip
+    assert_close(_of_pieces(found, batch), _of_pieces(expected, batch), atol=1e-5, rtol=1e-5)
+
+
+def test_longer_padding_changes_nothing(tiny, family):
+    model, batch = tiny.model(family), tiny.batch(family)
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING))
+    tiny.open(model)
+    expected = _scores(tiny, model, batch)
+    pad = torch.nn.functional.pad
+    longer = {name: pad(value, (0, 4)) for name, value in {**batch.inputs, **batch.syntax}.items()}
+    longer["syntax"] = pad(batch.syntax["syntax"], (0, 4, 0, 4), value=5)
+    with torch.no_grad():
+        found = tiny.scores(model(**longer))
+    if found.ndim == 3:
+        found = found[:, : tiny.pieces]
+    assert_close(_of_pieces(found, batch), _of_pieces(expected, batch), atol=1e-5, rtol=1e-5)
+
+
+def test_the_order_of_the_batch_does_not_matter(tiny, family):
+    model, batch = tiny.model(family), tiny.batch(family)
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING))
+    tiny.open(model)
+    order = torch.tensor([3, 0, 4, 2, 1])
+    expected = _scores(tiny, model, batch)[order]
+    permuted = {name: value[order] for name, value in {**batch.inputs, **batch.syntax}.items()}
+    with torch.no_grad():
+        found = tiny.scores(model(**permuted))
+    assert_close(found[batch.mask[order]] if found.ndim == 3 else found,
+                 expected[batch.mask[order]] if found.ndim == 3 else expected, atol=1e-5, rtol=1e-5)  # fmt: skip
+
+
+def test_what_is_saved_comes_back_exactly(tiny, model_name, tmp_path):
+    model, batch = tiny.model(model_name), tiny.batch(model_name)
+    config = sf.InfusionConfig.parse(EVERYTHING)
+    sf.infuse(model, config)
+    tiny.open(model)
+    model.save_pretrained(tmp_path)
+    loaded = sf.load(tmp_path).eval()
+    assert type(loaded) is type(model)
+    assert loaded.infusion.config == config
+    assert torch.equal(_scores(tiny, loaded, batch), _scores(tiny, model, batch))
+    assert not [path for path in tmp_path.iterdir() if path.suffix in (".bin", ".pt", ".pkl")]
+
+
+def test_plain_transformers_reads_the_backbone(tiny, model_name, tmp_path):
+    model = tiny.model(model_name)
+    backbone = {name: value.clone() for name, value in model.state_dict().items()}
+    sf.infuse(model, sf.InfusionConfig.parse("masks,lisa"))
+    model.save_pretrained(tmp_path)
+    plain = type(model).from_pretrained(tmp_path)
+    assert not hasattr(plain, "infusion")
+    assert plain.config._attn_implementation != "syntax"
+    assert all(torch.equal(value, backbone[name]) for name, value in plain.state_dict().items())
+
+
+def test_a_step_of_training_moves_gates_then_topical_attention(tiny, model_name):
+    """Behind a closed gate topical attention has no gradient; the gate opens first."""
+    model, batch = tiny.model(model_name).train(), tiny.batch(model_name)
+    sf.infuse(model, sf.InfusionConfig(masks={}))
+    parameters = [parameter for _, parameter in sf.infusion_parameters(model)]
+    before = [parameter.detach().clone() for parameter in parameters]
+    optimizer = torch.optim.SGD(parameters, lr=1.0)
+    for _ in range(2):
+        tiny.scores(model(**batch.inputs, **batch.syntax)).square().sum().backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    for (name, now), then in zip(sf.infusion_parameters(model), before, strict=True):
+        assert not torch.equal(now, then), name

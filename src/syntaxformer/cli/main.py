@@ -21,13 +21,14 @@ from syntaxformer.cli.attend import attend
 from syntaxformer.cli.demo import demo
 from syntaxformer.cli.doctor import doctor
 from syntaxformer.cli.evaluate import evaluate
+from syntaxformer.cli.probe import probe
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import translate
 from syntaxformer.errors import ConfigError, SyntaxformerError
 
 __all__ = ["app", "main"]
 
-VERBS = (demo, annotate, train, translate, evaluate, attend, doctor)
+VERBS = (demo, annotate, train, translate, evaluate, attend, probe, doctor)
 
 app = typer.Typer(
     name="syntaxformer",

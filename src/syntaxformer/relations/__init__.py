@@ -2,6 +2,8 @@
 
 from syntaxformer.relations.constituency import batch_constituency_relations, constituency_relations
 from syntaxformer.relations.dependency import (
+    NO_PATH,
+    batch_dependency_distances,
     batch_dependency_relations,
     dependency_depths,
     dependency_relations,
@@ -14,10 +16,12 @@ from syntaxformer.relations.words import WordTrees, word_relations
 
 __all__ = [
     "MAX_DISTANCE",
+    "NO_PATH",
     "NO_PHRASE",
     "PhraseColumns",
     "WordTrees",
     "batch_constituency_relations",
+    "batch_dependency_distances",
     "batch_dependency_relations",
     "constituency_relations",
     "dependency_depths",

@@ -16,7 +16,16 @@ from syntaxformer.errors import TreeError
 from syntaxformer.relations.ids import MAX_DISTANCE, RelationArray, relations_of_steps
 from syntaxformer.trees import ROOT, check_governors
 
-__all__ = ["batch_dependency_relations", "dependency_depths", "dependency_relations"]
+__all__ = [
+    "NO_PATH",
+    "batch_dependency_distances",
+    "batch_dependency_relations",
+    "dependency_depths",
+    "dependency_relations",
+]
+
+NO_PATH = -1
+"""Distance of two words that no tree links, and of padding."""
 
 
 def dependency_relations(governors: Sequence[int], max_distance: int = MAX_DISTANCE) -> RelationArray:
@@ -66,6 +75,22 @@ def batch_dependency_relations(
     return relations_of_steps(
         sizes[:, :, None] - shared, sizes[:, None, :] - shared, shared > 0, max_distance
     )
+
+
+def batch_dependency_distances(
+    governors: ArrayLike, n_words: ArrayLike, *, first_line: int | None = None
+) -> NDArray[np.int32]:
+    """Edges on the path between every two words, whatever their relation: what a structural probe is to find.
+
+    Returns:
+        `[rows, words, words]`; 0 on the diagonal, `NO_PATH` between trees and wherever a word is padding.
+
+    Args and raises as `batch_dependency_relations`.
+    """
+    parents, sizes = _parents_and_sizes(governors, n_words, first_line)
+    shared = _shared_ancestors(parents, sizes).astype(np.int32)
+    depths = sizes.astype(np.int32)
+    return np.where(shared > 0, depths[:, :, None] + depths[:, None, :] - 2 * shared, NO_PATH)
 
 
 def dependency_depths(

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from syntaxformer.errors import TreeError
-from syntaxformer.relations import batch_dependency_relations, dependency_depths, dependency_relations
+from syntaxformer.relations import (
+    NO_PATH,
+    batch_dependency_distances,
+    batch_dependency_relations,
+    dependency_depths,
+    dependency_relations,
+)
 
 P, C, S = 0, 15, 30
 """Offsets of parent, child and sibling with D = 15."""
@@ -94,3 +100,23 @@ def test_distance_that_does_not_fit():
         ValueError, match=r"^max_distance: expected 1 to 84, so that an id fits into a byte, got 99\.$"
     ):
         dependency_relations([-1], 99)
+
+
+def test_distances_count_edges_whatever_the_relation():
+    # 0 ← 1 → 2 → 3, and a tree of its own: 4
+    found = batch_dependency_distances([[1, -1, 1, 2, -1], [-1, 0, 9, 9, 9]], [5, 2])
+    assert found[0].tolist() == [
+        [0, 1, 2, 3, NO_PATH],
+        [1, 0, 1, 2, NO_PATH],
+        [2, 1, 0, 1, NO_PATH],
+        [3, 2, 1, 0, NO_PATH],
+        [NO_PATH, NO_PATH, NO_PATH, NO_PATH, 0],
+    ]
+    assert found[1, :2, :2].tolist() == [[0, 1], [1, 0]]
+    assert (found[1, 2:] == NO_PATH).all()
+    assert (found[1, :, 2:] == NO_PATH).all()
+
+
+def test_distances_of_a_long_chain_have_no_limit():
+    found = batch_dependency_distances([[*range(-1, 299)]], [300])
+    assert found[0, 0, 299] == 299

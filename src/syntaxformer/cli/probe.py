@@ -1,0 +1,86 @@
+"""`syntaxformer probe`: how much of a parse tree stands in the layers of an encoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from syntaxformer.tasks.probing import ProbeReport
+
+__all__ = ["probe"]
+
+
+def probe(
+    model: Annotated[Path, typer.Argument(help="A translator, an infused or a Hugging Face encoder.")],
+    treebank: Annotated[Path, typer.Option(help="CoNLL-U that trains the probes, plain or .gz.")],
+    dev: Annotated[
+        Path | None, typer.Option(help="CoNLL-U that stops them; default: every tenth sentence.")
+    ] = None,
+    test: Annotated[Path | None, typer.Option(help="CoNLL-U that is scored; default: dev.")] = None,
+    layers: Annotated[str, typer.Option(help="all, or numbers: 0,3,6; 0 is the embeddings.")] = "all",
+    rank: Annotated[int, typer.Option(min=1, help="Rows of the linear map.")] = 64,
+    depth: Annotated[bool, typer.Option("--depth/--no-depth", help="Train the depth probe, too.")] = True,
+    controls: Annotated[
+        bool, typer.Option("--controls/--no-controls", help="Random vectors and a linear chain beside.")
+    ] = True,
+    annotator: Annotated[str, typer.Option(help="Tags and parses for an infused encoder.")] = "en",
+    max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the treebank at most.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Of the maps, the batches and random vectors.")] = 1,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the scores as JSON.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+) -> None:
+    """Train a distance and a depth probe on each layer: UUAS, Spearman, root accuracy.
+
+    syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
+    """
+    from syntaxformer.atomic import atomic_file
+    from syntaxformer.data.treebank import read_probe_treebank
+    from syntaxformer.tasks.probing import ProbeConfig, probe_model
+    from syntaxformer.tasks.word_states import load_word_encoder
+
+    wanted = _layers(layers)
+    train_part = read_probe_treebank(treebank)
+    if dev is None:
+        train_part, dev_part = train_part.hold_out()
+    else:
+        dev_part = read_probe_treebank(dev)
+    test_part = dev_part if test is None else read_probe_treebank(test)
+    encoder = load_word_encoder(model, annotator, device)
+    config = ProbeConfig(rank=rank, depth=depth, controls=controls, max_epochs=max_epochs, seed=seed)
+    report = probe_model(encoder, train_part, dev_part, test_part, config, wanted)
+    text = json.dumps({"model": str(model), **report.as_dict()}, indent=1)
+    if output is not None:
+        with atomic_file(output) as temporary:
+            temporary.write_text(text, "utf-8")
+    typer.echo(text) if as_json else _print(report)
+
+
+def _layers(text: str) -> list[int] | None:
+    from syntaxformer.errors import ConfigError
+
+    if text == "all":
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f'--layers: expected "all" or numbers with commas, got {text!r}.') from error
+
+
+def _print(report: ProbeReport) -> None:
+    parts = f"trained on {report.n_train} sentences, stopped on {report.n_dev}, scored on {report.n_test}"
+    typer.echo(f"rank {report.rank}; {parts}")
+    for reason, count in report.left_out.items():
+        typer.echo(f"left out: {count} sentences {reason}")
+    if report.n_uncovered:
+        typer.echo(f"{report.n_uncovered} words have no piece of their own: their vectors are zero")
+    typer.echo(f"\n{'':<16} {'UUAS':>6} {'Spearman':>9} {'root':>6} {'norm Spearman':>14} {'seconds':>8}")
+    for one in report.scores:
+        root = "" if one.root_accuracy is None else f"{100 * one.root_accuracy:.1f}"
+        norm = "" if one.norm_spearman is None else f"{one.norm_spearman:.3f}"
+        scores = f"{100 * one.uuas:>6.1f} {one.spearman:>9.3f} {root:>6} {norm:>14}"
+        typer.echo(f"{one.name:<16} {scores} {one.seconds:>8.1f}")

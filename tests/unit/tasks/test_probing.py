@@ -1,0 +1,214 @@
+"""Word vectors out of every kind of encoder, and probes that find trees where there are some."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, BertTokenizerFast, T5Config, T5EncoderModel
+
+from syntaxformer.data.treebank import probe_treebank
+from syntaxformer.errors import CheckpointError, ConfigError
+from syntaxformer.tasks.probing import ProbeConfig, linear_chain, probe_model, probe_states, random_vectors
+from syntaxformer.tasks.word_states import (
+    HuggingFaceWords,
+    TranslatorWords,
+    cache_states,
+    load_word_encoder,
+    word_means,
+)
+from syntaxformer.trees import Sentence, write_conllu
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "run", "##ning", "."]
+
+
+def _tree(words: str, *governors: int) -> Sentence:
+    return Sentence.from_words(words.split(), governors=governors)
+
+
+SENTENCES = [
+    _tree("the cats sat .", 1, 2, -1, 2),
+    _tree("running cat", 1, -1),
+    _tree("cats run the cats .", 1, -1, 3, 1, 1),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    vocabulary = {piece: number for number, piece in enumerate(VOCABULARY)}
+    return BertTokenizerFast(vocab=vocabulary, do_lower_case=True, model_max_length=17)
+
+
+@pytest.fixture(scope="module")
+def bert():
+    torch.manual_seed(2)
+    return BertModel(
+        BertConfig(vocab_size=len(VOCABULARY), hidden_size=22, num_hidden_layers=3, num_attention_heads=2, intermediate_size=23,
+                   max_position_embeddings=19)
+    ).eval()  # fmt: skip
+
+
+def test_word_means_by_hand():
+    states = torch.arange(12.0).reshape(2, 3, 2)  # two sentences of three pieces
+    owners = np.array([[-1, 0, 0], [1, -1, 0]])
+    means, counts = word_means(states, owners, [1, 3])
+    # sentence 1: the mean of (2,3) and (4,5); sentence 2: word 0 = (10,11), word 1 = (6,7), word 2 nothing
+    assert means.tolist() == [[3.0, 4.0], [10.0, 11.0], [6.0, 7.0], [0.0, 0.0]]
+    assert counts.tolist() == [2, 1, 1, 0]
+
+
+def test_states_of_a_hugging_face_encoder_whatever_the_batch(bert, tokenizer, tmp_path):
+    encoder = HuggingFaceWords(bert, tokenizer)
+    assert (encoder.n_states, encoder.longest) == (4, 17)
+    assert encoder.n_pieces(SENTENCES).tolist() == [7, 5, 9]
+    cached = cache_states(encoder, SENTENCES, [0, 3], tmp_path)
+    assert cached.n_uncovered == 0
+    ids = tokenizer("the cats sat .", return_tensors="pt")
+    states = bert(**ids, output_hidden_states=True).hidden_states
+    for layer in (0, 3):
+        one = states[layer][0]
+        expected = torch.stack([one[1], (one[2] + one[3]) / 2, one[4], one[5]])
+        torch.testing.assert_close(cached.layer(layer)[:4], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_encoder_of_an_encoder_decoder(tokenizer):
+    torch.manual_seed(2)
+    t5 = T5EncoderModel(
+        T5Config(vocab_size=len(VOCABULARY), d_model=14, d_kv=7, d_ff=13, num_layers=2, num_heads=2)
+    ).eval()
+    states, owners = HuggingFaceWords(t5, tokenizer).encode(SENTENCES)
+    assert (len(states), states[0].shape) == (3, (3, 9, 14))
+    assert owners[1].tolist() == [-1, 0, 0, 1, -1, -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("kind", ["plain", "infused"])
+def test_states_of_a_translator(kind, request):
+    translator = request.getfixturevalue(kind)
+    if translator.annotator is not None:
+        annotate = translator.annotator.annotate
+        translator.annotator.annotate_words = lambda sentences: annotate([" ".join(one) for one in sentences])
+    states, owners = TranslatorWords(translator).encode(SENTENCES)
+    assert len(states) == 2
+    assert states[0].shape[:2] == owners.shape
+    assert [max(row) for row in owners.tolist()] == [3, 1, 4]
+
+
+def _grown_treebank(n: int):
+    """Random trees with vectors that hold them: each word is its governor's vector plus a direction of its own."""
+    drawn = np.random.default_rng(7)
+    sentences, vectors = [], []
+    for _ in range(n):
+        size = int(drawn.integers(5, 9))
+        order = drawn.permutation(size)
+        governors, place = [-1] * size, np.zeros((size, 23))
+        for step in range(1, size):
+            word, above = order[step], order[drawn.integers(step)]
+            governors[word] = int(above)
+            place[word] = place[above]
+            place[word, step] = 1.0
+        sentences.append(Sentence.from_words([f"w{i}" for i in range(size)], governors=tuple(governors)))
+        vectors.append(place)
+    rotation, _ = np.linalg.qr(np.random.default_rng(3).normal(size=(23, 23)))
+    return probe_treebank(sentences), torch.tensor(np.concatenate(vectors) @ rotation).float()
+
+
+def test_trees_are_found_where_vectors_hold_them():
+    parts, vectors = zip(*(_grown_treebank(n) for n in (199, 41, 43)), strict=True)
+    config = ProbeConfig(rank=11, learning_rate=0.02, max_epochs=25)
+    scores = probe_states("grown", torch.cat(vectors), parts, config)
+    assert scores.uuas > 0.95
+    assert scores.spearman > 0.9
+    assert scores.root_accuracy is not None
+    assert scores.root_accuracy > 0.9
+    assert scores.norm_spearman is not None
+    assert scores.norm_spearman > 0.9
+    chance = linear_chain(parts[2])
+    assert chance.uuas < 0.6
+    assert (chance.epochs, chance.seconds) == (0, 0.0)
+    again = probe_states("grown", torch.cat(vectors), parts, config)
+    assert (again.uuas, again.spearman) == (scores.uuas, scores.spearman)
+
+
+def test_the_linear_chain_by_hand():
+    treebank = probe_treebank([_tree("a b c d", 1, -1, 1, 2)])
+    scores = linear_chain(treebank)
+    assert scores.uuas == 1.0  # a-b, b-c, c-d are its edges
+    assert scores.root_accuracy == 0.0  # the first word is not the root
+    assert np.isnan(scores.spearman)  # four words are fewer than five
+
+
+def test_random_vectors_belong_to_words():
+    found = random_vectors(["a", "b", "a"], 13, 3)
+    assert torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], found[1])
+    assert torch.equal(found, random_vectors(["a", "b", "a"], 13, 3))
+
+
+def test_a_whole_report(bert, tokenizer):
+    encoder = HuggingFaceWords(bert, tokenizer)
+    long = _tree("the " * 16 + "cat", *(16,) * 16, -1)
+    treebank = probe_treebank([*SENTENCES * 5, long])
+    config = ProbeConfig(rank=300, max_epochs=2, depth=False)
+    report = probe_model(encoder, treebank, treebank, treebank, config, [1])
+    assert [one.name for one in report.scores] == ["layer 1", "random vectors", "linear chain"]
+    assert report.left_out == {"longer than 17 pieces": 3}
+    assert (report.n_train, report.n_dev, report.n_test) == (15, 15, 15)
+    assert report.scores[0].root_accuracy is None
+    json.dumps(report.as_dict())
+    with pytest.raises(ConfigError, match=r"^layers: expected 0 to 3, got 4\.$"):
+        probe_model(encoder, treebank, treebank, treebank, config, [4])
+    with pytest.raises(
+        ConfigError, match=r"^treebank: expected a sentence of at most 17 pieces, got none\.$"
+    ):
+        probe_model(encoder, probe_treebank([long]), treebank, treebank, config)
+
+
+def test_what_cannot_be_probed(tmp_path, tokenizer, bert):
+    with pytest.raises(CheckpointError, match=r"expected a model folder, got none with a config\.json\.$"):
+        load_word_encoder(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="expected an encoder, got: "):
+        load_word_encoder(tmp_path)
+
+    class Slow:
+        is_fast = False
+
+    with pytest.raises(
+        ConfigError, match=r"^tokenizer: expected a fast one, which knows offsets, got a slow one\.$"
+    ):
+        HuggingFaceWords(bert, Slow())
+
+
+def test_the_command(tmp_path, bert, tokenizer):
+    from typer.testing import CliRunner
+
+    from syntaxformer.cli.main import app
+
+    bert.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    treebank = tmp_path / "trees.conllu"
+    write_conllu(treebank, SENTENCES * 11)
+    arguments = [
+        "probe",
+        str(tmp_path / "model"),
+        "--treebank",
+        str(treebank),
+        "--rank",
+        "3",
+        "--max-epochs",
+        "1",
+    ]
+    done = CliRunner().invoke(app, [*arguments, "--layers", "0,2", "-o", str(tmp_path / "probe.json")])
+    assert done.exit_code == 0, done.exception
+    assert "rank 3; trained on 30 sentences, stopped on 3, scored on 3" in done.output
+    stored = json.loads((tmp_path / "probe.json").read_text())
+    assert [one["name"] for one in stored["scores"]] == [
+        "embeddings",
+        "layer 2",
+        "random vectors",
+        "linear chain",
+    ]
+    done = CliRunner().invoke(app, [*arguments, "--layers", "x"])
+    assert str(done.exception) == "--layers: expected \"all\" or numbers with commas, got 'x'."

@@ -21,6 +21,8 @@ from syntaxformer.cli.attend import attend
 from syntaxformer.cli.demo import demo
 from syntaxformer.cli.doctor import doctor
 from syntaxformer.cli.evaluate import evaluate
+from syntaxformer.cli.finetune import finetune
+from syntaxformer.cli.predict import predict
 from syntaxformer.cli.probe import probe
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import translate
@@ -28,7 +30,7 @@ from syntaxformer.errors import ConfigError, SyntaxformerError
 
 __all__ = ["app", "main"]
 
-VERBS = (demo, annotate, train, translate, evaluate, attend, probe, doctor)
+VERBS = (demo, annotate, train, translate, evaluate, finetune, predict, attend, probe, doctor)
 
 app = typer.Typer(
     name="syntaxformer",

@@ -20,6 +20,7 @@ OWN = (
     *("model*.safetensors", "*.safetensors.index.json", "tokenizer*", "special_tokens_map.json"),
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
+    *("classifier.json", "collator.json", "infusion.json", "predictions.tsv"),
     *("checkpoints", "logs", "cache", f".*{PARTIAL}"),
 )
 """What a run writes, and `--overwrite` may delete."""

@@ -106,7 +106,11 @@ class ProgressLines(TrainerCallback):
         logs = logs or {}
         if not state.is_world_process_zero or "train_runtime" in logs:
             return
-        shown = "  ".join(f"{name} {value:.5g}" for name, value in logs.items() if name in _SHOWN)
+        shown = "  ".join(
+            f"{name} {value:.5g}"
+            for name, value in logs.items()
+            if name in _SHOWN or name.endswith("_accuracy")
+        )
         done = state.global_step - self._first_step
         rate = done / max(time.monotonic() - self._start, 1e-9)
         left = (self.max_steps - state.global_step) / rate if rate else 0.0
@@ -156,7 +160,7 @@ class Curves(TrainerCallback):
             self._writer.close()
 
 
-_SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu")
+_SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu", "eval_score")
 
 
 def _clock(seconds: float) -> str:

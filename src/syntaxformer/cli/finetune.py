@@ -1,0 +1,95 @@
+"""`syntaxformer finetune`: a pretrained encoder for a task, with or without syntax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["finetune"]
+
+
+def finetune(
+    task: Annotated[
+        str,
+        typer.Option(
+            help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, sst1, sst2_trees, snli, sick, "
+            "sick_relatedness; classify or regress for a table of your own."
+        ),
+    ],
+    model: Annotated[str, typer.Option(help="Folder of a pretrained checkpoint, or its name on the Hub.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the finished model.")],
+    data: Annotated[
+        str | None,
+        typer.Option(help="Folder of the task's official files or of a saved data set; or hub:NAME."),
+    ] = None,
+    infuse: Annotated[
+        str, typer.Option(help="masks, relation_bias, lisa, pos_add, pos_concat, let, with commas; or none.")
+    ] = "none",
+    train: Annotated[
+        str | None, typer.Option(help="Training table: TSV, CSV or JSON lines, plain or .gz.")
+    ] = None,
+    dev: Annotated[
+        str | None, typer.Option(help="Development table; without it a tenth of the rows is held out.")
+    ] = None,
+    text_column: Annotated[str | None, typer.Option(help="Your text's column: name, or number.")] = None,
+    text_pair_column: Annotated[str | None, typer.Option(help="Column of a second text.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column of the label or score.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Default: 3.")] = None,
+    learning_rate: Annotated[
+        str | None,
+        typer.Option(help="A number, or auto: the best on dev of 5e-5, 4e-5, 3e-5, 2e-5. Default: 3e-5."),
+    ] = None,
+    fraction: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Share of the training data; smaller ones are nested."),
+    ] = None,
+    annotator: Annotated[
+        str | None, typer.Option(help="Default: en, with +phrases where constituency is needed.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Default: 1.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any other setting: infusion.masks.without=parent; repeatable."
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Delete an older run in the output folder.")
+    ] = False,
+) -> None:
+    """Fine-tune a pretrained encoder, and print its scores on the development set.
+
+    syntaxformer finetune --task cola --data glue/CoLA --model CHECKPOINT --infuse masks,pos_add -o runs/cola
+
+    syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT -o runs/mine
+    """
+    from syntaxformer.tasks.classification import finetune as run
+    from syntaxformer.tasks.classifier_folder import read_scores
+    from syntaxformer.training.finetune_config import load_finetune
+
+    options = {
+        "": {"task": task, "model": model, "output": output, "seed": seed},
+        "data": {
+            "dir": data,
+            "train": train,
+            "dev": dev,
+            "fraction": fraction,
+            "text_column": text_column,
+            "text_pair_column": text_pair_column,
+            "label_column": label_column,
+        },
+        "annotation": {"annotator": annotator},
+        "training": {"epochs": epochs, "learning_rate": learning_rate},
+    }
+    given = {
+        section: {key: value for key, value in keys.items() if value is not None}
+        for section, keys in options.items()
+    }
+    content = {**given.pop(""), **given}
+    folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
+    for name, value in read_scores(folder).items():
+        typer.echo(f"{name} {value:.4f}")
+    typer.echo(folder)

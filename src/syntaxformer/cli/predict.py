@@ -1,0 +1,84 @@
+"""`syntaxformer predict`: labels or scores of texts by a fine-tuned model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder that `finetune` wrote.")],
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[IN]", help="Text, one a line, or a table like the training table; - for stdin."
+        ),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Default: the task that the model was trained for.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Folder of the task's official files or of a saved data set.")
+    ] = None,
+    split: Annotated[
+        str,
+        typer.Option(help="dev, test, test_mismatched, …: a test split gives the file for the GLUE server."),
+    ] = "dev",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File, or folder for a submission of the usual name."),
+    ] = None,
+    annotator: Annotated[str | None, typer.Option(help="Use this annotator, not the model's own.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts together.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print scores as one JSON object.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+) -> None:
+    """Predict, and score where the data has labels.
+
+    syntaxformer predict runs/cola --data glue/CoLA
+
+    syntaxformer predict runs/cola --data glue/CoLA --split test -o submission/
+
+    echo "They drank the pub dry." | syntaxformer predict runs/cola -
+    """
+    import json
+
+    from syntaxformer.errors import ConfigError
+    from syntaxformer.tasks.classifier import Classifier
+    from syntaxformer.tasks.prediction import read_split_for, read_texts_for
+    from syntaxformer.tasks.submission import prediction_rows, submission_rows, write_rows
+
+    if (source is None) == (data is None):
+        raise ConfigError("input: expected either a file (or -) or --data, got both or none.")
+    classifier = Classifier.from_folder(model, annotator, device)
+    known = None
+    if data is not None:
+        known, texts = read_split_for(classifier.info, task, data, split)
+    else:
+        texts = read_texts_for(classifier.info, str(source))
+    predictions = classifier.predict_set(texts, batch_size, cached=data is not None)
+    if predictions.n_truncated:
+        typer.echo(
+            f"{predictions.n_truncated} of {len(texts)} texts were cut to the model's length.", err=True
+        )
+    labelled = all(one.label is not None for one in texts.examples)
+    is_submission = known is not None and split in known.submission and not labelled
+    if is_submission:
+        rows = submission_rows(known, split, texts, predictions)
+        name = known.submission[split]
+    else:
+        rows, name = prediction_rows(classifier.info.labels, predictions), "predictions.tsv"
+    if output is not None:
+        write_rows(output / name if output.is_dir() or not output.suffix else output, rows)
+    elif not labelled:
+        for row in rows:
+            typer.echo(row)
+    if labelled:
+        scores = classifier.score(texts, predictions)
+        lines = [json.dumps(scores)] if as_json else [f"{key} {value:.4f}" for key, value in scores.items()]
+        for line in lines:
+            typer.echo(line)

@@ -1,0 +1,93 @@
+"""What the folder of a fine-tuned model holds, and how it is read.
+
+- config.json, model.safetensors, infusion.json: the network
+- tokenizer files and the collator's settings: text to batches
+- classifier.json: task, labels, metrics, annotator
+- recipe.yaml, run.json: how it came to be, its scores on dev
+- manifest.json: sizes and hashes of all others; written last, so a folder that has it is whole
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from syntaxformer.errors import CheckpointError
+from syntaxformer.folders import MANIFEST, read_json, verify_manifest
+
+__all__ = ["CLASSIFIER", "ClassifierInfo", "read_classifier_info", "read_scores", "verify_classifier_folder"]
+
+CLASSIFIER = "classifier.json"
+FORMAT_VERSION = 1
+
+
+class ClassifierInfo(BaseModel):
+    """Content of `classifier.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format_version: int = FORMAT_VERSION
+    task: str
+    labels: tuple[str, ...] | None
+    metrics: tuple[str, ...]
+    n_texts: int
+    score_range: tuple[float, float] | None = None
+    annotator: str | None
+    """For text without trees of its own."""
+    annotator_version: str | None
+    needs: tuple[str, ...] = ()
+    """Columns of a sentence that the model reads."""
+    gold_trees: bool = False
+    """Whether trees that the data carries take the annotator's place."""
+    text_column: str | None = None
+    text_pair_column: str | None = None
+    label_column: str | None = None
+    eval_batch_size: int = 64
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether outputs are scores."""
+        return self.labels is None
+
+
+def read_classifier_info(folder: Path) -> ClassifierInfo:
+    """Read `classifier.json`.
+
+    Raises:
+        CheckpointError: It is missing or not what this version writes.
+    """
+    try:
+        info = ClassifierInfo.model_validate(read_json(folder / CLASSIFIER))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise CheckpointError(f"{folder / CLASSIFIER}: {place}: {problem['msg']}. It was altered.") from error
+    if info.format_version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{folder / CLASSIFIER}: expected format version {FORMAT_VERSION}, got {info.format_version}."
+        )
+    return info
+
+
+def verify_classifier_folder(folder: Path) -> None:
+    """Hold that a model is finished and as it was written.
+
+    Raises:
+        CheckpointError: It is not, or it is no fine-tuned model.
+    """
+    if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
+        raise CheckpointError(
+            f"{folder}: expected a finished model, got a run that is not finished. "
+            "Wait for it, or go on with `syntaxformer finetune … --resume`."
+        )
+    verify_manifest(folder)
+    if not (folder / CLASSIFIER).exists():
+        raise CheckpointError(
+            f"{folder}: expected a model that `syntaxformer finetune` wrote, got another: no {CLASSIFIER}."
+        )
+
+
+def read_scores(folder: Path) -> dict[str, float]:
+    """The scores on dev that a finished model was saved with."""
+    return dict(read_json(folder / "run.json").get("dev", {}))

@@ -1,0 +1,107 @@
+"""What `predict` reads: a split of the task, a table with the model's columns, or plain lines of text."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.tasks.classifier_folder import ClassifierInfo
+from syntaxformer.tasks.finetune_data import read_any_split
+from syntaxformer.tasks.official_files import TASKS, find_task
+from syntaxformer.tasks.own_table import TableColumns, own_task, read_own_table
+from syntaxformer.tasks.tables import first_cells, table_format
+from syntaxformer.tasks.task_table import Task
+from syntaxformer.tasks.text_sets import TextExample, TextSet
+from syntaxformer.textfile import decode_lines, read_lines
+
+__all__ = ["read_split_for", "read_texts_for"]
+
+STDIN = "-"
+
+
+def read_split_for(
+    info: ClassifierInfo, task: str | None, data: str, split: str, given: str | None = None
+) -> tuple[Task, TextSet]:
+    """A split of an official task for a model.
+
+    Args:
+        info: The model's.
+        task: Task name; None for the model's own.
+        data: Folder of its files or saved data set, or "hub:NAME".
+        split: "dev", "test", ….
+        given: A file to take instead.
+
+    Raises:
+        ConfigError: The model was trained for a task with other labels, or the split is not there.
+        DataError: It cannot be used.
+    """
+    if task is None and info.task not in TASKS:
+        raise ConfigError(
+            f"task: expected --task beside --data, as the model's own is {info.task!r}, got none."
+        )
+    found = find_task(task or info.task)
+    if (found.labels, len(found.texts)) != (info.labels, info.n_texts):
+        raise ConfigError(
+            f"task: expected one with the model's labels ({_labels(info.labels)}) and {info.n_texts} texts, "
+            f"got {found.title} ({_labels(found.labels)}; {len(found.texts)})."
+        )
+    return found, read_any_split(found, data, split, given)
+
+
+def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
+    """Texts of a file, or of standard input where it is "-".
+
+    A table that has the model's columns is read as one, with its labels where it has them; else each line is
+    a text, or two with a tab between them where the model takes pairs.
+
+    Raises:
+        DataError: The file cannot be used; with the line.
+    """
+    if source != STDIN and (table := _as_table(info, source)) is not None:
+        return table
+    name = "standard input" if source == STDIN else source
+    lines = decode_lines(sys.stdin.buffer, name) if source == STDIN else read_lines(source)
+    examples = [_example(info, line, name, number) for number, line in enumerate(lines, 1)]
+    if not examples:
+        raise DataError("expected at least one text, got an empty file.", name)
+    return TextSet("texts", name, examples)
+
+
+def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
+    """The rows of a table with the model's columns; None for a file that is none."""
+    kind = "regress" if info.is_regression else "classify"
+    columns = TableColumns(info.text_column, info.label_column, info.text_pair_column)
+    if table_format(source) == "tsv":
+        cells = first_cells(source)
+        named = columns.text is None or not columns.text.isdecimal()
+        wanted = columns.texts if columns.text is not None else _usual_names(info)
+        if named and not set(wanted) <= set(cells):
+            return None
+        if not named and len(cells) < max(map(int, columns.given)):
+            return None
+        columns = columns if columns.text is not None else TableColumns(*wanted[:1], None, *wanted[1:])
+        if columns.label is not None and not named and len(cells) == info.n_texts:
+            columns = replace(columns, label=None)
+    texts, _, _ = read_own_table(source, kind, columns, info.labels, name="texts", labelled=False)
+    return texts
+
+
+def _usual_names(info: ClassifierInfo) -> tuple[str, ...]:
+    return tuple(names[0] for names in own_task("classify", None, info.n_texts).texts)
+
+
+def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExample:
+    parts = line.split("\t") if info.n_texts > 1 else [line]
+    if len(parts) != info.n_texts:
+        raise DataError(
+            f"expected {info.n_texts} texts with a tab between them, got {len(parts)}.", name, number
+        )
+    texts = tuple(" ".join(part.split()) for part in parts)
+    if not all(texts):
+        raise DataError("text: expected one that is not empty, got ''.", name, number)
+    return TextExample(texts, None, (), str(number - 1), number)
+
+
+def _labels(labels: tuple[str, ...] | None) -> str:
+    return "scores" if labels is None else ", ".join(labels)

@@ -1,0 +1,128 @@
+"""Pretrained checkpoints: loaded from a folder of Hugging Face's layout, given a new head, infused.
+
+Weights are read from safetensors only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging as hf_logging
+
+from syntaxformer.data.nlu_collator import SyntaxCollator
+from syntaxformer.errors import CheckpointError, ConfigError
+from syntaxformer.infusion_config import InfusionConfig
+from syntaxformer.models import infuse, load
+
+__all__ = ["load_collator", "load_finetuned", "load_pretrained", "load_tokenizer"]
+
+_log = logging.getLogger("syntaxformer.finetune")
+
+_HEADS = ("classifier", "score", "pooler", "head", "pre_classifier", "dropout", "summary")
+"""Parts that a checkpoint need not have: they are trained from nothing."""
+
+
+def load_tokenizer(path: str) -> Any:
+    """The tokenizer of a checkpoint.
+
+    Raises:
+        ConfigError: It cannot be loaded, or is not a fast one: pieces must know their characters.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
+    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
+        raise ConfigError(
+            f"model: expected a checkpoint with a tokenizer at {path}, got: {_short(error)}"
+        ) from error
+    if not tokenizer.is_fast:
+        raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")
+    return tokenizer
+
+
+def load_pretrained(path: str, labels: tuple[str, ...] | None, infusion: InfusionConfig) -> PreTrainedModel:
+    """A checkpoint with a new head, infused.
+
+    Args:
+        path: Folder, or name on the Hub.
+        labels: Label names; None for one score.
+        infusion: What is put in.
+
+    Raises:
+        ConfigError: It cannot be read, or a model of its family cannot be infused.
+    """
+    names = list(labels) if labels is not None else ["score"]
+    try:
+        with quiet_loading():
+            model, report = AutoModelForSequenceClassification.from_pretrained(
+                path,
+                num_labels=len(names),
+                id2label=dict(enumerate(names)),
+                label2id={name: number for number, name in enumerate(names)},
+                problem_type="regression" if labels is None else "single_label_classification",
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
+        raise ConfigError(
+            f"model: expected a pretrained checkpoint at {path}, got: {_short(error)}"
+        ) from error
+    missing = sorted(name for name in report["missing_keys"] if not _is_head(name))
+    if missing:
+        raise ConfigError(
+            f"model: expected the weights of a {model.config.model_type} model at {path}, missing: "
+            f"{', '.join(missing[:3])} ({len(missing)} in all)."
+        )
+    return infuse(model, infusion)
+
+
+def load_finetuned(folder: Path) -> PreTrainedModel:
+    """The network of a fine-tuned folder.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    try:
+        with quiet_loading():
+            return load(folder).eval()
+    except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{folder}: expected a model, got: {_short(error)}") from error
+
+
+def load_collator(folder: Path) -> SyntaxCollator:
+    """What makes batches for a fine-tuned model.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    try:
+        return SyntaxCollator.from_pretrained(folder)
+    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
+        raise CheckpointError(f"{folder}: expected a tokenizer, got: {_short(error)}") from error
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Loading a small file is no work that needs a bar, and a library does not print."""
+    enabled, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
+    hf_logging.disable_progress_bar()
+    hf_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if enabled:
+            hf_logging.enable_progress_bar()
+
+
+def _is_head(name: str) -> bool:
+    return any(part in _HEADS for part in name.split("."))
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,152 @@
+"""Rows of TSV, CSV and JSON-lines files as mappings from column to cell, plain or gzip.
+
+The format is told by the name. TSV is read as the GLUE files are written: a tab ends a cell, and a quote is a
+character like any other. What the columns mean is the task's business.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from syntaxformer.errors import DataError
+from syntaxformer.textfile import read_lines
+
+__all__ = ["BrokenRow", "Row", "first_cells", "pick_column", "read_rows", "table_format"]
+
+_FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
+_LONGEST_CELL = 2**27
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row.
+
+    Args:
+        number: 1-based number of its (last) line in the file.
+        cells: Column → cell; strings, but for JSON, whose values stay what they are.
+    """
+
+    number: int
+    cells: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRow:
+    """A row with more or fewer cells than there are columns.
+
+    Args:
+        number: 1-based line number.
+        problem: What is wrong with it.
+    """
+
+    number: int
+    problem: str
+
+
+def table_format(path: str | Path) -> str:
+    """The format that a file's name tells: "tsv", "csv" or "json"; packed (.gz) or not."""
+    name = Path(str(path).removesuffix(".gz"))
+    return _FORMATS.get(name.suffix.lower(), "tsv")
+
+
+def read_rows(path: str | Path, columns: Sequence[str] | None = None) -> Iterator[Row | BrokenRow]:
+    """Yield the rows of a file; what to do with a broken one is for the caller to say.
+
+    Args:
+        path: The file.
+        columns: Names of the columns where the file has no header line; plays no part in JSON lines.
+
+    Raises:
+        DataError: The file cannot be read, is empty, a line is not a JSON object, or a quote is never closed.
+    """
+    kind = table_format(path)
+    if kind == "json":
+        return _json_rows(path)
+    return _table_rows(path, columns, _csv_cells if kind == "csv" else _tsv_cells)
+
+
+def first_cells(path: str | Path) -> list[str]:
+    """The cells of the first line of a TSV or CSV file, header or not.
+
+    Raises:
+        DataError: The file cannot be read or is empty.
+    """
+    cells_of = _csv_cells if table_format(path) == "csv" else _tsv_cells
+    for _, cells in cells_of(path):
+        return [cell.strip() for cell in cells]
+    raise DataError("expected rows, got an empty file.", path)
+
+
+def pick_column(found: Iterable[str], names: Sequence[str], what: str, path: str | Path | None) -> str:
+    """The first of some names that is a column.
+
+    Args:
+        found: Columns of a table.
+        names: Names that the column may have.
+        what: What it holds, for the message.
+        path: The table's file.
+
+    Raises:
+        DataError: None of them is.
+    """
+    found = list(found)
+    for name in names:
+        if name in found:
+            return name
+    wanted = " or ".join(map(repr, names))
+    raise DataError(f"{what}: expected a column {wanted}, got {', '.join(map(repr, found))}.", path)
+
+
+def _tsv_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(read_lines(path), 1):
+        if line.strip():
+            yield number, line.split("\t")
+
+
+def _csv_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(_LONGEST_CELL)
+    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise DataError(
+            f"expected CSV with every quote closed, got: {error}.", path, reader.line_num
+        ) from error
+
+
+def _table_rows(path: str | Path, columns: Sequence[str] | None, cells_of: Any) -> Iterator[Row | BrokenRow]:
+    rows = cells_of(path)
+    first = next(rows, None)
+    if first is None:
+        raise DataError("expected rows, got an empty file.", path)
+    if columns is None:
+        columns = first[1]
+    else:
+        rows = chain([first], rows)
+    names = [name.strip() for name in columns]
+    for number, cells in rows:
+        if len(cells) == len(names):
+            yield Row(number, dict(zip(names, cells, strict=True)))
+        else:
+            yield BrokenRow(number, f"expected {len(names)} cells, got {len(cells)}")
+
+
+def _json_rows(path: str | Path) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            cells = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"expected a JSON object on each line, got: {error}.", path, number) from error
+        if not isinstance(cells, dict):
+            raise DataError(f"expected a JSON object on each line, got {type(cells).__name__}.", path, number)
+        yield Row(number, cells)

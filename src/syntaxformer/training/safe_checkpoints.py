@@ -1,0 +1,74 @@
+"""Checkpoints without pickle for any of Hugging Face's trainers: a mixin that stands before `Trainer`.
+
+A checkpoint is written whole or not at all, with a manifest; an interrupted run that resumes from it goes on
+as if it had not stopped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import gather_object
+
+from syntaxformer.folders import atomic_folder, verify_manifest
+from syntaxformer.training.checkpoints import (
+    WEIGHTS,
+    load_optimizer,
+    load_random_state,
+    load_tensors,
+    numbered_checkpoints,
+    random_state,
+    save_optimizer,
+    save_random_states,
+)
+from syntaxformer.training.trainer import load_weights
+
+__all__ = ["SafeCheckpoints"]
+
+
+class SafeCheckpoints:
+    """How a trainer saves and loads its state."""
+
+    args: Any
+    state: Any
+    model: Any
+    optimizer: Any
+    lr_scheduler: Any
+    accelerator: Any
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write a checkpoint, then delete all others but the best one."""
+        folder = Path(self.args.output_dir)
+        random_states = gather_object([random_state()])
+        if self.args.should_save:
+            if self.state.best_global_step:
+                self.state.best_model_checkpoint = str(folder / f"checkpoint-{self.state.best_global_step}")
+            with atomic_folder(folder / f"checkpoint-{self.state.global_step}") as partial_folder:
+                self._save(str(partial_folder))
+                save_optimizer(partial_folder, self.optimizer, self.lr_scheduler)
+                save_random_states(partial_folder, random_states)
+                self.state.save_to_json(str(partial_folder / "trainer_state.json"))
+            kept = {f"checkpoint-{step}" for step in (self.state.global_step, self.state.best_global_step)}
+            for old in numbered_checkpoints(folder):
+                if old.name not in kept:
+                    shutil.rmtree(old, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Weights and config only: no pickled arguments."""
+        self.model.save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        folder = Path(resume_from_checkpoint)
+        verify_manifest(folder)
+        load_weights(model or self.model, load_tensors(folder / WEIGHTS), folder)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            load_optimizer(Path(checkpoint), self.optimizer, self.lr_scheduler)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            load_random_state(Path(checkpoint), self.args.process_index, self.args.seed)

@@ -33,6 +33,10 @@ class CorpusLike(Protocol):
         """Has `row_offsets`, `starts`, `ends`, `upos`, `governors` and `deprels`."""
         ...
 
+    def brackets(self, start: int, stop: int) -> list[str | None] | None:
+        """Constituency trees of some lines; None where the corpus has none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedColumn:
@@ -92,6 +96,7 @@ class WordColumns:
         deprels: Relation to the governor; or None.
         user: The user's own columns by name.
         first_line: 1-based number of the first line, for messages.
+        constituency: `[rows]`, brackets of each line, None for lines without words; or None.
 
     Raises:
         AlignmentError: Columns of different lengths.
@@ -106,6 +111,7 @@ class WordColumns:
     deprels: CodedColumn | None = None
     user: Mapping[str, CodedColumn] = field(default_factory=dict[str, CodedColumn])
     first_line: int = 1
+    constituency: Sequence[str | None] | None = None
 
     def __post_init__(self) -> None:
         row_of_item(self.row_splits, len(self.starts))
@@ -133,8 +139,9 @@ class WordColumns:
 
     @property
     def provides(self) -> frozenset[str]:
-        """The annotations that are there, of "upos", "governors" and "deprels"."""
-        annotations = {"upos": self.upos, "governors": self.governors, "deprels": self.deprels}
+        """The annotations that are there, of "upos", "governors", "deprels" and "constituency"."""
+        names = ("upos", "governors", "deprels", "constituency")
+        annotations = {name: getattr(self, name) for name in names}
         return frozenset(name for name, column in annotations.items() if column is not None)
 
     def line_of_word(self, word: int) -> int:
@@ -151,13 +158,16 @@ class WordColumns:
         return replace(self, user={**self.user, name: column})
 
     @classmethod
-    def from_corpus(cls, corpus: CorpusLike, texts: Sequence[str], start: int = 0) -> WordColumns:
+    def from_corpus(
+        cls, corpus: CorpusLike, texts: Sequence[str], start: int = 0, *, constituency: bool = False
+    ) -> WordColumns:
         """Columns of consecutive lines of an annotated corpus, without a `Sentence` for each.
 
         Args:
             corpus: As `read_annotations` returns.
             texts: The lines `start` to `start + len(texts)` that were annotated.
             start: First line wanted, 0-based.
+            constituency: Fetch the constituency trees too; they are text, and large.
 
         Raises:
             AlignmentError: The corpus has fewer lines.
@@ -176,6 +186,7 @@ class WordColumns:
             stored.governors,
             coded("deprels", stored.deprels),
             first_line=start + 1,
+            constituency=corpus.brackets(start, start + len(texts)) if constituency else None,
         )
 
     @classmethod
@@ -205,6 +216,8 @@ class WordColumns:
             return _gather(sentences, name, lambda sentence: getattr(sentence, name), first_line)
 
         upos, governors, deprels = gather("upos"), gather("governors"), gather("deprels")
+        brackets = [sentence.constituency for sentence in sentences]
+        lacking = any(tree is None and len(one) for tree, one in zip(brackets, sentences, strict=True))
         columns = cls(
             [sentence.text for sentence in sentences],
             row_splits,
@@ -214,6 +227,7 @@ class WordColumns:
             None if governors is None else np.array(governors, np.int32),
             None if deprels is None else CodedColumn.from_values(deprels),
             first_line=first_line,
+            constituency=None if lacking else brackets,
         )
         for name, rows in (user or {}).items():
             check_rows(name, rows, lengths, first_line)

@@ -63,11 +63,11 @@ def cross_attention(translator: Translator, line: str) -> CrossAttentionMap:
     }
     output = translator.model(**batch, labels=torch.tensor([target], device=device), output_attentions=True)
     factors = {
-        name: vocabulary.decode(source.factors[:, column])
-        for column, (name, vocabulary) in enumerate(translator.encoder.vocabularies.items())
+        name: translator.encoder.vocabularies[name].decode(source.factors[:, column])
+        for column, name in enumerate(translator.encoder.columns)
     }
     return CrossAttentionMap(
-        tokenizer.convert_ids_to_tokens(source.pieces.tolist()),
+        translator.encoder.piece_names(source.pieces),
         tokenizer.convert_ids_to_tokens(target),
         torch.stack(output.cross_attentions)[:, 0].float().cpu().numpy(),
         factors,

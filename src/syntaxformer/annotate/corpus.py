@@ -138,6 +138,17 @@ class AnnotatedCorpus(Sequence[Sentence]):
         ]
         return Columns(row_offsets, *(self._gather(column, moves, row_offsets[-1]) for column in _FLAT))
 
+    def brackets(self, start: int = 0, stop: int | None = None) -> list[str | None] | None:
+        """Return the constituency trees of rows `start` to `stop` (exclusive); None where there are none."""
+        if "constituency" not in self.header.columns:
+            return None
+        first, last, _ = slice(start, stop).indices(len(self))
+        found: list[str | None] = []
+        for batch, offset in zip(self._batches, self._first_rows.tolist(), strict=False):
+            part = slice(max(first - offset, 0), max(last - offset, 0))
+            found += batch.column("constituency")[part].to_pylist()
+        return found
+
     def to_dataset(self) -> Any:
         """Return the rows as a Hugging Face `datasets.Dataset`, without copying them."""
         from datasets import Dataset

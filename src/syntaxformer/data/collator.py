@@ -50,7 +50,8 @@ class TranslationCollator:
 
         Returns:
             `input_ids` [batch, src], `factor_ids` [batch, src, factors] where there are factors,
-            `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt].
+            `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt], and what
+            `SourceSyntax.batch` gives where the encoder reads trees.
         """
         batch = source_batch(self.pairs.src, rows, self.pad_id)
         labels, _ = _pad(self.pairs.tgt.pieces, self.pairs.tgt.splits, rows, IGNORED_LABEL)
@@ -66,6 +67,8 @@ def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str
     if src.factors.shape[1]:
         factors, _ = _pad(src.factors, src.splits, rows, 0)
         batch["factor_ids"] = torch.from_numpy(factors)
+    if src.syntax is not None:
+        batch |= src.syntax.batch(rows, src.splits)
     return batch
 
 

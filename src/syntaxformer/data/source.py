@@ -6,16 +6,24 @@ The one path for training and for translation: what a model folder stores is exa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.align import FactorVocabulary, UnseenValues, WordColumns, encoding_offsets, piece_factors
+from syntaxformer.align import (
+    FactorVocabulary,
+    UnseenValues,
+    WordColumns,
+    batch_word_of_piece,
+    encoding_offsets,
+    piece_factors,
+)
 from syntaxformer.data.preparation import TextPreparation
+from syntaxformer.data.source_syntax import SourceSyntax, SyntaxInputs
+from syntaxformer.data.tag_pieces import TagPlace, first_of_words, fitting_pieces, with_tags
 
 __all__ = ["EncodedText", "SourceEncoder", "encode_pieces"]
 
@@ -27,32 +35,57 @@ class EncodedText:
     Args:
         pieces: `[pieces]`, int32, all lines one after the other.
         splits: `[lines + 1]`, where each line begins.
-        factors: `[pieces, factors]`, int32; no column where there are no factors.
+        factors: `[pieces, factors]`, int32; no column where there are no factors, or they are pieces.
+        syntax: Trees of the lines, where the encoder reads any.
+        n_tags: `[lines]`, how many of each line's pieces are tags; None for none.
+        n_cut: Lines that were cut.
     """
 
     pieces: NDArray[np.int32]
     splits: NDArray[np.int64]
     factors: NDArray[np.int32]
+    syntax: SourceSyntax | None = None
+    n_tags: NDArray[np.int64] | None = None
+    n_cut: int = 0
 
     def __len__(self) -> int:
         return len(self.splits) - 1
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Pieces of each line."""
+        """Pieces of each line, tags included."""
         return np.diff(self.splits)
 
-    def cut(self, longest: int) -> EncodedText:
-        """Leave the first pieces of lines that are longer, and their end piece."""
-        if self.lengths.max(initial=0) <= longest:
-            return self
-        kept = [
-            np.r_[start : min(stop - 1, start + longest - 1), stop - 1]
-            for start, stop in pairwise(self.splits.tolist())
-        ]
-        flat = np.concatenate(kept)
-        splits = np.concatenate([[0], np.cumsum([len(part) for part in kept])])
-        return EncodedText(self.pieces[flat], splits, self.factors[flat])
+    @property
+    def text_lengths(self) -> NDArray[np.int64]:
+        """Pieces of each line that are text."""
+        return self.lengths if self.n_tags is None else self.lengths - self.n_tags
+
+    @classmethod
+    def join(cls, parts: Sequence[EncodedText]) -> EncodedText:
+        """Lines of several texts, one after the other."""
+        tags = [part.n_tags for part in parts if part.n_tags is not None]
+        syntax = [part.syntax for part in parts if part.syntax is not None]
+        return cls(
+            np.concatenate([part.pieces for part in parts]),
+            np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))]),
+            np.concatenate([part.factors for part in parts]),
+            SourceSyntax.join(syntax) if syntax else None,
+            np.concatenate(tags) if tags else None,
+        )
+
+    def select(self, rows: NDArray[np.integer[Any]]) -> EncodedText:
+        """Some lines, in that order."""
+        lengths = self.lengths[rows]
+        splits = np.concatenate([[0], np.cumsum(lengths)])
+        flat = np.repeat(self.splits[rows] - splits[:-1], lengths) + np.arange(splits[-1])
+        return EncodedText(
+            self.pieces[flat],
+            splits,
+            self.factors[flat],
+            None if self.syntax is None else self.syntax.select(rows, flat),
+            None if self.n_tags is None else self.n_tags[rows],
+        )
 
 
 def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> list[Any]:
@@ -72,6 +105,8 @@ class SourceEncoder:
         unseen: Counts factor values that the vocabularies do not know.
         preparation: What happens to a line before the tokenizer; the annotation is that of the raw line.
         own_target: The target language's tokenizer, where it is another one.
+        prepend: Factors are pieces before their words, and where; None: they are columns beside the pieces.
+        syntax: What the encoder reads of the trees.
     """
 
     tokenizer: PreTrainedTokenizerFast
@@ -79,6 +114,8 @@ class SourceEncoder:
     unseen: UnseenValues = field(default_factory=UnseenValues)
     preparation: TextPreparation = field(default_factory=TextPreparation)
     own_target: PreTrainedTokenizerFast | None = None
+    prepend: TagPlace | None = None
+    syntax: SyntaxInputs = field(default_factory=SyntaxInputs)
 
     @property
     def target_tokenizer(self) -> PreTrainedTokenizerFast:
@@ -90,35 +127,105 @@ class SourceEncoder:
         """Factor names, in the order of the columns."""
         return tuple(self.vocabularies)
 
-    def encode(self, lines: Sequence[str], words: WordColumns | None = None) -> EncodedText:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Factors that stand beside pieces, in order; none where they are pieces themselves."""
+        return () if self.prepend else self.factors
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether lines must be annotated."""
+        return bool(self.vocabularies or self.syntax.needs)
+
+    def piece_names(self, pieces: NDArray[np.int32]) -> list[str]:
+        """Source pieces as text, tags as `<NOUN>`."""
+        first_tag = len(self.tokenizer)
+        tags = [value for vocabulary in self.vocabularies.values() for value in vocabulary.entries]
+        texts = self.tokenizer.convert_ids_to_tokens(np.minimum(pieces, first_tag - 1).tolist())
+        return [
+            text if piece < first_tag else f"<{tags[piece - first_tag].strip('<>')}>"
+            for text, piece in zip(texts, pieces.tolist(), strict=True)
+        ]
+
+    def encode(
+        self, lines: Sequence[str], words: WordColumns | None = None, longest: int | None = None
+    ) -> EncodedText:
         """Encode lines.
 
         Args:
             lines: Raw text.
-            words: Their annotation; needed where there are factors.
+            words: Their annotation; needed where there are factors or trees.
+            longest: Cut lines to so many pieces, tags included; their end piece stays. None for no limit.
 
         Raises:
-            ValueError: There are factors, and no annotation.
+            ValueError: There are factors or trees, and no annotation.
             AlignmentError: Annotation and lines do not belong together.
-            ConfigError: A factor needs an annotation that is not there.
+            ConfigError: A factor or the encoder needs an annotation that is not there.
         """
-        if self.vocabularies and words is None:
-            names = ", ".join(self.factors)
+        if self.needs_words and words is None:
+            names = ", ".join([*self.factors, *self.syntax.needs])
             raise ValueError(f"words: expected an annotation for the factors {names}, got none.")
         prepared = self.preparation.prepare(lines)
         encodings = encode_pieces(self.tokenizer, prepared.texts)
         pieces = np.fromiter((piece for one in encodings for piece in one.ids), np.int32)
         splits = np.concatenate([[0], np.cumsum([len(one.ids) for one in encodings], dtype=np.int64)])
-        factors = np.zeros((len(pieces), len(self.vocabularies)), np.int32)
-        if self.factors and words is not None:
-            offsets, _ = encoding_offsets(encodings)
-            columns = piece_factors(
+        if words is None or not self.needs_words:
+            kept = _kept(splits, longest)
+            nothing = np.zeros((len(pieces), 0), np.int32)
+            left = _splits_of(splits, kept)
+            return EncodedText(pieces[kept], left, nothing[kept], n_cut=_n_cut(splits, left))
+        offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
+        owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
+        kept = _kept(
+            splits, longest, first_of_words(owners, splits), len(self.factors) if self.prepend else 0
+        )
+        left = _splits_of(splits, kept)
+        encoded = self._with_annotation(pieces[kept], left, owners[kept], offsets[kept], words)
+        return replace(encoded, n_cut=_n_cut(splits, left))
+
+    def _with_annotation(
+        self,
+        pieces: NDArray[np.int32],
+        splits: NDArray[np.int64],
+        owners: NDArray[np.int32],
+        offsets: NDArray[np.int32],
+        words: WordColumns,
+    ) -> EncodedText:
+        """Factors as columns or as pieces, and the trees."""
+        factors, n_tags = np.zeros((len(pieces), 0), np.int32), None
+        if self.factors:
+            found = piece_factors(
                 words,
-                prepared.to_raw(offsets, splits),
+                offsets,
                 splits,
                 self.factors,
                 self.vocabularies,
                 unseen=self.unseen,
+                words_of_pieces=owners,
             )
-            factors = np.stack([columns[name] for name in self.factors], axis=1).astype(np.int32)
-        return EncodedText(pieces, splits, factors)
+            factors = np.stack([found[name] for name in self.factors], axis=1).astype(np.int32)
+        if self.prepend:
+            sizes = [len(vocabulary) for vocabulary in self.vocabularies.values()]
+            tags = factors + len(self.tokenizer) + np.cumsum([0, *sizes[:-1]], dtype=np.int32)
+            text_lengths = np.diff(splits)
+            pieces, splits, owners = with_tags(pieces, splits, owners, tags, self.prepend)
+            factors, n_tags = np.zeros((len(pieces), 0), np.int32), np.diff(splits) - text_lengths
+        return EncodedText(pieces, splits, factors, SourceSyntax.of(self.syntax, words, owners), n_tags)
+
+
+def _kept(
+    splits: NDArray[np.int64],
+    longest: int | None,
+    is_first: NDArray[np.bool_] | None = None,
+    n_tags: int = 0,
+) -> NDArray[np.int64] | slice:
+    return slice(None) if longest is None else fitting_pieces(splits, longest, is_first, n_tags)
+
+
+def _n_cut(before: NDArray[np.int64], after: NDArray[np.int64]) -> int:
+    return int((np.diff(before) != np.diff(after)).sum())
+
+
+def _splits_of(splits: NDArray[np.int64], kept: NDArray[np.int64] | slice) -> NDArray[np.int64]:
+    """Where lines begin among the pieces that were kept."""
+    return splits if isinstance(kept, slice) else np.searchsorted(kept, splits)

@@ -21,6 +21,8 @@ from transformers.utils import logging as hf_logging
 from syntaxformer.align import FactorVocabulary
 from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.source import SourceEncoder
+from syntaxformer.data.source_syntax import SyntaxInputs
+from syntaxformer.data.tag_pieces import TagPlace
 from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import MANIFEST, disk_errors, read_json, verify_manifest
 from syntaxformer.models import SyntaxTransformer
@@ -62,9 +64,10 @@ class FolderInfo(BaseModel):
     moses: bool = False
     target_specials: dict[str, str] | None = None
     factors: list[dict[str, Any]]
+    prepend: TagPlace | None = None
+    syntax: SyntaxInputs = SyntaxInputs()
     decoding: DecodingConfig = DecodingConfig()
     data_sha256: dict[str, str] = {}
-
 
     def preparation(self, language: str) -> TextPreparation:
         """What happens to lines of a language before subwords."""
@@ -203,4 +206,6 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
         {vocabulary.name: vocabulary for vocabulary in vocabularies},
         preparation=info.preparation(info.src),
         own_target=own_target,
+        prepend=info.prepend,
+        syntax=info.syntax,
     )

@@ -57,7 +57,7 @@ class TorchDecoder:
         if (batch["input_ids"] == tokenizer.pad_token_id).any():
             # In a vocabulary of its own that may be a word, which `generate` would take for padding.
             batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
-        limits = torch.from_numpy(longest_translations(source.lengths[rows], settings.max_length_factor))
+        limits = torch.from_numpy(longest_translations(source.text_lengths[rows], settings.max_length_factor))
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
         sequences = self.model.generate(
             **batch,
@@ -70,18 +70,24 @@ class TorchDecoder:
             suppress_tokens=[tokenizer.pad_token_id, *never_output(tokenizer)],
             past_key_values=TranslationCache(),
         )
-        pieces = sequences.tolist()
+        pieces = [self._until_end(one) for one in sequences[:, 1:].tolist()]
         scores = self._score(batch, sequences, settings.length_penalty) if scored else [None] * len(pieces)
         found = [FoundPieces(one, score) for one, score in zip(pieces, scores, strict=True)]
         by_line = [found[start : start + n_best] for start in range(0, len(found), n_best)]
         return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
+
+    def _until_end(self, pieces: list[int]) -> list[int]:
+        end = self.tokenizer.eos_token_id
+        return pieces[: pieces.index(end) + 1] if end in pieces else pieces
 
     def _score(self, batch: dict[str, Tensor], sequences: Tensor, length_penalty: float) -> list[float]:
         """Log-probability / length ** length_penalty of each row, by one pass over finished translations."""
         n_best = len(sequences) // len(batch["input_ids"])
         repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
         labels = sequences[:, 1:]
-        made = labels != self.tokenizer.pad_token_id
+        # `generate` fills up with the end piece where padding has id 0, so padding is what follows an end.
+        ends = labels == self.tokenizer.eos_token_id
+        made = ends.cumsum(1) - ends.long() == 0
         logits = self.model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
         picked = logits.float().log_softmax(-1).gather(-1, labels[..., None])[..., 0]
         return (picked.where(made, 0.0).sum(1) / made.sum(1) ** length_penalty).tolist()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.align import check_factors, read_user_values
@@ -31,6 +32,7 @@ from syntaxformer.data.prepare import (
     source_encoder,
 )
 from syntaxformer.data.source import SourceEncoder
+from syntaxformer.data.source_syntax import SyntaxInputs, check_syntax
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.evaluation.translation import score_translations
 from syntaxformer.folders import PARTIAL, disk_errors, write_manifest
@@ -48,6 +50,7 @@ from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import WEIGHTS, average_weights, complete_checkpoints, load_tensors
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.recipe import Recipe
+from syntaxformer.training.tallies import accuracies_at
 from syntaxformer.training.trainer import SyntaxTrainer, load_weights
 
 if TYPE_CHECKING:
@@ -116,6 +119,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         "dev_loss": trainer.state.best_metric if recipe.training.best_by == "loss" else None,
         "best_step": trainer.state.best_global_step,
         "last_step": trainer.state.global_step,
+        **accuracies_at(trainer.state.best_global_step, trainer.state.log_history),
         "seconds": round(time.monotonic() - start, 1),
         "data_sha256": data.info.data_sha256,
     }
@@ -140,13 +144,14 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     dev_text = read_dev(recipe.data)
     hashes = {"train": train_text.sha256, "dev": dev_text.sha256}
     factors = tuple(name for name, _ in recipe.width_plan().factors)
-    annotator = _annotator(recipe, factors) if needs_annotator(factors) else None
+    syntax = recipe.syntax_inputs(training=True)
+    annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
     train_words = dev_words = None
     if annotator is not None:
         arguments = (annotator, recipe.data)
-        processes = recipe.annotation.processes
-        train_words = annotated_columns(train_text, *arguments, recipe.data.train_splits[0], factors, processes)
-        dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, factors, processes)
+        settings = (factors, recipe.annotation.processes, "constituency" in syntax.needs)
+        train_words = annotated_columns(train_text, *arguments, recipe.data.train_splits[0], *settings)
+        dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, *settings)
     if resume:
         info = read_info(recipe.output)
         _same_data(hashes, info.data_sha256)
@@ -156,7 +161,9 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         encoder = source_encoder(tokenizer, train_words or [], factors, recipe.infusion.min_count)
         encoder.preparation = recipe.data.preparation(recipe.data.src)
         encoder.own_target = own_target
+        encoder.prepend = recipe.infusion.tag_place
         info = _info(recipe, encoder, annotator, hashes)
+    encoder.syntax = syntax
     target = SourceEncoder(encoder.target_tokenizer, preparation=recipe.data.preparation(recipe.data.tgt))
     train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces, target)
     dev = encode_pairs(dev_text, encoder, dev_words, None, target)
@@ -185,6 +192,10 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         source_vocab_size=len(encoder.tokenizer) if separate else None,
         source_pad_token_id=encoder.tokenizer.pad_token_id if separate else None,
         infusion=recipe.width_plan().as_dict(),
+        tag_layers=recipe.infusion.tag_layers or 1,
+        lisa=_section(recipe.lisa),
+        masks=_section(recipe.masks),
+        relation_bias=_section(recipe.relation_bias),
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
         label_smoothing=recipe.training.label_smoothing,
         pad_token_id=tokenizer.pad_token_id,
@@ -193,6 +204,10 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         decoder_start_token_id=start,
     )
     return SyntaxTransformer(config)
+
+
+def _section(section: BaseModel | None) -> dict[str, Any] | None:
+    return None if section is None else section.model_dump(mode="json")
 
 
 def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
@@ -262,10 +277,14 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _annotator(recipe: Recipe, factors: Sequence[str]) -> Annotator:
-    from syntaxformer.annotate import WordsAsGiven, load_annotator
+def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:
+    """The recipe's annotator; phrases come from its dependency parses where it has none of its own."""
+    from syntaxformer.annotate import WordsAsGiven, load_annotator, with_constituency
 
     annotator = load_annotator(recipe.annotation.annotator)
+    if "constituency" in syntax.needs and "governors" in annotator.provides:
+        annotator = with_constituency(annotator)
+    check_syntax(syntax, annotator.provides, annotator.name)
     check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
     return WordsAsGiven(annotator) if recipe.data.tokenized else annotator
 
@@ -284,6 +303,8 @@ def _info(
         moses=recipe.data.moses,
         target_specials=None if encoder.own_target is None else special_pieces(encoder.own_target),
         factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
+        prepend=encoder.prepend,
+        syntax=recipe.syntax_inputs(training=False),
         decoding=recipe.decoding,
         data_sha256=data_sha256,
     )

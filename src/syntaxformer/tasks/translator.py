@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from syntaxformer.align import FACTORS, WordColumns
-from syntaxformer.data.prepare import needs_annotator
 from syntaxformer.data.source import EncodedText, SourceEncoder
+from syntaxformer.data.source_syntax import check_syntax
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.models.transformer import SyntaxTransformer
 from syntaxformer.tasks.decoding import FoundPieces, PieceDecoder, load_decoder
@@ -92,25 +92,38 @@ class Translator:
         return self.decoder.model
 
     @classmethod
-    def load(cls, folder: str | Path, annotator: str | None = None, device: str | None = None) -> Translator:
+    def load(
+        cls,
+        folder: str | Path,
+        annotator: str | None = None,
+        device: str | None = None,
+        inject_governors: bool | None = None,
+    ) -> Translator:
         """Load a model folder.
 
         Args:
             folder: What `train` or `export` wrote.
             annotator: Use this annotator and not the one that the folder names.
             device: "cpu", "cuda", …; None for the best there is.
+            inject_governors: Whether a LISA head looks at the annotator's governors; None as in the recipe.
 
         Raises:
             CheckpointError: The folder is unfinished, truncated or altered.
             BackendMissingError: The annotator is not installed.
-            ConfigError: There is no such annotator or device.
+            ConfigError: There is no such annotator or device, the annotator does not give the trees that the
+                model reads, or the model has no LISA head to inject governors into.
         """
         folder = Path(folder)
         verify_model_folder(folder)
         info = read_info(folder)
+        if inject_governors is not None:
+            syntax = info.syntax.model_copy(update={"governors": inject_governors})
+            info = info.model_copy(update={"syntax": syntax})
         encoder = load_source_encoder(folder, info)
         decoder = load_decoder(folder, info, encoder, device)
-        tagger = _load_annotator(info, annotator) if needs_annotator(encoder.factors) else None
+        if inject_governors is not None:
+            _set_injection(decoder, inject_governors)
+        tagger = _load_annotator(info, annotator) if encoder.needs_words else None
         return cls(decoder, encoder, info, tagger)
 
     def translate(
@@ -172,9 +185,9 @@ class Translator:
         words = None
         if self.annotator is not None:
             words = WordColumns.from_sentences(self.annotator.annotate(lines), user, first_line)
-        encoded = self.encoder.encode(lines, words)
-        self._n_cut += int((encoded.lengths > MAX_SOURCE_PIECES).sum())
-        return encoded.cut(MAX_SOURCE_PIECES)
+        encoded = self.encoder.encode(lines, words, MAX_SOURCE_PIECES)
+        self._n_cut += encoded.n_cut
+        return encoded
 
     def _chunks(
         self, lines: Iterable[str], user_factors: UserFactors
@@ -249,15 +262,26 @@ class Translator:
         ]
 
 
+def _set_injection(decoder: PieceDecoder, inject: bool) -> None:
+    has_head = isinstance(decoder, TorchDecoder) and decoder.model.encoder.syntax.lisa is not None
+    if isinstance(decoder, TorchDecoder) and has_head:
+        decoder.model.encoder.syntax.inject = inject
+    elif inject:
+        raise ConfigError("inject governors: expected a model with a LISA head, got one without.")
+
+
 def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
-    from syntaxformer.annotate import WordsAsGiven, load_annotator
+    from syntaxformer.annotate import WordsAsGiven, load_annotator, with_constituency
 
     if override is None and info.annotator is None:
         raise CheckpointError(
             "syntaxformer.json: expected the annotator's name, got none. Give one with --annotator."
         )
     annotator = load_annotator(override or info.annotator or "")
+    if "constituency" in info.syntax.needs and "governors" in annotator.provides:
+        annotator = with_constituency(annotator)
     annotator = WordsAsGiven(annotator) if info.tokenized else annotator
+    check_syntax(info.syntax, annotator.provides, annotator.name)
     if annotator.version != info.annotator_version:
         warnings.warn(
             f"annotator: the model was trained with {info.annotator} {info.annotator_version}, this is "

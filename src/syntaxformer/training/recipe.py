@@ -15,9 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from syntaxformer.align import check_factors
 from syntaxformer.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.data.parallel import CorpusConfig
+from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.data.subwords import SubwordConfig
 from syntaxformer.errors import ConfigError
+from syntaxformer.infusion_config import LisaConfig, RelationBiasConfig
 from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.models.encoder_syntax import EncoderMasks
+from syntaxformer.training.infusion_sections import (
+    EmbeddingInfusionConfig,
+    infusion_problems,
+    syntax_problems,
+)
 
 __all__ = [
     "AnnotationConfig",
@@ -44,28 +52,6 @@ class AnnotationConfig(_Section):
         default="en", description="en, de, spacy:NAME, conllu:PATH, …; used only if a factor needs it"
     )
     processes: int = Field(default=1, ge=1, description="processes that tag side by side")
-
-
-class EmbeddingInfusionConfig(_Section):
-    """How factors enter the encoder; see `layers.infusion`."""
-
-    kind: str = Field(default="none", description="none, add, concat, concat_pos, sum_then_concat")
-    factors: list[str] | None = Field(
-        default=None,
-        description="pos, case, subword, predicate, deprel, depth or your own; null: the kind's own",
-    )
-    width: int = Field(
-        default=20, ge=1, description="columns of d_model for all factors together (paper 000: 8 to 64)"
-    )
-    widths: dict[str, int] | None = Field(
-        default=None, description="columns of each factor, for kinds that concatenate them"
-    )
-    word_width: int | None = Field(
-        default=None, ge=1, description="columns of the word embedding; null: what is left"
-    )
-    min_count: int = Field(
-        default=2, ge=1, description="values of open factors seen less often are read as unknown"
-    )
 
 
 class ModelConfig(_Section):
@@ -99,7 +85,9 @@ class TrainingConfig(_Section):
     max_batch_tokens: int = Field(
         default=4096, ge=8, description="target pieces of a batch, padding included"
     )
-    accumulate: int = Field(default=1, ge=1, description="batches of each update, over all processes together")
+    accumulate: int = Field(
+        default=1, ge=1, description="batches of each update, over all processes together"
+    )
     schedule: Literal["noam", "inverse_sqrt", "constant"] = Field(
         default="noam", description="learning-rate schedule"
     )
@@ -159,13 +147,22 @@ class Recipe(_Section):
     annotation: AnnotationConfig = AnnotationConfig()
     subwords: SubwordConfig = SubwordConfig()
     infusion: EmbeddingInfusionConfig = EmbeddingInfusionConfig()
+    lisa: LisaConfig | None = Field(
+        default=None, description="a biaffine head that points at governors; {} for the defaults"
+    )
+    masks: EncoderMasks | None = Field(
+        default=None, description="syntax attention in the encoder; {} for the defaults"
+    )
+    relation_bias: RelationBiasConfig | None = Field(
+        default=None, description="a bias for each relation in the encoder; {} for the defaults"
+    )
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 
     @model_validator(mode="after")
     def _adds_up(self) -> Recipe:
-        problems = [*self._factor_problems(), *self._shape_problems()]
+        problems = [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -177,11 +174,15 @@ class Recipe(_Section):
             if self.infusion.kind != "none":
                 check_factors(names, ANNOTATIONS, self.data.factor_files)
             self.width_plan()
+            return infusion_problems(self.infusion, names)
         except ConfigError as error:
             return error.problems
         except ValueError as error:
             return [str(error)]
-        return []
+
+    def _syntax_problems(self) -> list[str]:
+        shape = (self.model.encoder_layers, self.model.n_heads)
+        return syntax_problems(self.lisa, self.masks, self.relation_bias, *shape)
 
     def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads
@@ -208,6 +209,12 @@ class Recipe(_Section):
             section.widths,
             section.word_width,
         )
+
+    def syntax_inputs(self, training: bool) -> SyntaxInputs:
+        """What the encoder reads of trees: governors as targets in training, to be injected outside it."""
+        lisa = self.lisa
+        wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
+        return SyntaxInputs.of(self.masks or self.relation_bias, wanted)
 
     def to_yaml(self) -> str:
         """The resolved recipe, as written beside checkpoints."""

@@ -41,6 +41,7 @@ from syntaxformer.training.checkpoints import (
 )
 from syntaxformer.training.recipe import Recipe, TrainingConfig
 from syntaxformer.training.schedules import SCHEDULES
+from syntaxformer.training.tallies import TallyBook
 
 __all__ = ["SyntaxTrainer", "pick_precision", "training_arguments"]
 
@@ -107,6 +108,7 @@ class SyntaxTrainer(Trainer):
         self.config: TrainingConfig = recipe.training
         self.pad_id = pad_id
         self.dev_bleu = dev_bleu
+        self.tallies = TallyBook()
         arguments = training_arguments(recipe)
         self.batches = TokenBudgetBatches(
             train_pairs.src.lengths,
@@ -179,6 +181,22 @@ class SyntaxTrainer(Trainer):
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The model's loss; answers to auxiliary tasks are counted on the way."""
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        self.tallies.add(outputs.tallies)
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Beside the loss, the accuracies since the last log."""
+        super().log({**logs, **self.tallies.take()} if "loss" in logs else logs, start_time)
+
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """Not counted: the estimate costs more than it tells."""
         return 0
@@ -194,13 +212,18 @@ class SyntaxTrainer(Trainer):
         collate = TranslationCollator(pairs, self.pad_id)
         longest = int(pairs.tgt.lengths.max(initial=1))
         budget = max(self.config.max_batch_tokens, longest)
-        total, n_pieces = 0.0, 0
+        total, n_pieces, tallies = 0.0, 0, TallyBook()
         for rows in TokenBudgetBatches(pairs.src.lengths, pairs.tgt.lengths, budget, shuffle=False):
             batch = self._prepare_inputs(collate(rows))
             with self.compute_loss_context_manager():
-                total += float(self.model(**batch, num_items_in_batch=1).loss)
+                output = self.model(**batch, num_items_in_batch=1)
+            total += float(output.loss)
+            tallies.add(output.tallies)
             n_pieces += int(pairs.tgt.lengths[rows].sum())
-        metrics = {f"{metric_key_prefix}_loss": total / max(n_pieces, 1)}
+        metrics = {
+            f"{metric_key_prefix}_loss": total / max(n_pieces, 1),
+            **tallies.take(f"{metric_key_prefix}_"),
+        }
         if self.dev_bleu is not None and self.config.best_by == "bleu":
             metrics[f"{metric_key_prefix}_bleu"] = self.dev_bleu()
         metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start

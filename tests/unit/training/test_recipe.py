@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.layers import INFUSION_KINDS
 from syntaxformer.training.recipe import Recipe, load_recipe
 
 RECIPES = sorted((Path(__file__).resolve().parents[3] / "recipes").glob("*.yaml"))
-KINDS = ("none", "add", "concat", "concat_pos", "sum_then_concat")
+KINDS = tuple(INFUSION_KINDS)
 
 
 def _problems(*overrides: str, name: str = "tiny") -> list[str]:
@@ -56,7 +57,8 @@ def test_unknown_keys_name_the_nearest():
     assert _problems("training.max_step=5", "modle.d_model=3", "zzzz=1") == [
         "training.max_step: unknown key. Nearest: max_steps.",
         "modle: unknown key. Nearest: model.",
-        "zzzz: unknown key. Known: annotation, data, decoding, infusion, model, output, seed, subwords, training.",
+        "zzzz: unknown key. Known: annotation, data, decoding, infusion, lisa, masks, model, output, relation_bias, seed, subwords, "
+        "training.",
     ]
 
 
@@ -73,7 +75,8 @@ def test_several_problems_of_arithmetic_at_once():
     assert _problems(
         "model.d_model=127", "model.n_heads=3", "training.max_batch_tokens=61", "infusion.kind=sun"
     ) == [
-        "infusion kind: expected one of none, add, concat, concat_pos, sum_then_concat, got 'sun'.",
+        "infusion kind: expected one of none, add, concat, concat_pos, sum_then_concat, onehot_concat, "
+        "learned_concat, prepend, pos_encoder, got 'sun'.",
         "model.n_heads: expected a divisor of d_model = 127, got 3.",
         "model.d_model: expected an even number, got 127.",
         "training.max_batch_tokens: expected at least data.max_pieces = 64, got 61.",

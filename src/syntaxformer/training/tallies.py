@@ -1,0 +1,42 @@
+"""How often answers to auxiliary tasks were right, summed over batches: accuracies for logs and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["TallyBook", "accuracies_at"]
+
+
+class TallyBook:
+    """Sums of right answers and of all answers, by the name of the accuracy."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[int, int]] = {}
+
+    def add(self, tallies: Mapping[str, tuple[int, int]] | None) -> None:
+        """Count those of one batch."""
+        for name, (right, total) in (tallies or {}).items():
+            old_right, old_total = self._sums.get(name, (0, 0))
+            self._sums[name] = (old_right + right, old_total + total)
+
+    def take(self, prefix: str = "") -> dict[str, float]:
+        """Accuracies since the last call, which start again from nothing."""
+        rates = {f"{prefix}{name}": right / max(total, 1) for name, (right, total) in self._sums.items()}
+        self._sums.clear()
+        return rates
+
+
+def accuracies_at(step: int | None, history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Accuracies on the development set at one evaluation, as `dev_…`.
+
+    Args:
+        step: Of the evaluation.
+        history: Logs of the trainer.
+    """
+    return {
+        name.replace("eval_", "dev_", 1): value
+        for log in history
+        for name, value in log.items()
+        if log.get("step") == step and name.startswith("eval_") and name.endswith("_accuracy")
+    }

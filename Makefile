@@ -37,6 +37,7 @@ bench: $(STAMP)  ## training, annotation and alignment speed, each against a pla
 annotators: $(STAMP)  ## train the bundled pipelines anew (about an hour on one core)
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language en
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de
+	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de_lower
 
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"

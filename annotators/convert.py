@@ -19,6 +19,7 @@ class Language:
     dev: str
     test: str
     merge_multiword: bool
+    lowercase: bool = False
     common_subtypes: frozenset[str] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     description: Mapping[str, Any] = field(default_factory=dict)
@@ -26,6 +27,8 @@ class Language:
     def read(self, folder: Path, name: str) -> list[GoldSentence]:
         """The sentences of one file, in words and labels that all of the language's files share."""
         sentences = read_treebank(folder / name, merge_multiword=self.merge_multiword)
+        if self.lowercase:
+            sentences = [replace(one, words=tuple(word.lower() for word in one.words)) for one in sentences]
         return [self._with_common_labels(sentence) for sentence in sentences]
 
     def _with_common_labels(self, sentence: GoldSentence) -> GoldSentence:
@@ -104,6 +107,13 @@ LANGUAGES = {
         description=_description("de", "German", (GSD, PUD)),
     ),
 }
+# Corpora such as IWSLT'14 come in lower case, where German nouns no longer look like nouns.
+LANGUAGES["de_lower"] = replace(
+    LANGUAGES["de"],
+    lowercase=True,
+    settings={**LANGUAGES["de"].settings, "nlp.lang": "de"},
+    description=_description("de_lower", "German, all in lower case,", (GSD, PUD)),
+)
 
 
 def write_docbin(path: Path, sentences: Iterable[GoldSentence]) -> None:

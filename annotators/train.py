@@ -49,7 +49,7 @@ def train_language(code: str, data: Path, work: Path, target: Path, hold_out: in
     _convert(language, data, work, hold_out)
     paths = {"paths.train": str(work / "train.spacy"), "paths.dev": str(work / "dev.spacy")}
     set_current_ops(NumpyOps(use_blis=False))
-    settings = {**paths, **language.settings, "nlp.lang": code}
+    settings = {"nlp.lang": code, **paths, **language.settings}
     nlp = init_nlp(util.load_config(CONFIG, overrides=settings))
     train(nlp, work / "checkpoints", use_gpu=-1)
     package(work / "checkpoints" / "model-last", target, language.description, {"test_gold_words": {}})

@@ -8,8 +8,16 @@ import pytest
 import spacy
 
 ROOT = Path(__file__).resolve().parents[2]
-TEST_FILES = {"en": "en_ewt-ud-test.conllu.gz", "de": "de_gsd-ud-test.conllu.gz"}
-MINIMA = {"en": {"upos": 94.0, "las": 81.0}, "de": {"upos": 91.5, "las": 72.0}}
+TEST_FILES = {
+    "en": "en_ewt-ud-test.conllu.gz",
+    "de": "de_gsd-ud-test.conllu.gz",
+    "de_lower": "de_gsd-ud-test.conllu.gz",
+}
+MINIMA = {
+    "en": {"upos": 94.0, "las": 81.0},
+    "de": {"upos": 91.5, "las": 72.0},
+    "de_lower": {"upos": 89.0, "las": 68.0},  # `de` has 79.7 and 56.1 on lower-cased text
+}
 MAX_BYTES = 12 * 2**20
 TOLERANCE = 0.1  # percent points: matrix products round differently from machine to machine
 
@@ -54,8 +62,13 @@ def test_size_and_licence(pipeline):
 
 def test_raw_text_gets_tags_governors_and_relations(pipeline):
     code, folder = pipeline
-    text = {"en": "I don't know the man.", "de": "Ich kenne den Mann nicht."}[code]
+    texts = {
+        "en": "I don't know the man.",
+        "de": "Ich kenne den Mann nicht.",
+        "de_lower": "ich kenne den mann nicht.",
+    }
+    text = texts[code]
     doc = spacy.load(folder)(text)
-    assert [token.pos_ for token in doc if token.text in ("man", "Mann")] == ["NOUN"]
-    assert [token.text for token in doc if token.head.i == token.i] == [{"en": "know", "de": "kenne"}[code]]
+    assert [token.pos_ for token in doc if token.text in ("man", "mann", "Mann")] == ["NOUN"]
+    assert [token.text for token in doc if token.head.i == token.i] == ["know" if code == "en" else "kenne"]
     assert all(token.dep_ for token in doc)

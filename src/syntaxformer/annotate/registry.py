@@ -17,7 +17,7 @@ from syntaxformer.errors import ConfigError
 
 __all__ = ["BACKENDS", "BUNDLED", "load_annotator"]
 
-BUNDLED = ("de", "en")
+BUNDLED = ("de", "de_lower", "en")
 """Languages whose pipelines come with the package."""
 
 

@@ -6,7 +6,7 @@ import pytest
 from syntaxformer.annotate import load_annotator, registry
 from syntaxformer.errors import BackendMissingError, ConfigError
 
-FORMS = "annotator: expected de, en, spacy:NAME_OR_PATH, conllu:PATH or ptb:PATH, got "
+FORMS = "annotator: expected de, de_lower, en, spacy:NAME_OR_PATH, conllu:PATH or ptb:PATH, got "
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ class SyntaxKernel(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor, grad_alpha: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of all tensors."""
-        tensors, sums = ctx.saved_tensors[:6], Sums(*ctx.saved_tensors[6:])
+        saved = ctx.saved_tensors  # asked for once: gradient checkpointing gives them only once
+        tensors, sums = saved[:6], Sums(*saved[6:])
         with torch.autocast(grad_output.device.type, enabled=False):
             batch = _Batch.of(tensors, ctx.options, ctx.keep)
             gradients = batch.backward(grad_output, grad_alpha, sums)

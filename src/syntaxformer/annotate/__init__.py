@@ -6,6 +6,7 @@ Importing this room imports no tagger; `load_annotator` imports what it is asked
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.phrases import WithPhrases, with_constituency
 from syntaxformer.annotate.registry import load_annotator
+from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.annotate.store import (
     AnnotatedCorpus,
     Columns,
@@ -24,6 +25,7 @@ __all__ = [
     "WordsAsGiven",
     "annotate_cached",
     "annotate_to_file",
+    "annotator_for",
     "load_annotator",
     "read_annotations",
     "with_constituency",

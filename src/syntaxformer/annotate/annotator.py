@@ -5,17 +5,19 @@ One line in, one `Sentence` out, always and in order: empty lines, several sente
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from syntaxformer.trees import Sentence
 
-__all__ = ["COLUMNS", "Annotator", "blank_sentence", "check_words"]
+__all__ = ["COLUMNS", "Annotator", "blank_sentence", "check_words", "encodable"]
 
 COLUMNS = frozenset({"upos", "xpos", "lemmas", "governors", "deprels", "constituency"})
 """What an annotator may provide: the columns of `Sentence` beside its words."""
 
 _CUTS = frozenset(" \t\n\r\v\f")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @runtime_checkable
@@ -76,3 +78,8 @@ def check_words(sentences: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
                 )
         checked.append(tuple(words))
     return checked
+
+
+def encodable(text: str) -> str:
+    """Replace lone surrogates, which no library stores or sends, one character for one."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)

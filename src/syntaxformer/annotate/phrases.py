@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 
 from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.errors import ConfigError
 from syntaxformer.progress import track
 from syntaxformer.trees import Sentence, format_tree, phrase_structure
@@ -56,6 +57,10 @@ class WithPhrases:
         self.name = annotator.name + PHRASES
         self.version = annotator.version + _VERSION
         self.provides = annotator.provides | {"constituency"}
+
+    def for_split(self, split: str) -> Annotator:
+        """Return the same for one split; see `annotator_for`."""
+        return WithPhrases(annotator_for(self.annotator, split))
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line; the conversion itself runs in this process."""

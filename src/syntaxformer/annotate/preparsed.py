@@ -13,6 +13,7 @@ from pathlib import Path
 
 from syntaxformer.annotate.annotator import COLUMNS, blank_sentence, check_words
 from syntaxformer.annotate.fingerprint import hash_file
+from syntaxformer.annotate.splits import SPLIT, SplitAnnotator
 from syntaxformer.errors import DataError, TreeError
 from syntaxformer.progress import track
 from syntaxformer.textfile import open_bytes
@@ -113,23 +114,27 @@ class PreparsedAnnotator:
         return replace(sentence, text=line, offsets=offsets)
 
 
-def load_conllu(path: str) -> PreparsedAnnotator:
-    """Take annotation from a CoNLL-U file.
+def load_conllu(path: str) -> PreparsedAnnotator | SplitAnnotator:
+    """Take annotation from a CoNLL-U file, or from one for each `{split}`.
 
     Raises:
         DataError: The file cannot be read.
         TreeError: It is malformed.
     """
+    if SPLIT in path:
+        return SplitAnnotator("conllu", path, load_conllu)
     return PreparsedAnnotator(f"conllu:{path}", Path(path), read_conllu)
 
 
-def load_ptb(path: str) -> PreparsedAnnotator:
-    """Take annotation from a file of bracketed trees: tags (`xpos`) and constituency.
+def load_ptb(path: str) -> PreparsedAnnotator | SplitAnnotator:
+    """Take tags (`xpos`) and constituency from a file of bracketed trees, or from one for each `{split}`.
 
     Raises:
         DataError: The file cannot be read.
         TreeError: It is malformed.
     """
+    if SPLIT in path:
+        return SplitAnnotator("ptb", path, load_ptb)
     return PreparsedAnnotator(f"ptb:{path}", Path(path), _sentences_of_trees, respelled=True)
 
 

@@ -38,24 +38,21 @@ class Backend:
 
 BACKENDS = {
     "spacy": Backend("NAME_OR_PATH", "any installed spaCy pipeline", "spacy_backend:load_spacy"),
-    "conllu": Backend("PATH", "an existing CoNLL-U file", "preparsed:load_conllu"),
-    "ptb": Backend("PATH", "an existing file of bracketed trees", "preparsed:load_ptb"),
+    "stanza": Backend("LANG", "Stanza's models of a language", "stanza_backend:load_stanza"),
+    "benepar": Backend("NAME", "phrases by the Berkeley neural parser", "benepar_backend:load_benepar"),
+    "corenlp": Backend("URL", "a running Stanford CoreNLP server", "corenlp_backend:load_corenlp"),
+    "conllu": Backend("PATH", "an existing CoNLL-U file; {split} in its name", "preparsed:load_conllu"),
+    "ptb": Backend("PATH", "an existing file of bracketed trees; {split} too", "preparsed:load_ptb"),
 }
-
-_OTHER_PARSERS = {
-    "stanza": ("python -m pip install stanza", "conllu:PATH"),
-    "corenlp": ("python -m pip install stanza", "ptb:PATH"),
-    "benepar": ("python -m pip install benepar", "ptb:PATH"),
-}
-"""Parsers without a backend here: how to install each, and the backend that reads what it writes."""
 
 
 def load_annotator(name: str) -> Annotator:
     """Load an annotator by name.
 
     Args:
-        name: "en", "de", "spacy:NAME_OR_PATH", "conllu:PATH" or "ptb:PATH"; with "+phrases" after it, its
-            dependency parses come as phrase structure too.
+        name: "en", "de", "spacy:NAME_OR_PATH", "stanza:LANG", "benepar:NAME", "corenlp:URL", "conllu:PATH" or
+            "ptb:PATH"; with "+phrases" after it, its dependency parses come as phrase structure too. Options
+            of a backend follow as "+key=value".
 
     Raises:
         ConfigError: No such annotator; names the nearest. Or "+phrases" after one that does not parse.
@@ -78,14 +75,10 @@ def _function(home: str) -> Callable[[str], Annotator]:
 
 
 def _unknown(name: str, scheme: str) -> str:
+    # An address may hold a password.
+    name = name if "://" not in name else f"{scheme}:…"
     forms = [*BUNDLED, *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items())]
     message = f"annotator: expected {', '.join(forms[:-1])} or {forms[-1]}, got {name!r}."
-    if scheme in _OTHER_PARSERS:
-        install, instead = _OTHER_PARSERS[scheme]
-        return (
-            f"{message} {scheme} has no backend in this version: parse with it yourself "
-            f"({install}) and give its output as {instead}."
-        )
     if scheme in BACKENDS:
         return f"{message} Give {BACKENDS[scheme].argument} after the colon."
     nearest = get_close_matches(scheme, [*BUNDLED, *BACKENDS], n=1, cutoff=0.5)

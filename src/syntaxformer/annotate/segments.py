@@ -20,24 +20,29 @@ MAX_SEGMENT = 100_000
 _STRETCH = re.compile(rf"\s*\S{{0,{MAX_RUN}}}")
 
 
-def segments_of(line: str) -> Iterator[tuple[int, str]]:
-    """Yield start and text of each part of a line; together they are the line."""
+def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int, str]]:
+    """Yield start and text of each part of a line; together they are the line.
+
+    Args:
+        line: Any text.
+        max_segment: Characters after which the next white space is a cut.
+    """
     if len(line) <= MAX_RUN:
         yield 0, line
         return
     start = 0
-    for end in _cuts(line):
+    for end in _cuts(line, max_segment):
         yield start, line[start:end]
         start = end
     if start < len(line):
         yield start, line[start:]
 
 
-def _cuts(line: str) -> Iterator[int]:
+def _cuts(line: str, max_segment: int) -> Iterator[int]:
     start = 0
     for stretch in _STRETCH.finditer(line):
         end = stretch.end()
         inside_run = end < len(line) and not line[end].isspace()
-        if inside_run or end - start > MAX_SEGMENT:
+        if inside_run or end - start > max_segment:
             yield end
             start = end

@@ -9,7 +9,6 @@ no word, blank lines do not reach the pipeline, very long lines go through it in
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager
@@ -21,7 +20,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from syntaxformer.annotate.annotator import blank_sentence, check_words
+from syntaxformer.annotate.annotator import blank_sentence, check_words, encodable
 from syntaxformer.annotate.fingerprint import hash_folder
 from syntaxformer.annotate.parallel import chunks_of, stream_in_processes
 from syntaxformer.annotate.segments import segments_of
@@ -54,7 +53,6 @@ _PROVIDED_BY = {
     "trainable_lemmatizer": {"lemmas"},
     "experimental_edit_tree_lemmatizer": {"lemmas"},
 }
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SpacyAnnotator:
@@ -113,7 +111,7 @@ class SpacyAnnotator:
         checked = check_words(sentences)
         with self._zone():
             docs = [
-                Doc(self.nlp.vocab, words=[_encodable(word) for word in words]) for words in checked if words
+                Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in checked if words
             ]
             parts = iter([self._reader.read(doc) for doc in self.nlp.pipe(docs, batch_size=BATCH_SIZE)])
         return [self._sentence(" ".join(words), [next(parts)] if words else []) for words in checked]
@@ -127,7 +125,7 @@ class SpacyAnnotator:
         ]
         parts: list[list[Part]] = [[] for _ in lines]
         with self._zone():
-            docs = self.nlp.pipe((_encodable(text) for _, _, text in places), batch_size=BATCH_SIZE)
+            docs = self.nlp.pipe((encodable(text) for _, _, text in places), batch_size=BATCH_SIZE)
             for (number, start, _), doc in zip(places, docs, strict=True):
                 parts[number].append(self._reader.read(doc, start))
         return [self._sentence(line, found) for line, found in zip(lines, parts, strict=True)]
@@ -194,8 +192,3 @@ def _from_folder(folder: Path, name: str) -> SpacyAnnotator:
         ) from error
     meta = nlp.meta
     return SpacyAnnotator(nlp, name, f"{meta['lang']}_{meta['name']}-{meta['version']}+{hash_folder(folder)}")
-
-
-def _encodable(text: str) -> str:
-    """Replace lone surrogates, which spaCy cannot store, one character for one."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)

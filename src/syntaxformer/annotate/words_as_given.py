@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.trees import Sentence
 
 __all__ = ["WordsAsGiven"]
@@ -37,6 +38,10 @@ class WordsAsGiven:
     def provides(self) -> frozenset[str]:
         """What the annotator provides."""
         return self.annotator.provides
+
+    def for_split(self, split: str) -> Annotator:
+        """Return the same for one split; see `annotator_for`."""
+        return WordsAsGiven(annotator_for(self.annotator, split))
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line; `n_processes` plays no part."""

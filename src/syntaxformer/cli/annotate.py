@@ -30,7 +30,11 @@ def annotate(
         ),
     ],
     annotator: Annotated[
-        str, typer.Option(help="en, de, spacy:NAME_OR_PATH, conllu:PATH or ptb:PATH.")
+        str,
+        typer.Option(
+            help="en, de, spacy:NAME_OR_PATH, stanza:LANG, benepar:NAME, corenlp:URL, conllu:PATH or "
+            "ptb:PATH; +phrases behind one that parses adds phrase structure made of its dependency trees."
+        ),
     ] = "en",
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
 ) -> None:
@@ -39,17 +43,16 @@ def annotate(
     A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
     same text by the same annotator is left as it is.
     """
-    from syntaxformer.annotate import annotate_to_file, load_annotator
+    from syntaxformer.annotate import annotate_to_file, annotator_for, load_annotator
     from syntaxformer.textfile import TextLines
 
     targets = output_paths(inputs, output)
     loaded = load_annotator(annotator)
     for source, target in zip(inputs, targets, strict=True):
-        corpus = annotate_to_file(target, TextLines(source), loaded, n_processes=processes, progress=True)
+        one = annotator_for(loaded, source.name.partition(".")[0])
+        corpus = annotate_to_file(target, TextLines(source), one, n_processes=processes, progress=True)
         header = corpus.header
-        typer.echo(
-            f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, {loaded.name} {loaded.version}"
-        )
+        typer.echo(f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, {one.name} {one.version}")
 
 
 def output_paths(inputs: Sequence[Path], output: Path) -> list[Path]:

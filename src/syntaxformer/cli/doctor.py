@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
@@ -21,6 +22,10 @@ PACKAGES = (
 )
 
 
+OPTIONAL_PARSERS = {"stanza": "stanza:LANG", "benepar": "benepar:NAME"}
+"""Packages that are installed apart, and the annotators that they give."""
+
+
 def doctor() -> None:
     """Check the installation by using it."""
     typer.echo(f"Python {platform.python_version()} on {platform.platform()}")
@@ -29,7 +34,7 @@ def doctor() -> None:
             typer.echo(f"{name} {version(name)}")
         except PackageNotFoundError:
             typer.echo(f"{name}: not installed")
-    for line in (*_devices(), *_annotators()):
+    for line in (*_devices(), *_annotators(), *_optional_parsers()):
         typer.echo(line)
 
 
@@ -58,3 +63,29 @@ def _annotators() -> list[str]:
         except SyntaxformerError as error:
             lines.append(f"annotator {name}: {error}")
     return lines
+
+
+def _optional_parsers() -> list[str]:
+    from syntaxformer.annotate.corenlp_client import ADDRESS_VARIABLE
+
+    lines = []
+    for package, form in OPTIONAL_PARSERS.items():
+        try:
+            found = f"{package} {version(package)}; its models are installed apart"
+        except PackageNotFoundError:
+            found = f"{package} is not installed. Run: python -m pip install {package}"
+        lines.append(f"annotator {form}: {found}")
+    address = os.environ.get(ADDRESS_VARIABLE)
+    return [*lines, f"annotator corenlp:URL: {_server(address) if address else 'needs a running server'}"]
+
+
+def _server(address: str) -> str:
+    """What the server of the environment says to a line; the address itself is kept secret."""
+    from syntaxformer.annotate import load_annotator
+    from syntaxformer.errors import SyntaxformerError
+
+    try:
+        annotator = load_annotator(f"corenlp:{address}+timeout=60+retries=1")
+        return f"{annotator.name} gives {', '.join(sorted(annotator.provides))}"
+    except SyntaxformerError as error:
+        return str(error)

@@ -1,7 +1,7 @@
 import pytest
 
-from syntaxformer.annotate import Annotator, load_annotator
-from syntaxformer.errors import DataError, TreeError
+from syntaxformer.annotate import Annotator, WordsAsGiven, annotator_for, load_annotator
+from syntaxformer.errors import ConfigError, DataError, TreeError
 from syntaxformer.trees import Sentence, write_conllu
 
 CAT = Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"), governors=(1, -1), deprels=("det", "root"))
@@ -100,3 +100,64 @@ def test_missing_and_malformed_files_are_named(tmp_path):
     path.write_text("(A b)\n(S (-NONE- *))\n")
     with pytest.raises(TreeError, match=r"bad\.mrg: tree 2: tree: expected at least one word"):
         load_annotator(f"ptb:{path}").annotate(["b", "c"])
+
+
+@pytest.fixture
+def splits(tmp_path):
+    write_conllu(tmp_path / "train.conllu", [CAT, CAT])
+    write_conllu(tmp_path / "dev.conllu", [ZUM])
+    return f"conllu:{tmp_path}/{{split}}.conllu"
+
+
+def test_one_name_for_the_files_of_all_splits(splits, tmp_path):
+    annotator = load_annotator(splits)
+    assert isinstance(annotator, Annotator)
+    assert annotator.name == splits
+    assert annotator.provides == {"upos", "governors", "deprels"}
+    assert annotator_for(annotator, "train").annotate(["the cat", "the cat"]) == [CAT, CAT]
+    assert annotator_for(annotator, "dev").annotate(["zum"]) == [ZUM]
+    version = annotator.version
+    write_conllu(tmp_path / "dev.conllu", [ZUM, ZUM])
+    assert load_annotator(splits).version != version
+
+
+def test_splits_reach_through_wrappers(splits):
+    phrases = annotator_for(WordsAsGiven(load_annotator(splits + "+phrases")), "dev")
+    assert phrases.annotate(["zum"])[0].constituency is not None
+    plain = load_annotator("en")
+    assert annotator_for(plain, "dev") is plain
+
+
+def test_a_split_without_a_file_and_a_file_of_other_length(splits, tmp_path):
+    annotator = load_annotator(splits)
+    with pytest.raises(DataError) as caught:
+        annotator_for(annotator, "test")
+    assert (
+        str(caught.value)
+        == f"{tmp_path}/test.conllu: expected the parsed file of the split 'test', found none."
+    )
+    with pytest.raises(
+        DataError, match=r"dev\.conllu: expected a sentence for line 2 of the text, 'zum', got the end\."
+    ):
+        annotator_for(annotator, "dev").annotate(["zum", "zum"])
+    with pytest.raises(DataError) as none:
+        load_annotator(f"ptb:{tmp_path}/{{split}}.mrg")
+    assert (
+        str(none.value)
+        == f"{tmp_path}/{{split}}.mrg: expected a file for at least one {{split}}, found none."
+    )
+
+
+def test_without_a_split_nothing_is_annotated(splits):
+    annotator = load_annotator(splits)
+    message = "expected one that can annotate any text, got"
+    with pytest.raises(ConfigError, match=message):
+        annotator.annotate(["zum"])
+    with pytest.raises(ConfigError, match=message):
+        annotator.annotate_words([["zum"]])
+
+
+def test_trees_of_splits(tmp_path):
+    (tmp_path / "dev.mrg").write_text("(X (NN dog))\n")
+    annotator = load_annotator(f"ptb:{tmp_path}/{{split}}.mrg")
+    assert annotator_for(annotator, "dev").annotate(["dog"])[0].xpos == ("NN",)

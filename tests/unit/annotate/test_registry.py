@@ -6,7 +6,10 @@ import pytest
 from syntaxformer.annotate import load_annotator, registry
 from syntaxformer.errors import BackendMissingError, ConfigError
 
-FORMS = "annotator: expected de, de_lower, en, spacy:NAME_OR_PATH, conllu:PATH or ptb:PATH, got "
+FORMS = (
+    "annotator: expected de, de_lower, en, spacy:NAME_OR_PATH, stanza:LANG, benepar:NAME, corenlp:URL, conllu:PATH or "
+    "ptb:PATH, got "
+)
 
 
 @pytest.mark.parametrize(
@@ -18,11 +21,8 @@ FORMS = "annotator: expected de, de_lower, en, spacy:NAME_OR_PATH, conllu:PATH o
         ("spacy:", FORMS + "'spacy:'. Give NAME_OR_PATH after the colon."),
         ("conllu", FORMS + "'conllu'. Give PATH after the colon."),
         ("en:x", FORMS + "'en:x'. Did you mean 'en'?"),
-        (
-            "stanza:en",
-            FORMS + "'stanza:en'. stanza has no backend in this version: parse with it yourself "
-            "(python -m pip install stanza) and give its output as conllu:PATH.",
-        ),
+        ("stanza:", FORMS + "'stanza:'. Give LANG after the colon."),
+        ("korenlp:http://a:b@c", FORMS + "'korenlp:…'. Did you mean 'corenlp'?"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(name, message):

@@ -141,6 +141,18 @@ def test_doctor_uses_what_it_reports(run):
     assert f"syntaxformer {__version__}" in out
     assert "device: " in out
     assert "annotator en: It/PRON works/VERB ./PUNCT" in out
+    assert "annotator stanza:LANG: stanza " in out
+    assert "annotator corenlp:URL: needs a running server" in out
+
+
+def test_doctor_asks_the_server_of_the_environment(run, monkeypatch):
+    monkeypatch.setenv("SYNTAXFORMER_CORENLP", "http://ann:secret@127.0.0.1:9/hidden")
+    monkeypatch.setattr("syntaxformer.annotate.corenlp_client.PAUSE_S", 0)
+    code, out, _ = run("doctor")
+    assert code == 0
+    assert "annotator corenlp:URL: a CoreNLP server at http://127.0.0.1:9 (" in out
+    assert "secret" not in out
+    assert "hidden" not in out
 
 
 def test_a_reader_that_has_gone(tmp_path):

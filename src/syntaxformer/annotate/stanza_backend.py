@@ -1,0 +1,232 @@
+"""Annotation with Stanza's pipelines, for the 60 and more languages that have one.
+
+Its tokenizer and sentence splitter first, all other processors on the sentences of many lines together.
+Models must be there: nothing is downloaded behind the user's back.
+"""
+
+# pyright: basic
+# (Stanza has no complete types.)
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from syntaxformer.annotate.annotator import encodable
+from syntaxformer.annotate.backend_options import positive_int, split_options
+from syntaxformer.annotate.batched import BatchedAnnotator
+from syntaxformer.annotate.fingerprint import hash_file
+from syntaxformer.annotate.parsed import ParsedSentence, join_parsed, read_tree, tree_over_words
+from syntaxformer.annotate.segments import segments_of
+from syntaxformer.config import nearest
+from syntaxformer.errors import BackendMissingError, ConfigError, SyntaxformerError
+from syntaxformer.trees import ROOT, Sentence, Tree
+
+__all__ = ["StanzaParser", "load_stanza"]
+
+OPTIONS = {"package": str, "dir": str, "device": str, "batch": positive_int, "max_words": positive_int}
+BATCH_LINES = 200
+MAX_WORDS = 500
+"""Words of a sentence beyond which it is parsed in parts: a parser's memory grows with their square."""
+
+_TOKENIZERS = "tokenize,mwt"
+_OTHERS = "pos,lemma,depparse,constituency"
+_PROVIDED_BY = {
+    "pos": ("upos", "xpos"),
+    "lemma": ("lemmas",),
+    "depparse": ("governors", "deprels"),
+    "constituency": ("constituency",),
+}
+
+
+class StanzaParser:
+    """A Stanza pipeline that takes batches of lines.
+
+    Args:
+        pipeline: `stanza.Pipeline`, or what has its `bulk_process`, `process` and `processors`.
+        new_document: `stanza.Document`, or what takes its lists of words.
+        max_words: Words of a sentence beyond which it is parsed in parts.
+    """
+
+    def __init__(self, pipeline: Any, new_document: Any, max_words: int = MAX_WORDS) -> None:
+        self.pipeline = pipeline
+        self.new_document = new_document
+        self.max_words = max_words
+        self.provides = frozenset(
+            column for processor in pipeline.processors for column in _PROVIDED_BY.get(processor, ())
+        )
+
+    def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
+        """Return one sentence for each line, with the words and sentences that Stanza finds in it.
+
+        Raises:
+            SyntaxformerError: Stanza failed.
+        """
+        places = [
+            (number, start, segment)
+            for number, line in enumerate(lines)
+            for start, segment in segments_of(line)
+            if segment and not segment.isspace()
+        ]
+        texts = [encodable(segment) for _, _, segment in places]
+        documents = self._run(self.pipeline.bulk_process, texts, _TOKENIZERS)
+        parsed: list[list[ParsedSentence]] = [[] for _ in lines]
+        for (number, start, _), document in zip(places, documents, strict=True):
+            for sentence in document.sentences:
+                words, spans = _words_of(sentence, lines[number], start)
+                parsed[number].extend(self._parts(words, spans))
+        self._parse([sentence for found in parsed for sentence in found])
+        return [join_parsed(line, found, self.provides) for line, found in zip(lines, parsed, strict=True)]
+
+    def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
+        """Return one sentence for each list of words, with exactly these words.
+
+        Raises:
+            SyntaxformerError: Stanza failed.
+        """
+        bare = [Sentence.from_words(words) for words in sentences]
+        parsed = [list(self._parts(list(one.words), list(one.offsets))) for one in bare]
+        self._parse([sentence for found in parsed for sentence in found])
+        return [join_parsed(one.text, found, self.provides) for one, found in zip(bare, parsed, strict=True)]
+
+    def _parts(self, words: list[str], spans: list[tuple[int, int]]) -> Iterator[ParsedSentence]:
+        for start in range(0, len(words), self.max_words):
+            stop = start + self.max_words
+            yield ParsedSentence(words[start:stop], spans[start:stop], {})
+
+    def _parse(self, sentences: Sequence[ParsedSentence]) -> None:
+        """Tag and parse all sentences together and fill in what was found."""
+        if not sentences:
+            return
+        document = self.new_document(
+            [
+                [{"id": (number,), "text": encodable(word)} for number, word in enumerate(one.words, 1)]
+                for one in sentences
+            ]
+        )
+        done = self._run(self.pipeline.process, document, _OTHERS)
+        for sentence, found in zip(sentences, done.sentences, strict=True):
+            _fill(sentence, found, self.provides)
+
+    def _run(self, function: Any, argument: Any, processors: str) -> Any:
+        try:
+            return function(argument, processors=processors)
+        except (RuntimeError, ValueError, IndexError, KeyError, AssertionError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise SyntaxformerError(
+                f"stanza: expected an analysis, got {type(error).__name__}: {reason}. "
+                "Use fewer lines at once (+batch=20) or shorter parts (+max_words=100) if memory ran out."
+            ) from error
+
+
+def _words_of(sentence: Any, line: str, start: int) -> tuple[list[str], list[tuple[int, int]]]:
+    """Words and their places; the words of a multiword token that have no place of their own share its."""
+    words: list[str] = []
+    spans: list[tuple[int, int]] = []
+    for token in sentence.tokens:
+        for word in token.words:
+            first, last = word.start_char, word.end_char
+            if first is None or last is None:
+                first, last = token.start_char, token.end_char
+            span = (start + first, start + last)
+            # Stanza shortens very long tokens to "<UNK>" and cleans white space: the text knows better.
+            words.append(" ".join(line[slice(*span)].split()) if len(token.words) == 1 else word.text)
+            spans.append(span)
+    return words, spans
+
+
+def _fill(sentence: ParsedSentence, found: Any, provides: frozenset[str]) -> None:
+    tagged = found.words
+    sentence.tags = {
+        "upos": [word.upos for word in tagged],
+        "xpos": [word.xpos for word in tagged],
+        "lemmas": [word.lemma for word in tagged],
+        "deprels": [word.deprel for word in tagged],
+    }
+    if "governors" in provides:
+        sentence.governors = [ROOT if not word.head else int(word.head) - 1 for word in tagged]
+    if "constituency" in provides and found.constituency is not None:
+        sentence.tree = tree_over_words(_tree_of(found.constituency), sentence.words)
+
+
+def _tree_of(node: Any) -> Tree:
+    return read_tree(node, lambda phrase: str(phrase.label or ""), lambda phrase: phrase.children)
+
+
+def load_stanza(argument: str) -> BatchedAnnotator:
+    """Load the models of a language: "en", "de+package=gsd", "en+dir=/models+device=cuda".
+
+    Options: `package` (a treebank's models), `dir` (where models are), `device`, `batch` (lines at once),
+    `max_words` (longer sentences are parsed in parts).
+
+    Raises:
+        ConfigError: Stanza has no such language or package, or an option is wrong.
+        BackendMissingError: The package or the models are not installed.
+    """
+    language, options = split_options("stanza", argument, OPTIONS)
+    try:
+        import stanza
+    except ImportError as error:
+        raise BackendMissingError("the package stanza", "python -m pip install stanza") from error
+    pipeline = _pipeline(stanza, language, options)
+    parser = StanzaParser(pipeline, stanza.Document, options.get("max_words", MAX_WORDS))
+    return BatchedAnnotator(
+        parser,
+        f"stanza:{argument}",
+        f"stanza-{stanza.__version__}+{language}-{_hash_models(pipeline.config)}+w{parser.max_words}",
+        parser.provides,
+        batch_lines=options.get("batch", BATCH_LINES),
+    )
+
+
+def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
+    package = options.get("package", "default")
+    keywords = {key: options[key] for key in ("dir", "device") if key in options}
+    try:
+        return stanza.Pipeline(
+            language,
+            processors=f"{_TOKENIZERS},{_OTHERS}".replace("mwt,", ""),
+            package=package,
+            download_method=None,
+            verbose=False,
+            **keywords,
+        )
+    except (FileNotFoundError, ValueError, KeyError) as error:
+        folder = options.get("dir")
+        _check_known(stanza, language, folder)
+        settings = "".join(
+            f", {key}={value!r}"
+            for key, value in (("package", options.get("package")), ("model_dir", folder))
+            if value is not None
+        )
+        reason = f" ({' '.join(str(error).split())[:160]})" if isinstance(error, ValueError) else ""
+        raise BackendMissingError(
+            f"the Stanza models of {language!r}{reason}",
+            f'python -c "import stanza; stanza.download({language!r}{settings})"',
+        ) from error
+
+
+def _check_known(stanza: Any, language: str, folder: str | None) -> None:
+    """Hold that a language is in Stanza's own list, where that was downloaded."""
+    from stanza.resources.common import DEFAULT_MODEL_DIR
+
+    listed = Path(folder or DEFAULT_MODEL_DIR) / "resources.json"
+    try:
+        known = json.loads(listed.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return
+    if isinstance(known, dict) and language not in known:
+        raise ConfigError(
+            f"annotator stanza: expected a language of Stanza {stanza.__version__}, got {language!r}. "
+            f"{nearest(language, list(known))}"
+        )
+
+
+def _hash_models(config: dict[str, Any]) -> str:
+    """A hash over all files that a pipeline was made of."""
+    files = {Path(value) for value in config.values() if isinstance(value, str) and value.endswith(".pt")}
+    hashes = sorted(f"{path.parent.name}/{path.name}:{hash_file(path)}" for path in files if path.is_file())
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:12]

@@ -1,0 +1,329 @@
+"""The CoreNLP client against a loopback server that speaks CoreNLP's JSON (`corenlp_stub`)."""
+
+import importlib.util
+import json
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from syntaxformer.annotate import Annotator, corenlp_client, load_annotator
+from syntaxformer.annotate.corenlp_backend import MAX_CHARACTERS
+from syntaxformer.annotate.corenlp_json import CharacterOffsets
+from syntaxformer.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
+from syntaxformer.trees import leaves_of, parse_tree
+
+LINES = [
+    "It rains. It (always) rains.",
+    "",
+    "100%25 + 5 % 20%20 &x=1;",
+    "😀 smiles 👨‍👩‍👧 . 𝔘𝔫𝔦 end",
+    "a\u2028b\rc\x85d \ud83d e",
+    " \u3000 ",
+    "x" * 900,
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(corenlp_client, "PAUSE_S", 0.0)
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", corenlp_client.ADDRESS_VARIABLE):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(scope="module")
+def stub_module():
+    path = Path(__file__).with_name("corenlp_stub.py")
+    spec = importlib.util.spec_from_file_location("corenlp_stub", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def server(stub_module):
+    with stub_module.serving() as stub:
+        yield stub
+
+
+def load(server, options=""):
+    return load_annotator(f"corenlp:{server.url}{options}")
+
+
+def test_lines_come_back_as_sentences_with_character_offsets(server):
+    annotator = load(server)
+    assert isinstance(annotator, Annotator)
+    assert annotator.provides == {"upos", "xpos", "lemmas", "governors", "deprels", "constituency"}
+    sentences = annotator.annotate(LINES)
+    assert [sentence.text for sentence in sentences] == LINES
+    for sentence in sentences:
+        assert sentence.words == tuple(sentence.text[start:end] for start, end in sentence.offsets)
+        if sentence.words:
+            assert leaves_of(parse_tree(sentence.constituency)) == sentence.words
+            assert "".join(sentence.words) == "".join(sentence.text.split())
+    first, empty, percent, smile, *_ = sentences
+    assert first.words == ("It", "rains", ".", "It", "(", "always", ")", "rains", ".")
+    assert first.governors == (-1, 0, 1, -1, 3, 4, 5, 6, 7)
+    assert first.deprels[3] == "root"
+    assert first.upos[:3] == ("NOUN", "NOUN", "PUNCT")
+    assert first.lemmas[0] == "it"
+    assert first.constituency.startswith("(S (S (NN It) (NN rains) (NN .)) (S (NN It) (NN -LRB-) (NN always)")
+    assert (empty.words, empty.governors) == ((), ())
+    assert percent.words[:3] == ("100", "%", "25")
+    assert smile.words[:2] == ("😀", "smiles")
+    assert smile.offsets[-1] == (21, 24)
+
+
+def test_results_do_not_depend_on_batches_and_threads(server):
+    lines = LINES * 3
+    plain = load(server).annotate(lines)
+    assert load(server, "+batch=1").annotate(lines) == plain
+    assert load(server, "+batch=2+threads=3").annotate(lines) == plain
+    assert list(load(server, "+batch=2").stream(lines, n_processes=2)) == plain
+
+
+def test_many_lines_in_one_request_long_ones_in_several(server):
+    annotator = load(server)
+    server.requests.clear()
+    annotator.annotate(["a b ."] * 30)
+    assert len(server.requests) == 1
+    server.requests.clear()
+    (sentence,) = annotator.annotate(["word " * 10_000])
+    assert len(sentence) == 10_000
+    assert len(server.requests) == 3
+    assert max(len(text) for _, _, text, _ in server.requests) <= MAX_CHARACTERS + 5
+
+
+def test_given_words_are_never_cut_again(server):
+    annotator = load(server, "+language=german")
+    server.requests.clear()
+    given = [["can't", "3/4.", "dog\u00a0house"], [], ["😀", "."], ["a\u2003b\u200b", "."]]
+    sentences = annotator.annotate_words(given)
+    assert [list(sentence.words) for sentence in sentences] == given
+    assert leaves_of(parse_tree(sentences[3].constituency))[0] == "a_b_"
+    assert all(len(sentence.roots) == 1 for sentence in sentences if sentence.words)
+    ((_, query, _, _),) = server.requests
+    properties = json.loads(query["properties"])
+    assert properties["tokenize.whitespace"] == properties["ssplit.eolonly"] == "true"
+    assert properties["annotators"] == "tokenize,ssplit,pos,depparse,parse"
+    assert query["pipelineLanguage"] == "german"
+
+
+def test_a_server_that_cuts_given_words_is_refused(server):
+    annotator = load(server)
+
+    def halve(answer):
+        tokens = answer["sentences"][0]["tokens"]
+        tokens[0]["characterOffsetEnd"] = 1
+        return answer
+
+    server.change = halve
+    with pytest.raises(DataError) as caught:
+        annotator.annotate_words([["two", "words"]])
+    assert str(caught.value) == (
+        "corenlp: expected the 2 words of 'two words', got 2 others. The server does not honour tokenize.whitespace."
+    )
+
+
+def test_what_the_server_lacks_is_not_provided(server):
+    annotator = load(server, "+annotators=tokenize,ssplit,pos")
+    assert annotator.provides == {"upos", "xpos"}
+    assert annotator.annotate(["a b"])[0].governors is None
+
+
+def test_tags_of_other_languages(server):
+    assert load(server, "+language=chinese").provides == {"xpos", "governors", "deprels", "constituency"}
+
+    def universal(answer):
+        for sentence in answer["sentences"]:
+            for token in sentence["tokens"]:
+                token["pos"] = "NOUN"
+        return answer
+
+    server.change = universal
+    annotator = load(server, "+language=german")
+    assert annotator.annotate(["Haus"])[0].upos == ("NOUN",)
+
+
+def test_sentences_that_the_server_skipped_and_arcs_that_it_left_out(server):
+    annotator = load(server)
+
+    def skip(answer):
+        del answer["sentences"][0]["parse"]
+        del answer["sentences"][0]["basicDependencies"][2]
+        return answer
+
+    server.change = skip
+    (sentence,) = annotator.annotate(["a b ."])
+    assert sentence.constituency == "(S (NN a) (NN b) (. .))"
+    assert sentence.governors == (-1, 0, 0)
+
+
+def test_words_that_share_their_characters(server):
+    annotator = load(server)
+
+    def double(answer):
+        token = answer["sentences"][0]["tokens"][0]
+        answer["sentences"][0]["tokens"][1] |= {
+            "word": "dem", **{key: token[key] for key in ("characterOffsetBegin", "characterOffsetEnd")}
+        }  # fmt: skip
+        token["word"] = "zu"
+        return answer
+
+    server.change = double
+    (sentence,) = annotator.annotate(["zum Haus"])
+    assert sentence.words == ("zu", "dem")
+    assert sentence.offsets == ((0, 3), (0, 3))
+
+
+def test_a_refused_batch_is_halved_down_to_the_bad_line(server):
+    annotator = load(server)
+    server.refuses = "poison"
+    with pytest.raises(SyntaxformerError) as caught:
+        annotator.annotate(["good"] * 7 + ["some poison here"])
+    assert str(caught.value) == (
+        f"corenlp: expected an analysis from {server.url}, got HTTP 500: java.lang.RuntimeException: no thanks. "
+        "The text: 'some poison here'."
+    )
+    server.refuses = "good\n\ngood\n\ngood"
+    assert len(annotator.annotate(["good"] * 8)) == 8
+
+
+def test_a_busy_server_is_asked_again(server):
+    annotator = load(server)
+    server.answers = [lambda one: one.reply(503, b"busy"), lambda one: one.connection.close()]
+    assert annotator.annotate(["a"])[0].words == ("a",)
+    server.answers = [lambda one: one.reply(503, b"busy")] * 3
+    with pytest.raises(SyntaxformerError, match=r"got HTTP 503: busy\. The text: 'a'\.$"):
+        annotator.annotate(["a"])
+
+
+def test_no_server():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(BackendMissingError) as caught:
+        load_annotator(f"corenlp:http://127.0.0.1:{port}")
+    assert str(caught.value) == (
+        f"a CoreNLP server at http://127.0.0.1:{port} (Connection refused) is not installed. Run: in the folder of "
+        f"CoreNLP, java -mx4g -cp '*' edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port {port} -timeout 60000"
+    )
+
+
+def test_a_server_that_does_not_answer(server):
+    server.answers = [lambda one: one.server and server.release.wait(5)] * 2
+    with pytest.raises(SyntaxformerError) as caught:
+        load(server, "+timeout=0.1+retries=1")
+    assert str(caught.value) == (
+        f"corenlp: expected an answer of {server.url} in 0.1 s, got none in 2 attempt(s). Wait longer "
+        "(+timeout=300), or start it with a longer -timeout."
+    )
+
+
+@pytest.mark.parametrize(
+    "answer", [b"<html>", b"[]", b"{}", b"[" * 100_000, b"\xff\xfe", b'{"sentences": 3}', b""]
+)
+def test_what_is_no_corenlp_is_told(server, answer):
+    server.answers = [lambda one: one.reply(200, answer)]
+    with pytest.raises(
+        SyntaxformerError, match=r"^corenlp: expected (JSON|an object with sentences|a list of)"
+    ):
+        load(server)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: one.pop("tokens"), "corenlp: expected a list of tokens, got NoneType."),
+        (lambda one: one["tokens"][0].pop("characterOffsetEnd"), "got KeyError: 'characterOffsetEnd'."),
+        (lambda one: one["tokens"][0].update(characterOffsetEnd=99), "offsets within the text, got 0 to 99."),
+        (lambda one: one["tokens"][0].update(characterOffsetEnd="x"), "got ValueError: invalid literal"),
+        (
+            lambda one: one["basicDependencies"][0].update(governor=9),
+            "got ValueError: a dependency from 9 to 1",
+        ),
+        (lambda one: one["basicDependencies"][0].update(governor=2), "analysis of 'a b': "),
+        (lambda one: one.update(parse="(ROOT (S"), "got TreeError: line 1: tree: expected 2 more closing"),
+        (lambda one: one.update(parse="(ROOT (S (NN a)))"), "expected a tree over 2 words, got one over 1."),
+        (lambda one: one.update(tokens=[3]), "got TypeError"),
+    ],
+)
+def test_answers_that_do_not_fit_are_refused(server, change, message):
+    annotator = load(server)
+
+    def changed(answer):
+        change(answer["sentences"][0])
+        return answer
+
+    server.change = changed
+    with pytest.raises(DataError) as caught:
+        annotator.annotate(["a b"])
+    assert message in str(caught.value)
+
+
+def test_secrets_stand_in_no_name_message_or_log(server, caplog, monkeypatch):
+    secret = server.url.replace("http://", "http://ann:p%40ss@") + "/hidden/way"
+    caplog.set_level(logging.DEBUG)
+    annotator = load_annotator(f"corenlp:{secret}+language=english")
+    assert annotator.name == f"corenlp:{server.url}+language=english"
+    path, _, _, authorization = server.requests[-1]
+    assert path == "/hidden/way/"
+    assert authorization == "Basic YW5uOnBAc3M="  # ann:p@ss
+    server.answers = [lambda one: one.reply(401, b"who?")]
+    with pytest.raises(SyntaxformerError) as refused:
+        annotator.annotate(["a"])
+    server.answers = [lambda one: one.reply(302, b"", Location="http://elsewhere.invalid/")]
+    with pytest.raises(SyntaxformerError, match="HTTP 302") as moved:
+        annotator.annotate(["a"])
+    with pytest.raises(ConfigError) as unknown:
+        load_annotator(f"corenl:{secret}")
+    said = " ".join(
+        [
+            annotator.name,
+            annotator.version,
+            str(refused.value),
+            str(moved.value),
+            str(unknown.value),
+            caplog.text,
+        ]
+    )
+    assert not [word for word in ("ann:", "p%40ss", "p@ss", "hidden", "YW5u") if word in said]
+    assert "Give user and password in the address, or the whole address in $SYNTAXFORMER_CORENLP." in str(
+        refused.value
+    )
+    # The stored name works again where the environment has the rest.
+    monkeypatch.setenv(corenlp_client.ADDRESS_VARIABLE, secret)
+    again = load_annotator(annotator.name)
+    assert (again.name, again.version) == (annotator.name, annotator.version)
+    assert server.requests[-1][0] == "/hidden/way/"
+    assert server.requests[-1][3] == authorization
+
+
+def test_the_version_follows_the_server(server):
+    before = load(server).version
+    assert load(server).version == before
+    assert load(server, "+language=english").version != before
+
+    def other(answer):
+        answer["sentences"][0]["tokens"][0]["pos"] = "UH"
+        return answer
+
+    server.change = other
+    assert load(server).version != before
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:9000", "ftp://h", "http://", "http://h:port", "http://[::1", "http://h:99999"]
+)
+def test_addresses_that_are_none(url):
+    with pytest.raises(ConfigError) as caught:
+        load_annotator(f"corenlp:{url}")
+    assert caught.value.problems == [
+        "annotator corenlp: expected an address like http://localhost:9000, got another."
+    ]
+
+
+def test_utf_16_offsets():
+    characters = CharacterOffsets("a😀b𝔘")
+    assert [characters[unit] for unit in range(7)] == [0, 1, 1, 2, 3, 3, 4]

@@ -106,7 +106,10 @@ def _attend(
     )
     output = _attended(place, call, syntax_batch, sliding_window is not None)
     if logits is not None:
-        output = _pointed(place, call, output, logits, syntax_batch)
+        _supervise(place, logits, syntax_batch)
+        output = _pointed(place, call, output, syntax_batch)
+    if place.infusion.records_attention:
+        _record_attention(place, call, syntax_batch, sliding_window is not None)
     return output.transpose(1, 2), None
 
 
@@ -153,7 +156,7 @@ def _logits_of_head(call: _Call, attn_head: int, logits: Tensor) -> _Call:
     return _plus_bias(call, chosen[:, None, None] * logits[:, None])
 
 
-def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool) -> Tensor:
+def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool, is_first: bool = True) -> Tensor:
     """Syntax attention in the layers that have it, plain attention in the others."""
     infusion = place.infusion
     if place.layer not in infusion.masked_layers:
@@ -165,19 +168,23 @@ def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool) -> 
     active = None
     if infusion.left_out:
         active = F.pad(infusion.active, (0, int(includes_full(infusion.config))), value=True)
+    topical_query = None if topical is None else topical.head_queries(place.output.weight)
+    if topical_query is not None:
+        # Columns that `_record_attention` has added have no part in it.
+        topical_query = F.pad(topical_query, (0, call.value.shape[-1] - topical_query.shape[-1]))
     output, weights = syntax_attention(
         call.query,
         call.key,
         call.value,
         batch.index,
-        None if topical is None else topical.head_queries(place.output.weight),
+        topical_query,
         scaling=call.scaling,
         mode=masks.mode,
         on_empty_row=masks.on_empty_row,
         include_full=includes_full(infusion.config),
         position_bias=call.bias,
         dropout=call.dropout,
-        return_weights=infusion.recording,
+        return_weights=infusion.records_weights and is_first,
         active=active,
         gate=infusion.gate_of(place.layer),
         summation=masks.summation,
@@ -197,21 +204,39 @@ def _plain(call: _Call) -> Tensor:
     )
 
 
-def _pointed(place: Place, call: _Call, output: Tensor, logits: Tensor, batch: SyntaxBatch) -> Tensor:
-    """Supervise the biaffine head, note where it points, and have it point at given governors."""
-    infusion = place.infusion
-    lisa, governors = infusion.config.lisa, batch.governors
+def _supervise(place: Place, logits: Tensor, batch: SyntaxBatch) -> None:
+    """Note where the biaffine head points, and how well."""
     if batch.key_mask is not None:
         logits = logits.masked_fill(~batch.key_mask[:, None, :], -torch.inf)
     batch.seen.add("pointed_at", place.layer, logits.detach().argmax(-1))
-    if governors is None:
-        return output
-    if lisa.supervised:
+    if batch.governors is not None and place.infusion.config.lisa.supervised:
         _check_gradient(batch)
-        batch.seen.add("governor_losses", place.layer, governor_loss(logits, governors))
-    if infusion.inject == "gold" and not infusion.training:
-        output = inject_governors(output, call.value, governors, lisa.attn_head)
-    return output
+        batch.seen.add("governor_losses", place.layer, governor_loss(logits, batch.governors))
+
+
+def _pointed(place: Place, call: _Call, output: Tensor, batch: SyntaxBatch) -> Tensor:
+    """Have the biaffine head look at given governors, where that is wanted."""
+    infusion = place.infusion
+    if infusion.inject != "gold" or infusion.training or batch.governors is None:
+        return output
+    return inject_governors(output, call.value, batch.governors, infusion.config.lisa.attn_head)
+
+
+@torch.no_grad()
+def _record_attention(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool) -> None:
+    """The weights that fall on each value: attend once more, each value with a column of its own.
+
+    Queries and keys are as wide, with zeros, so that logits stay; so does α, which sees the first columns.
+    """
+    width, n_keys = call.value.shape[-1], call.value.shape[2]
+    ones = torch.eye(n_keys, dtype=call.value.dtype, device=call.value.device)
+    value = torch.cat([call.value, ones.expand(*call.value.shape[:2], -1, -1)], -1)
+    query, key = (F.pad(states, (0, n_keys)) for states in (call.query, call.key))
+    call = replace(call, query=query, key=key, value=value, dropout=0.0)
+    output = _attended(place, call, batch, is_local, is_first=False)
+    if place.key in place.infusion.lisa:
+        output = _pointed(place, call, output, batch)
+    batch.seen.add("attention", place.layer, output[..., width:])
 
 
 def _check_gradient(batch: SyntaxBatch) -> None:

@@ -54,7 +54,7 @@ class Infusion(nn.Module):
         self.config = config
         self.batch: SyntaxBatch | None = None
         self.seen = Seen()
-        self.recording = False
+        self.records_weights = self.records_attention = False
         self.inject = config.lisa.inject if config.lisa else None
         self._is_encoding = False
         self._add_masks(parts, n_heads)
@@ -127,15 +127,17 @@ class Infusion(nn.Module):
     def record(self, attention: bool = False) -> Iterator[Infusion]:
         """Keep the sub-networks' weights, and the collapsed attention, of what runs inside.
 
-        Read them from `seen.weights[layer][-1]`, α `[batch, pieces, networks]`.
+        Read `seen.weights[layer][-1]`, α `[batch, pieces, networks]` with the sub-network
+        of full attention last, and `seen.attention[layer][-1]`, `[batch, heads, pieces, pieces]`.
+
+        Args:
+            attention: Keep the collapsed attention, too; each layer then attends twice.
         """
-        self.recording, self.recording_attention = True, attention
+        self.records_weights, self.records_attention = True, attention
         try:
             yield self
         finally:
-            self.recording = self.recording_attention = False
-
-    recording_attention = False
+            self.records_weights = self.records_attention = False
 
     def receive(self, stack: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Before the encoder: take the syntax out of its arguments, check it, hand it on to the layers."""
@@ -147,6 +149,11 @@ class Infusion(nn.Module):
             if self.config.pos in ("add", "concat"):
                 raise ValueError("input_ids: expected them beside pos_ids, got inputs_embeds.")
         self._check(given, pieces.shape[:2])
+        if kwargs.get("output_attentions") or getattr(stack.config, "output_attentions", False):
+            raise ValueError(
+                "output_attentions: expected false for an infused model, got true. "
+                "Use model.infusion.record(attention=True)."
+            )
         options = self.config.tree_options
         self.seen = Seen(targets=given["governors"], counted=given["first_pieces"])
         self.batch = SyntaxBatch(
@@ -212,7 +219,8 @@ class Infusion(nn.Module):
         self.seen.governor_losses = {
             layer: [one.detach() for one in losses] for layer, losses in self.seen.governor_losses.items()
         }
-        if loss is None or output is None:
+        # Only what teaches: losses of evaluation stay comparable between models.
+        if loss is None or output is None or not model.training:
             return output
         return _with_loss(output, self.config.lisa.weight * loss, kwargs.get("labels") is not None)
 

@@ -1,0 +1,223 @@
+"""What happens inside an infused model: the same as in the layers that it is made of."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+import syntaxformer as sf
+from syntaxformer.layers import syntax_attention_reference
+
+
+def _heads(linear, states, n_heads=3):
+    return linear(states).unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def _states_before(model, batch, layer):
+    """What goes into a layer of a BERT, and what its self-attention gives after W_O and W_V."""
+    seen = {}
+    attention = model.bert.encoder.layer[layer].attention
+    handles = [
+        attention.register_forward_pre_hook(lambda module, args: seen.update(before=args[0])),
+        attention.output.dense.register_forward_hook(lambda module, args, output: seen.update(after=output)),
+    ]
+    with torch.no_grad():
+        model(**batch.inputs, **batch.syntax)
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+@pytest.mark.parametrize(
+    "masks",
+    [
+        {},
+        {"mode": "additive"},
+        {"mode": "additive", "on_empty_row": "zero"},
+        {"per_layer": True},
+        {"gate": "head"},
+    ],
+)
+@pytest.mark.parametrize("preset", ["preserving", "paper"])
+def test_attention_is_the_reference(tiny, preset, masks):
+    """Layer 1 of a BERT beside the literal loop over masks, then W_O, then W_V behind the gate."""
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(preset=preset, masks=masks))
+    tiny.open(model)
+    seen = _states_before(model, batch, 1)
+    module, dense = (
+        model.bert.encoder.layer[1].attention.self,
+        model.bert.encoder.layer[1].attention.output.dense,
+    )
+    topical, gate = model.infusion.topical_of(1), model.infusion.gate_of(1)
+    query, key, value = (
+        _heads(linear, seen["before"]) for linear in (module.query, module.key, module.value)
+    )
+    mixed, _ = syntax_attention_reference(
+        query, key, value, batch.syntax["syntax"], topical.head_queries(dense.weight), batch.mask,
+        mode=masks.get("mode", "multiplicative"), on_empty_row=masks.get("on_empty_row", "full"),
+        include_full=preset == "preserving", gate=gate,
+    )  # fmt: skip
+    weight, bias = topical.output_layer(dense.weight, dense.bias, gate)
+    expected = F.linear(mixed.transpose(1, 2).flatten(2), weight, bias)
+    assert_close(seen["after"][batch.mask], expected[batch.mask], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("summation", ["sum", "scaled", "mean"])
+def test_simple_summation(tiny, summation):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(preset="paper", masks={"topical": False, "summation": summation}))
+    assert sf.infusion_parameters(model) == []
+    seen = _states_before(model, batch, 0)
+    module, dense = (
+        model.bert.encoder.layer[0].attention.self,
+        model.bert.encoder.layer[0].attention.output.dense,
+    )
+    states = (_heads(linear, seen["before"]) for linear in (module.query, module.key, module.value))
+    mixed, _ = syntax_attention_reference(
+        *states, batch.syntax["syntax"], None, batch.mask, summation=summation
+    )
+    expected = dense(mixed.transpose(1, 2).flatten(2))
+    assert_close(seen["after"][batch.mask], expected[batch.mask], atol=1e-4, rtol=1e-5)
+
+
+def test_weights_of_sub_networks_are_read_on_request(tiny, family):
+    model, batch = tiny.model(family), tiny.batch(family)
+    sf.infuse(model, sf.InfusionConfig(masks={}))
+    tiny.open(model)
+    with torch.no_grad(), model.infusion.record():
+        model(**batch.inputs, **batch.syntax)
+    weights = model.infusion.seen.weights
+    assert sorted(weights) == model.infusion.masked_layers
+    for of_layer in weights.values():
+        assert of_layer[-1].shape == (tiny.size, tiny.pieces, 93)
+        assert_close(of_layer[-1].sum(-1), torch.ones(tiny.size, tiny.pieces), atol=1e-5, rtol=0)
+    with torch.no_grad():
+        model(**batch.inputs, **batch.syntax)
+    assert model.infusion.seen.weights == {}
+
+
+def test_layers_that_share_parameters_run_as_often_as_there_are_layers(tiny):
+    """ALBERT: two groups of parameters, four layers, so two entries for each group."""
+    model, batch = tiny.model("albert-base-model"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(masks={}))
+    with torch.no_grad(), model.infusion.record():
+        model(**batch.inputs, **batch.syntax)
+    assert {layer: len(weights) for layer, weights in model.infusion.seen.weights.items()} == {0: 2, 1: 2}
+    assert sorted(model.infusion.gates) == ["0", "1"]
+
+
+@pytest.mark.parametrize("names", ["masks", "relation_bias", "lisa", "masks,relation_bias,lisa"])
+def test_recorded_attention_times_values_is_the_output(tiny, names):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse(names))
+    tiny.open(model)
+    seen = {}
+    attention = model.bert.encoder.layer[1].attention
+    attention.self.register_forward_hook(lambda module, args, output: seen.update(mixed=output[0]))
+    attention.self.value.register_forward_hook(lambda module, args, output: seen.update(value=output))
+    with torch.no_grad(), model.infusion.record(attention=True):
+        model(**batch.inputs, **batch.syntax)
+    weights = model.infusion.seen.attention[1][-1]
+    value = seen["value"].unflatten(-1, (3, -1)).transpose(1, 2)
+    assert_close(
+        (weights @ value).transpose(1, 2).flatten(2)[batch.mask],
+        seen["mixed"][batch.mask],
+        atol=1e-5,
+        rtol=1e-5,
+    )
+    assert_close(weights.sum(-1)[1, :, :7], torch.ones(3, 7), atol=1e-5, rtol=0)
+
+
+def test_what_is_left_out_has_no_weight(tiny):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(masks={"without": ["sibling", "pair"]}))
+    with torch.no_grad(), model.infusion.record():
+        model(**batch.inputs, **batch.syntax)
+    alpha = model.infusion.seen.weights[0][-1]
+    of_trees = alpha[..., :-1].unflatten(-1, (2, 46)).amax((0, 1, 2))
+    assert bool((of_trees[:30] > 0).all())
+    assert bool((of_trees[30:] == 0).all())
+
+
+def test_a_trained_model_is_evaluated_without_a_tree(tiny):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(masks={}, relation_bias={}))
+    tiny.open(model)
+    with torch.no_grad():
+        whole = model(**batch.inputs, **batch.syntax).logits
+        model.infusion.leave_out("constituency")
+        without = model(**batch.inputs, **batch.syntax).logits
+        other_tree = batch.syntax["syntax"].clone()
+        other_tree[:, 1] = torch.where(other_tree[:, 1] > 0, 3, 0)
+        with_other_tree = model(**batch.inputs, **{**batch.syntax, "syntax": other_tree}).logits
+        model.infusion.leave_out()
+        assert torch.equal(model(**batch.inputs, **batch.syntax).logits, whole)
+    assert_close(without, with_other_tree)
+    assert float((without - whole).abs().max()) > 1e-5
+
+
+def test_one_tree_only(tiny):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(masks={"without": ["constituency"]}))
+    relations = batch.syntax["syntax"][:, :1]
+    with torch.no_grad(), model.infusion.record():
+        model(**batch.inputs, **{**batch.syntax, "syntax": relations})
+    assert model.infusion.seen.weights[0][-1].shape[-1] == 47
+
+
+def test_chosen_layers_only(tiny):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(
+        model, sf.InfusionConfig(masks={"layers": [1]}, lisa={"layers": [0]}, relation_bias={"layers": [0]})
+    )
+    assert sorted(name for name, _ in sf.infusion_parameters(model)) == [
+        "infusion.gates.1.weight",
+        "infusion.lisa.0.weight",
+        "infusion.relation_bias.0.weight",
+        "infusion.topical.shared.key",
+        "infusion.topical.shared.task_query",
+        "infusion.topical.shared.value",
+    ]
+    with torch.no_grad(), model.infusion.record():
+        model(**batch.inputs, **batch.syntax)
+    assert list(model.infusion.seen.weights) == [1]
+    assert list(model.infusion.seen.pointed_at) == [0]
+
+
+def test_local_attention_keeps_its_window_in_the_full_part(tiny):
+    """ModernBERT: with all gates closed a key outside the window has no influence on a local layer."""
+    model, batch = (
+        tiny.model("modernbert-base-model", num_hidden_layers=2, global_attn_every_n_layers=3),
+        tiny.batch(),
+    )
+    sf.infuse(model, sf.InfusionConfig(masks={"layers": [1]}))
+    with torch.no_grad(), model.infusion.record(attention=True):
+        model(**batch.inputs, **batch.syntax)
+    attention = model.infusion.seen.attention[1][-1]
+    places = torch.arange(tiny.pieces)
+    outside = (places[:, None] - places).abs() > 4
+    assert model.config.layer_types[1] == "sliding_attention"
+    assert float(attention[..., outside].abs().max()) == 0
+    assert float(attention[0, ..., ~outside].min()) > 0
+
+
+def test_copies_and_pickles_are_models_of_their_own(tiny):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse("masks,lisa,pos_add"))
+    tiny.open(model)
+    expected = model(**batch.inputs, **batch.syntax).logits
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        found = other(**batch.inputs, **batch.syntax).logits
+        assert torch.equal(found, expected)
+        with torch.no_grad():
+            other.infusion.gates["0"].weight.zero_()
+            other.infusion.topical["shared"].value.zero_()
+        assert not torch.equal(other(**batch.inputs, **batch.syntax).logits, expected)
+        assert torch.equal(model(**batch.inputs, **batch.syntax).logits, expected)
+        assert other.save_pretrained.args[0] is other

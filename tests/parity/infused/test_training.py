@@ -1,0 +1,249 @@
+"""Infused models in training and generation: as transformers trains and generates plain ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import Trainer, TrainingArguments
+
+import syntaxformer as sf
+from syntaxformer.layers import NO_GOVERNOR
+
+EVERYTHING = "masks,relation_bias,lisa,pos_add"
+CHECKPOINTED = ["bert", "roberta", "electra", "distilbert", "modernbert", "t5-encoder", "t5-generation"]
+
+
+def _gradients(tiny, model, batch):
+    model.zero_grad()
+    torch.manual_seed(5)
+    output = model(**batch.inputs, **batch.syntax)
+    loss = tiny.scores(output).square().sum()
+    lisa_loss = model.infusion.seen.governor_loss()
+    (loss + (0 if lisa_loss is None or not lisa_loss.requires_grad else lisa_loss)).backward()
+    return {
+        name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None
+    }
+
+
+@pytest.mark.parametrize("name", CHECKPOINTED)
+def test_gradient_checkpointing_gives_the_same_gradients(tiny, name):
+    model, batch = tiny.model(name, **_without_dropout(name)), tiny.batch(name)
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING)).train()
+    tiny.open(model)
+    expected = _gradients(tiny, model, batch)
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    found = _gradients(tiny, model, batch)
+    assert set(found) == set(expected)
+    assert {
+        "infusion.topical.shared.key",
+        "infusion.relation_bias.0.weight",
+        "infusion.pos.table.weight",
+    } <= set(found)
+    for name_of, gradient in expected.items():
+        assert_close(found[name_of], gradient, atol=1e-4, rtol=1e-4, msg=name_of)
+
+
+def test_two_batches_before_their_gradients(tiny):
+    """Each checkpointed forward pass finds its own batch again, not the last one."""
+    model, batch = tiny.model("bert", **_without_dropout("bert")), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse("masks,relation_bias")).train()
+    tiny.open(model)
+    other = {**batch.syntax, "syntax": batch.syntax["syntax"].flip(0)}
+
+    def gradient():
+        model.zero_grad()
+        both = [model(**batch.inputs, **syntax).logits.square().sum() for syntax in (batch.syntax, other)]
+        sum(both).backward()
+        return model.infusion.topical["shared"].key.grad.clone()
+
+    expected = gradient()
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    assert_close(gradient(), expected, atol=1e-5, rtol=1e-4)
+
+
+def _without_dropout(name):
+    if name.startswith("t5"):
+        return {"dropout_rate": 0.0}
+    if name == "distilbert":
+        return {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}
+    if name == "modernbert":
+        return {}
+    return {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def test_reentrant_checkpointing_cannot_supervise(tiny):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse("lisa")).train()
+    model.activation_checkpointing_enable({"use_reentrant": True})
+    with pytest.raises(
+        ValueError, match=r"^gradient checkpointing: expected use_reentrant=False with a supervised"
+    ):
+        model(**batch.inputs, **batch.syntax)
+
+
+def test_the_loss_of_pointing_is_added_in_training(tiny):
+    model, batch = tiny.model("bert", **_without_dropout("bert")), tiny.batch()
+    labels = torch.tensor([0, 2, 1, 0, 1])
+    plain = model(**batch.inputs, labels=labels).loss.item()
+    sf.infuse(model, sf.InfusionConfig(lisa={"weight": 0.3}))
+    inputs = {**batch.inputs, **batch.syntax, "labels": labels}
+    assert model(**inputs).loss.item() == pytest.approx(plain)
+    pointing = model.infusion.seen.governor_loss().item()
+    model.train()
+    assert model(**inputs).loss.item() == pytest.approx(plain + 0.3 * pointing)
+    assert model(**inputs, return_dict=False)[0].item() == pytest.approx(plain + 0.3 * pointing)
+    inputs.pop("governors")
+    assert model(**inputs).loss.item() == pytest.approx(plain)
+    assert model.infusion.seen.governor_loss() is None
+
+
+def test_the_loss_of_pointing_is_the_cross_entropy(tiny):
+    """One piece alone is supervised: its logits over the valid pieces, worked out from the layer's states."""
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse("lisa"))
+    tiny.open(model)
+    seen = {}
+    attention = model.bert.encoder.layer[1].attention.self
+    attention.register_forward_pre_hook(lambda module, args: seen.update(states=args[0]))
+    governors = torch.full_like(batch.syntax["governors"], NO_GOVERNOR)
+    governors[1, 2] = 5
+    model(**batch.inputs, governors=governors)
+    query, key = (linear(seen["states"][1])[:, :7] for linear in (attention.query, attention.key))
+    logits = query[2] @ model.infusion.lisa["1"].weight @ key[:7].T
+    assert_close(model.infusion.seen.governor_loss(), -logits.log_softmax(-1)[5])
+    assert model.infusion.seen.governor_hits() == {1: (int(logits.argmax() == 5), 1)}
+
+
+def test_hits_count_words_where_first_pieces_are_given(tiny):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse("lisa"))
+    first = torch.zeros(tiny.size, tiny.pieces, dtype=torch.bool)
+    first[:, 1:4] = True
+    model(**batch.inputs, **batch.syntax, first_pieces=first)
+    seen = model.infusion.seen
+    hits = sum(
+        int(seen.pointed_at[1][-1][row, piece] == batch.syntax["governors"][row, piece])
+        for row in range(tiny.size)
+        for piece in (1, 2, 3)
+    )
+    assert seen.governor_hits() == {1: (hits, 15)}
+
+
+@pytest.mark.parametrize("keys", ["head", "model"])
+def test_gold_governors_are_looked_at(tiny, keys):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(lisa={"inject": "gold", "attn_head": 2, "keys": keys}))
+    with torch.no_grad(), model.infusion.record(attention=True):
+        model(**batch.inputs, **batch.syntax)
+    attention = model.infusion.seen.attention[1][-1]
+    governors = batch.syntax["governors"]
+    valid = governors >= 0
+    one_hot = torch.nn.functional.one_hot(governors.clamp(min=0), tiny.pieces).float()
+    assert torch.equal(attention[:, 2][valid], one_hot[valid])
+    assert not torch.equal(attention[:, 1][valid], one_hot[valid])
+
+
+def test_keys_of_the_whole_model(tiny):
+    """LISA of paper 002: d_head x d_model for each layer; its logits are those of attention."""
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(lisa={"keys": "model", "layers": [0, 1]}))
+    weight = model.infusion.lisa["1"].weight
+    assert weight.shape == (7, 21)
+    seen = {}
+    module = model.bert.encoder.layer[1].attention.self
+    module.register_forward_pre_hook(lambda module, args: seen.update(states=args[0]))
+    with torch.no_grad(), model.infusion.record(attention=True):
+        model(**batch.inputs, **batch.syntax)
+    query, key = module.query(seen["states"])[..., :7], module.key(seen["states"])
+    logits = (query @ weight @ key.transpose(1, 2)).masked_fill(~batch.mask[:, None], -torch.inf)
+    found = model.infusion.seen.attention[1][-1][:, 0]
+    assert_close(found[batch.mask], logits.softmax(-1)[batch.mask], atol=1e-6, rtol=1e-5)
+
+
+def test_autocast_to_bfloat16(tiny, family):
+    model, batch = tiny.model(family), tiny.batch(family)
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING)).train()
+    tiny.open(model, 0.2)
+    model.eval()
+    with torch.no_grad():
+        expected = tiny.scores(model(**batch.inputs, **batch.syntax))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = tiny.scores(model(**batch.inputs, **batch.syntax))
+    scale = float(expected.abs().max())
+    assert (found.float() - expected)[_rows(found, batch)].abs().mean().item() < 0.05 * scale
+    found.float().square().sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for _, p in sf.infusion_parameters(model) if p.grad is not None)
+
+
+def _rows(found, batch):
+    return batch.mask if found.shape[:2] == batch.mask.shape else torch.ones(len(found), dtype=torch.bool)
+
+
+def test_a_model_in_bfloat16(tiny):
+    model, batch = tiny.model("bert").to(torch.bfloat16), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING))
+    assert {parameter.dtype for _, parameter in sf.infusion_parameters(model)} == {torch.bfloat16}
+    assert bool(model(**batch.inputs, **batch.syntax).logits.isfinite().all())
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_from_an_infused_encoder(tiny, beams):
+    model, batch = tiny.model("t5-generation"), tiny.batch("t5-generation")
+    inputs = {key: value for key, value in batch.inputs.items() if key != "labels"}
+    options = {"max_new_tokens": 5, "num_beams": beams, "do_sample": False}
+    plain = model.generate(**inputs, **options)
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING))
+    syntax = {key: value for key, value in batch.syntax.items() if key != "governors"}
+    assert torch.equal(model.generate(**inputs, **syntax, **options), plain)
+    tiny.open(model)
+    written = model.generate(**inputs, **syntax, **options)
+    with torch.no_grad():
+        steps = model(**inputs, **syntax, decoder_input_ids=written[:, :-1]).logits
+    if beams == 1:
+        ended = (written[:, 1:] == 0) | (written[:, :-1] == 1)
+        assert bool(((steps.argmax(-1) == written[:, 1:]) | ended).all())
+    with pytest.raises(ValueError, match=r"not used by the model: ..synntax"):
+        model.generate(**inputs, synntax=batch.syntax["syntax"])
+
+
+def test_a_decoder_that_shares_the_table_gets_no_tags(tiny):
+    model, batch = tiny.model("t5-generation"), tiny.batch("t5-generation")
+    model.set_input_embeddings(model.get_input_embeddings())
+    with torch.no_grad():
+        plain = model(**batch.inputs).logits
+    sf.infuse(model, sf.InfusionConfig.parse("pos_add"))
+    with torch.no_grad():
+        assert torch.equal(model(**batch.inputs, pos_ids=batch.syntax["pos_ids"]).logits, plain)
+        tiny.open(model)
+        encoded = model.encoder(
+            **{k: v for k, v in batch.inputs.items() if k != "labels"}, pos_ids=batch.syntax["pos_ids"]
+        )
+        expected = model(
+            labels=batch.inputs["labels"],
+            attention_mask=batch.inputs["attention_mask"],
+            encoder_outputs=encoded,
+        ).logits
+        assert_close(model(**batch.inputs, pos_ids=batch.syntax["pos_ids"]).logits, expected)
+
+
+def test_the_trainer_trains_saves_and_picks_the_best(tiny, tmp_path):
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig.parse(EVERYTHING))
+    rows = [
+        {**{k: v[i] for k, v in {**batch.inputs, **batch.syntax}.items()}, "labels": torch.tensor(i % 3)}
+        for i in range(tiny.size)
+    ]
+    arguments = TrainingArguments(
+        tmp_path, num_train_epochs=3, per_device_train_batch_size=2, learning_rate=1e-2, report_to=[], use_cpu=True,
+        eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True, disable_tqdm=True,
+        remove_unused_columns=False, dataloader_pin_memory=False,
+    )  # fmt: skip
+    trainer = Trainer(model, arguments, train_dataset=rows, eval_dataset=rows)
+    before = {name: parameter.detach().clone() for name, parameter in sf.infusion_parameters(model)}
+    trainer.train()
+    assert all(not torch.equal(parameter, before[name]) for name, parameter in sf.infusion_parameters(model))
+    best = sf.load(trainer.state.best_model_checkpoint).eval()
+    model.eval()
+    found = best(**batch.inputs, **batch.syntax).logits
+    assert torch.equal(found, model(**batch.inputs, **batch.syntax).logits)

@@ -16,6 +16,8 @@ from syntaxformer.data.source import EncodedText
 __all__ = ["EncodedPairs", "TranslationCollator"]
 
 IGNORED_LABEL = -100
+NO_TAG = 0
+"""`<none>` of the target's tags: the end piece and other pieces without a word."""
 
 
 class EncodedPairs(Dataset[int]):
@@ -50,12 +52,17 @@ class TranslationCollator:
 
         Returns:
             `input_ids` [batch, src], `factor_ids` [batch, src, factors] where there are factors,
-            `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt], and what
-            `SourceSyntax.batch` gives where the encoder reads trees.
+            `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt], what
+            `SourceSyntax.batch` gives where the encoder reads trees, and `tag_labels` [batch, tgt] where the
+            target is tagged.
         """
         batch = source_batch(self.pairs.src, rows, self.pad_id)
         labels, _ = _pad(self.pairs.tgt.pieces, self.pairs.tgt.splits, rows, IGNORED_LABEL)
-        return {**batch, "labels": torch.from_numpy(labels)}
+        batch["labels"] = torch.from_numpy(labels)
+        if self.pairs.tgt.factors.shape[1]:
+            tags, _ = _pad(self.pairs.tgt.factors[:, 0], self.pairs.tgt.splits, rows, NO_TAG)
+            batch["tag_labels"] = torch.from_numpy(np.where(tags == NO_TAG, IGNORED_LABEL, tags))
+        return batch
 
 
 def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:

@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
 from syntaxformer.layers.lisa import governor_hits, governor_loss
 
-__all__ = ["Auxiliary", "TranslationOutput", "governor_task"]
+__all__ = ["Auxiliary", "TranslationOutput", "governor_task", "tag_task"]
+
+IGNORED_LABEL = -100
 
 Tallies = dict[str, tuple[int, int]]
 """For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""
@@ -74,3 +77,23 @@ def governor_task(
     losses = [governor_loss(of_head, governors) for of_head in logits]
     right, total = _hits(logits[-1], governors, counted)
     return Auxiliary("governor_accuracy", weight * torch.stack(losses).mean(), right, total)
+
+
+def tag_task(
+    logits: Float[Tensor, "batch tgt tags"], tag_labels: Int[Tensor, "batch tgt"], weight: float
+) -> Auxiliary:
+    """The decoder naming the tag of the piece that it is about to write; pieces without a word do not count.
+
+    Args:
+        logits: Of the tags.
+        tag_labels: Tag of each target piece, -100 where there is none.
+        weight: Of the loss beside that of translation.
+
+    Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 2.
+    """
+    flat, labels = logits.float().flatten(0, 1), tag_labels.flatten()
+    losses = F.cross_entropy(flat, labels, ignore_index=IGNORED_LABEL, reduction="sum")
+    counted = labels != IGNORED_LABEL
+    right = int((flat.detach().argmax(-1) == labels)[counted].sum())
+    total = int(counted.sum())
+    return Auxiliary("target_pos_accuracy", weight * losses / max(total, 1), right, total)

@@ -33,6 +33,8 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         lisa: `LisaConfig` as a mapping; None for no biaffine head. Likewise below.
         masks: `EncoderMasks`.
         relation_bias: `RelationBiasConfig`.
+        target_pos: Tags that the decoder predicts beside pieces in training, `{"tags": [...], "weight": w}`.
+        source_table_width: Columns of the source word table where they are fewer than the word width.
         label_smoothing: Used for the loss in training mode only.
     """
 
@@ -64,6 +66,8 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     lisa: dict[str, Any] | None = None
     masks: dict[str, Any] | None = None
     relation_bias: dict[str, Any] | None = None
+    target_pos: dict[str, Any] | None = None
+    source_table_width: int | None = None
     label_smoothing: float = 0.0
     is_encoder_decoder: bool = True
     tie_word_embeddings: bool = True

@@ -19,7 +19,7 @@ from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from syntaxformer.models.auxiliary import Auxiliary, TranslationOutput, governor_task
+from syntaxformer.models.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.decoder import Decoder, TranslationCache
 from syntaxformer.models.encoder import Encoder
@@ -49,6 +49,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        target_pos = config.target_pos
+        self.target_tagger = nn.Linear(config.d_model, len(target_pos["tags"])) if target_pos else None
         same_shape = (
             config.source_vocab_size is None and self.encoder.embedding.plan.word_width == config.d_model
         )
@@ -113,6 +115,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         first_pieces: Bool[Tensor, "batch src"] | None = None,
         decoder_input_ids: Int[Tensor, "batch tgt"] | None = None,
         labels: Int[Tensor, "batch tgt"] | None = None,
+        tag_labels: Int[Tensor, "batch tgt"] | None = None,
         encoder_outputs: BaseModelOutput | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         use_cache: bool | None = None,
@@ -131,6 +134,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             first_pieces: True for the first piece of each word: those count for the accuracy of governors.
             decoder_input_ids: Target pieces shifted right; made from `labels` if absent.
             labels: Target pieces, -100 where no loss is wanted.
+            tag_labels: Part of speech of each target piece, -100 for none; without them no tag is predicted.
             encoder_outputs: An earlier result of the encoder.
             past_key_values: Cache of an incremental decoding.
             use_cache: Return a cache.
@@ -160,6 +164,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         )
         logits = self.output(states)
         tasks = self._auxiliary(encoder_outputs, governors, first_pieces)
+        if self.target_tagger is not None and tag_labels is not None:
+            tasks.append(tag_task(self.target_tagger(states), tag_labels, self.config.target_pos["weight"]))
         return TranslationOutput(
             loss=None if labels is None else self._loss(logits, labels, num_items_in_batch, tasks),
             logits=logits,
@@ -196,9 +202,9 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         n_items: Tensor | int | None,
         tasks: Sequence[Auxiliary] = (),
     ) -> Float[Tensor, ""]:
-        """Cross-entropy per target piece; in training mode smoothed and with auxiliary losses, plain otherwise.
+        """Cross-entropy per target piece; in training smoothed and with auxiliary losses, else plain.
 
-        An auxiliary loss is a mean of its own; where batches are accumulated, each counts by its target pieces.
+        An auxiliary loss is a mean of its own; where batches are accumulated, it counts by target pieces.
         """
         # In training the logits keep their precision: in bf16 each piece's loss is rounded, their sum is not.
         logits = logits if self.training else logits.float()

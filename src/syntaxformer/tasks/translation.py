@@ -19,7 +19,7 @@ import torch
 from pydantic import BaseModel
 from transformers.utils import logging as hf_logging
 
-from syntaxformer.align import check_factors, read_user_values
+from syntaxformer.align import WordColumns, check_factors, read_user_values
 from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.corpora import read_dev, read_train
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
@@ -33,6 +33,7 @@ from syntaxformer.data.prepare import (
 )
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs, check_syntax
+from syntaxformer.data.target import target_annotator, target_columns, target_encoder, target_tags
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.evaluation.translation import score_translations
 from syntaxformer.folders import PARTIAL, disk_errors, write_manifest
@@ -164,11 +165,27 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         encoder.prepend = recipe.infusion.tag_place
         info = _info(recipe, encoder, annotator, hashes)
     encoder.syntax = syntax
-    target = SourceEncoder(encoder.target_tokenizer, preparation=recipe.data.preparation(recipe.data.tgt))
-    train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces, target)
-    dev = encode_pairs(dev_text, encoder, dev_words, None, target)
+    target = target_encoder(encoder, recipe.data, recipe.predict_target_pos is not None)
+    train_tags, dev_tags = _target_tags(recipe, train_text, dev_text)
+    train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces, target, train_tags)
+    dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
     encoder.unseen.warn()
     return Prepared(encoder, info, train, dev, dev_text, annotator)
+
+
+def _target_tags(
+    recipe: Recipe, train_text: ParallelText, dev_text: ParallelText
+) -> tuple[list[WordColumns] | None, list[WordColumns] | None]:
+    """The annotated target of training and development text, where the decoder predicts its tags."""
+    if recipe.predict_target_pos is None:
+        return None, None
+    annotator = target_annotator(recipe.predict_target_pos.annotator, recipe.data.tokenized)
+    settings = (annotator, recipe.data)
+    processes = recipe.annotation.processes
+    return (
+        target_columns(train_text, *settings, recipe.data.train_splits[0], processes),
+        target_columns(dev_text, *settings, recipe.data.dev, processes),
+    )
 
 
 def _same_data(found: dict[str, str], stored: dict[str, str]) -> None:
@@ -196,6 +213,7 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         lisa=_section(recipe.lisa),
         masks=_section(recipe.masks),
         relation_bias=_section(recipe.relation_bias),
+        target_pos=_target_pos(recipe),
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
         label_smoothing=recipe.training.label_smoothing,
         pad_token_id=tokenizer.pad_token_id,
@@ -204,6 +222,11 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         decoder_start_token_id=start,
     )
     return SyntaxTransformer(config)
+
+
+def _target_pos(recipe: Recipe) -> dict[str, Any] | None:
+    section = recipe.predict_target_pos
+    return None if section is None else {"tags": list(target_tags()), "weight": section.weight}
 
 
 def _section(section: BaseModel | None) -> dict[str, Any] | None:

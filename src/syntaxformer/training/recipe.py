@@ -26,6 +26,7 @@ from syntaxformer.training.infusion_sections import (
     infusion_problems,
     syntax_problems,
 )
+from syntaxformer.training.target_sections import PretrainedConfig, TargetPosConfig
 
 __all__ = [
     "AnnotationConfig",
@@ -155,6 +156,12 @@ class Recipe(_Section):
     )
     relation_bias: RelationBiasConfig | None = Field(
         default=None, description="a bias for each relation in the encoder; {} for the defaults"
+    )
+    predict_target_pos: TargetPosConfig | None = Field(
+        default=None, description="the decoder also predicts the target's parts of speech, in training"
+    )
+    pretrained_embeddings: PretrainedConfig | None = Field(
+        default=None, description="tables that begin as vectors of a Hugging Face encoder"
     )
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()

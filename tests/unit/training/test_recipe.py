@@ -57,7 +57,8 @@ def test_unknown_keys_name_the_nearest():
     assert _problems("training.max_step=5", "modle.d_model=3", "zzzz=1") == [
         "training.max_step: unknown key. Nearest: max_steps.",
         "modle: unknown key. Nearest: model.",
-        "zzzz: unknown key. Known: annotation, data, decoding, infusion, lisa, masks, model, output, relation_bias, seed, subwords, "
+        "zzzz: unknown key. Known: annotation, data, decoding, infusion, lisa, masks, model, output, "
+        "predict_target_pos, pretrained_embeddings, relation_bias, seed, subwords, "
         "training.",
     ]
 

@@ -1,0 +1,73 @@
+"""The target side of training: subwords, and the part of speech of each piece where the decoder predicts it.
+
+For training only: a translation needs neither the target's annotator nor its tags.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syntaxformer.align import WordColumns, build_vocabularies
+from syntaxformer.data.parallel import CorpusConfig, ParallelText
+from syntaxformer.data.prepare import annotated_columns
+from syntaxformer.data.source import SourceEncoder
+from syntaxformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+
+__all__ = ["TAG_FACTOR", "target_annotator", "target_columns", "target_encoder", "target_tags"]
+
+TAG_FACTOR = "pos"
+"""What the decoder predicts beside each piece."""
+
+
+def target_annotator(name: str, tokenized: bool) -> Annotator:
+    """The annotator of the target language.
+
+    Args:
+        name: As `load_annotator` takes it.
+        tokenized: Lines are words already.
+
+    Raises:
+        ConfigError: There is no such annotator, or it gives no tags.
+        BackendMissingError: It is not installed.
+    """
+    from syntaxformer.annotate import WordsAsGiven, load_annotator
+
+    annotator = load_annotator(name)
+    if "upos" not in annotator.provides:
+        raise ConfigError(
+            f"predict_target_pos.annotator: expected one that gives parts of speech, got {annotator.name}, "
+            f"which gives {', '.join(sorted(annotator.provides)) or 'none'}. The target side would have no tags."
+        )
+    return WordsAsGiven(annotator) if tokenized else annotator
+
+
+def target_columns(
+    text: ParallelText, annotator: Annotator, config: CorpusConfig, split: str, processes: int = 1
+) -> list[WordColumns]:
+    """The annotated target side, chunk by chunk as `annotated_columns` gives the source.
+
+    Raises:
+        ConfigError: The annotation holds no tags.
+    """
+    turned = ParallelText(text.tgt, text.src, text.tgt_path, text.src_path, n_file_lines=text.n_file_lines)
+    columns = annotated_columns(turned, annotator, config, split, (), processes)
+    if bare := sum(part.upos is None for part in columns):
+        raise ConfigError(
+            f"predict_target_pos: expected tags on the target side, {text.tgt_path}, got none in {bare} of "
+            f"{len(columns)} parts of it. Choose another predict_target_pos.annotator."
+        )
+    return columns
+
+
+def target_tags() -> tuple[str, ...]:
+    """The tags that the decoder chooses from, in the order of their ids."""
+    return build_vocabularies([], (TAG_FACTOR,), 1)[TAG_FACTOR].entries
+
+
+def target_encoder(encoder: SourceEncoder, config: CorpusConfig, tagged: bool) -> SourceEncoder:
+    """How target lines become pieces and, where it is asked for, tags: a factor `pos` of the pieces."""
+    vocabularies = build_vocabularies([], (TAG_FACTOR,), 1) if tagged else {}
+    return SourceEncoder(encoder.target_tokenizer, vocabularies, preparation=config.preparation(config.tgt))

@@ -1,5 +1,20 @@
 """Grids of runs that answer a question with error bars: specification, store, runner, report."""
 
+from syntaxformer.experiments.cell_run import run_cell
+from syntaxformer.experiments.estimate import estimate_seconds
+from syntaxformer.experiments.report import write_report
+from syntaxformer.experiments.runner import run_experiment
 from syntaxformer.experiments.spec import Cell, Spec, load_spec
+from syntaxformer.experiments.store import RunStore, StoredRun
 
-__all__ = ["Cell", "Spec", "load_spec"]
+__all__ = [
+    "Cell",
+    "RunStore",
+    "Spec",
+    "StoredRun",
+    "estimate_seconds",
+    "load_spec",
+    "run_cell",
+    "run_experiment",
+    "write_report",
+]

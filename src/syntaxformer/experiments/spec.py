@@ -85,7 +85,7 @@ class Space(_Section):
 
 
 class SearchConfig(_Section):
-    """An Optuna search: trials beside the grid, one study for each combination of levels without the seed."""
+    """A search by Optuna: one study for each combination of levels, its trials one after the other."""
 
     space: dict[str, Space] = Field(description="setting key → values")
     trials: int = Field(default=10, ge=1, description="trials of each study")
@@ -109,9 +109,7 @@ class Spec(_Section):
     )
     exclude: list[dict[str, str]] = Field(default_factory=list, description="combinations that make no sense")
     test: ScoredText | None = Field(default=None, description="train: what is translated and scored")
-    search: SearchConfig | None = Field(
-        default=None, description="an Optuna search instead of one cell a level"
-    )
+    search: SearchConfig | None = Field(default=None, description="a search instead of one run a combination")
     keep: Literal["all", "model", "scores"] = Field(
         default="model", description="of a finished cell: also checkpoints, the model, or scores only"
     )
@@ -131,7 +129,7 @@ class Spec(_Section):
         if self.verb == "train" and self.recipe is None:
             yield "recipe: expected a recipe for the verb train, got none."
         if self.verb == "finetune" and (self.recipe or self.test):
-            yield "recipe, test: expected none for the verb finetune; give task, data.dir and model in settings."
+            yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
 
     def _name_problems(self) -> Iterator[str]:
         levels = {axis: list(self.levels(axis)) for axis in self.axes}
@@ -183,6 +181,7 @@ class Cell:
         labels: Axis → level.
         settings: Key → value over the recipe.
         test: Files that are translated and scored.
+        stored_name: Folder name that the run has in a store; None for a new one.
     """
 
     verb: str
@@ -190,6 +189,7 @@ class Cell:
     labels: dict[str, str]
     settings: Settings
     test: dict[str, str] | None
+    stored_name: str | None = None
 
     @property
     def key(self) -> str:
@@ -201,6 +201,8 @@ class Cell:
     @property
     def name(self) -> str:
         """Folder name: levels a person can read, and part of the key."""
+        if self.stored_name is not None:
+            return self.stored_name
         parts = ["".join(c if c.isalnum() or c in "._" else "-" for c in one) for one in self.labels.values()]
         return "_".join([*parts, self.key[:8]])
 

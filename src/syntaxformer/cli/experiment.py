@@ -1,0 +1,104 @@
+"""`syntaxformer experiment run|report SPEC.yaml`: grids of runs, and what came of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from syntaxformer.experiments import RunStore, Spec
+
+__all__ = ["experiment"]
+
+experiment = typer.Typer(
+    name="experiment", help="Run a grid of trainings from a YAML file, and report it.", no_args_is_help=True
+)
+
+SpecPath = Annotated[Path, typer.Argument(help="YAML file of the experiment.")]
+StorePath = Annotated[
+    Path | None, typer.Option("--store", help="Folder of its runs; default: runs/experiments/NAME.")
+]
+
+
+@experiment.command()
+def run(
+    spec: SpecPath,
+    store: StorePath = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs side by side; with GPUs, one each.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show runs, states and cost; run none.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed ones again.")] = False,
+) -> None:
+    """Run what is missing. Killed runs are resumed; failed ones keep their error until --retry-failed.
+
+    syntaxformer experiment run experiments/paper000_table1_multi30k.yaml --jobs 2
+    """
+    from syntaxformer.experiments import load_spec, run_experiment
+
+    loaded = load_spec(spec)
+    opened = _store(loaded, store)
+    if dry_run:
+        _show_plan(loaded, opened, jobs)
+        return
+    counts = run_experiment(loaded, opened, jobs, retry_failed)
+    typer.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+    if counts["failed"] or counts["killed"]:
+        raise typer.Exit(1)
+
+
+@experiment.command()
+def report(
+    spec: SpecPath,
+    store: StorePath = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder of the report; default: STORE/report.")
+    ] = None,
+) -> None:
+    """Write report.md with its PNG figures, and the same as one report.html.
+
+    syntaxformer experiment report experiments/paper000_table1_multi30k.yaml -o docs/results/multi30k
+    """
+    from syntaxformer.experiments import load_spec, write_report
+
+    loaded = load_spec(spec)
+    opened = _store(loaded, store)
+    typer.echo(write_report(loaded, opened, output or opened.folder / "report"))
+
+
+@experiment.command(hidden=True)
+def cell(folder: Annotated[Path, typer.Argument(help="Folder of one run.")]) -> None:
+    """Do one run; `experiment run` starts this in a process of its own."""
+    from syntaxformer.experiments import run_cell
+
+    run_cell(folder)
+
+
+def _store(spec: Spec, folder: Path | None) -> RunStore:
+    from syntaxformer.experiments import RunStore
+
+    return RunStore(folder or Path("runs/experiments") / spec.name)
+
+
+def _show_plan(spec: Spec, store: RunStore, jobs: int) -> None:
+    from syntaxformer.experiments import estimate_seconds
+
+    runs = store.runs()
+    cells = spec.cells() or [one.cell for one in runs.values()]
+    total, n_unknown = 0.0, 0
+    for one in cells:
+        state = runs[one.key].state if one.key in runs else "waiting"
+        labels = ", ".join(f"{axis} {level}" for axis, level in one.labels.items())
+        if state == "done":
+            cost = f"{runs[one.key].seconds:.0f} s"
+        else:
+            guess = estimate_seconds(spec, one, runs)
+            cost = "cost unknown" if guess is None else f"about {guess:.0f} s"
+            total, n_unknown = total + (guess or 0.0), n_unknown + (guess is None)
+        typer.echo(f"{state:<8} {cost:>14}  {labels}")
+    if spec.search is not None:
+        typer.echo(f"search: {spec.search.trials} trials for each of {len(spec.combinations())} studies")
+    unknown = f", and {n_unknown} of unknown cost" if n_unknown else ""
+    typer.echo(
+        f"{len(cells)} runs; to do: about {total / 3600 / jobs:.1f} hours with {jobs} at a time{unknown}"
+    )

@@ -1,0 +1,90 @@
+"""Whether a difference is more than chance: over seeds a paired t-test, for means a bootstrap interval.
+
+The paired bootstrap over sentences of a translation is `translation.compare_translations`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import ttest_rel
+
+__all__ = ["Interval", "Spread", "bootstrap_interval", "paired_t_test", "spread"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean of some runs, their sample standard deviation (NaN for one run), and how many they are."""
+
+    mean: float
+    sd: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the interval that holds it with some confidence."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Mean and sample standard deviation (n − 1)."""
+    n = len(values)
+    mean = math.fsum(values) / n if n else math.nan
+    sd = math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (n - 1)) if n > 1 else math.nan
+    return Spread(mean, sd, n)
+
+
+def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
+    """p-value, two-sided, that runs with the same seeds differ by chance alone.
+
+    Args:
+        baseline: A score for each seed.
+        system: The same seeds in the same order.
+
+    Returns:
+        NaN for fewer than two seeds; 1 where all scores are equal, 0 where all differ by the same.
+
+    Raises:
+        ValueError: Other numbers of scores on the two sides.
+
+    Source: Student (1908); computed by SciPy.
+    """
+    if len(baseline) != len(system):
+        raise ValueError(f"scores: expected {len(baseline)}, one a seed of the baseline, got {len(system)}.")
+    differences = {other - one for one, other in zip(baseline, system, strict=True)}
+    if len(baseline) < 2:
+        return math.nan
+    if len(differences) == 1:  # no spread: SciPy would divide by zero
+        return 1.0 if differences == {0.0} else 0.0
+    return float(ttest_rel(system, baseline).pvalue)
+
+
+def bootstrap_interval(
+    values: Sequence[float], confidence: float = 0.95, n_samples: int = 2000, seed: int = 12345
+) -> Interval:
+    """Mean of one value a sentence, with the percentile interval over resampled test sets.
+
+    Args:
+        values: One a sentence, at least one; NaN is left out.
+        confidence: Share of resampled means inside.
+        n_samples: Resampled test sets.
+        seed: Of the resampling.
+
+    Raises:
+        ValueError: There is no value.
+    """
+    kept = np.asarray(values, float)
+    kept = kept[~np.isnan(kept)]
+    if not len(kept):
+        raise ValueError("values: expected at least one, got none.")
+    drawn = np.random.default_rng(seed).integers(0, len(kept), (n_samples, len(kept)))
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(kept[drawn].mean(1), [tail, 100 - tail])
+    return Interval(float(kept.mean()), float(low), float(high))

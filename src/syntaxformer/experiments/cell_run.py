@@ -1,0 +1,146 @@
+"""One run of an experiment, in a process of its own: train, score, write `result.json`.
+
+Whatever kills the process, the next one goes on where it stopped. Two processes on one run take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from syntaxformer.atomic import atomic_file
+from syntaxformer.config import read_yaml
+from syntaxformer.experiments.provenance import code_version, count_parameters
+from syntaxformer.experiments.spec import Cell
+from syntaxformer.folders import MANIFEST, read_json
+from syntaxformer.textfile import read_lines
+from syntaxformer.training.checkpoints import numbered_checkpoints
+
+__all__ = ["CELL", "HYPOTHESES", "RESULT", "run_cell", "write_cell"]
+
+_log = logging.getLogger("syntaxformer.experiments")
+
+CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
+
+
+def write_cell(cell: Cell, folder: Path, keep: str) -> None:
+    """Store what a run is to do."""
+    content = {name: getattr(cell, name) for name in ("verb", "recipe", "labels", "settings", "test")}
+    with atomic_file(folder / CELL) as temporary:
+        temporary.write_text(json.dumps({**content, "keep": keep}, indent=1, default=str), "utf-8")
+
+
+def run_cell(folder: Path) -> dict[str, Any]:
+    """Do what `write_cell` stored, or what is left of it.
+
+    Returns:
+        Metrics, curve, parameters, seconds, hashes, versions, command and commit.
+
+    Raises:
+        SyntaxformerError: Whatever training or scoring raises.
+    """
+    with FileLock(folder / "lock"):
+        if (folder / RESULT).exists():
+            return read_json(folder / RESULT)
+        stored = read_json(folder / CELL)
+        keep = stored.pop("keep")
+        cell = Cell(**stored)
+        start = time.monotonic()
+        result = VERBS[cell.verb](cell, folder)
+        result |= {"process_seconds": round(time.monotonic() - start, 1), "commit": code_version()}
+        result["command"] = cell.command()
+        with atomic_file(folder / RESULT) as temporary:
+            temporary.write_text(json.dumps(result, indent=1), "utf-8")
+        _clear(folder / MODEL, keep)
+        return result
+
+
+def _train(cell: Cell, folder: Path) -> dict[str, Any]:
+    """A translator, and its scores on the test set."""
+    from syntaxformer.tasks.translation import train_translator
+    from syntaxformer.training.recipe import load_recipe
+
+    model = folder / MODEL
+    settings = [f"{key}={json.dumps(value)}" for key, value in cell.settings.items()]
+    recipe = load_recipe(cell.recipe or "", [*settings, f"output={model}"])
+    if not (model / MANIFEST).exists():
+        train_translator(recipe, resume=_has_begun(model))
+    curve = _loss_curve(model)
+    found = _facts(model, curve)
+    found["metrics"] = {"dev_loss": min((point["value"] for point in curve), default=None)}
+    if cell.test is not None:
+        found["metrics"] = {**_translate(cell, folder, found), **found["metrics"]}
+    return found
+
+
+def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, float]:
+    """Translate and score the test set; the translations stay, for tests over sentences."""
+    from syntaxformer.evaluation import score_translations
+    from syntaxformer.tasks.translator import Translator
+
+    test = cell.test or {}
+    outputs = Translator.load(folder / MODEL).translate(read_lines(test["src"]))
+    hypotheses = [best[0].text for best in outputs]
+    with atomic_file(folder / HYPOTHESES) as temporary:
+        temporary.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
+    scores = score_translations(hypotheses, list(read_lines(test["ref"])))
+    found["signatures"] = {"bleu": scores.bleu_signature, "chrf": scores.chrf_signature}
+    return {"bleu": scores.bleu, "chrf": scores.chrf}
+
+
+def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
+    """A fine-tuned encoder, and its scores on the development set."""
+    from syntaxformer.tasks.classification import finetune
+    from syntaxformer.training.finetune_config import load_finetune
+
+    model, settings = folder / MODEL, dict(cell.settings)
+    infuse = str(settings.pop("infuse", "none"))
+    overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    config = load_finetune({}, infuse, [*overrides, f"output={model}"])
+    if not (model / MANIFEST).exists():
+        finetune(config, resume=_has_begun(model))
+    run = read_json(model / "run.json")
+    rates = {trial["learning_rate"]: trial["epochs"] for trial in run["trials"]}
+    best = rates.get(run["learning_rate"], [])
+    curve = [{"step": place, "value": point["score"]} for place, point in enumerate(best, 1)]
+    return {**_facts(model, curve), "metrics": run["dev"], "learning_rate": run["learning_rate"]}
+
+
+VERBS: dict[str, Callable[[Cell, Path], dict[str, Any]]] = {"train": _train, "finetune": _finetune}
+
+
+def _has_begun(model: Path) -> bool:
+    """Whether an earlier process stored its settings, so that there may be something to resume."""
+    return (model / "recipe.yaml").exists() and bool(read_yaml(model / "recipe.yaml"))
+
+
+def _facts(model: Path, curve: list[dict[str, float]]) -> dict[str, Any]:
+    """What is known of any run once its model is written."""
+    run = read_json(model / "run.json")
+    names = ("seed", "versions", "data_sha256", "processor", "threads", "best_step", "last_step", "seconds")
+    facts: dict[str, Any] = {name: run[name] for name in names if name in run}
+    return {**facts, "n_parameters": count_parameters(model), "curve": curve}
+
+
+def _loss_curve(model: Path) -> list[dict[str, float]]:
+    """Loss on dev at each evaluation, out of the newest checkpoint."""
+    checkpoints = numbered_checkpoints(model / "checkpoints")
+    if not checkpoints:
+        return []
+    history = read_json(checkpoints[-1] / "trainer_state.json").get("log_history", [])
+    return [{"step": one["step"], "value": one["eval_loss"]} for one in history if "eval_loss" in one]
+
+
+def _clear(model: Path, keep: str) -> None:
+    """Leave of a finished run what is wanted."""
+    if keep == "scores":
+        shutil.rmtree(model, ignore_errors=True)
+    elif keep == "model":
+        shutil.rmtree(model / "checkpoints", ignore_errors=True)

@@ -1,0 +1,115 @@
+"""A report as a list of blocks, and the same blocks as Markdown or as one HTML file with its figures inside.
+
+Blocks hold text and numbers already written out: nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Block", "Code", "Figure", "Heading", "Paragraph", "Table", "to_html", "to_markdown"]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of level 1 to 3."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Plain text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines as they are: commands."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; the first column is read as names."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A PNG file beside the report, and what it shows."""
+
+    file: str
+    caption: str
+
+
+Block = Heading | Paragraph | Code | Table | Figure
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
+th, td { border-bottom: 1px solid #ccc; padding: .25rem .6rem; text-align: right }
+th:first-child, td:first-child { text-align: left }
+pre { background: #f4f4f4; padding: .6rem; overflow-x: auto; font-size: .85rem }
+img { max-width: 100% } figcaption { color: #555 }
+"""
+
+
+def to_markdown(blocks: Sequence[Block]) -> str:
+    """GitHub's Markdown; figures are links to the files beside it."""
+    return "\n\n".join(_markdown(block) for block in blocks) + "\n"
+
+
+def to_html(blocks: Sequence[Block], folder: Path) -> str:
+    """One file that needs no other; figures are read from `folder`."""
+    title = next((block.text for block in blocks if isinstance(block, Heading)), "")
+    body = "\n".join(_html(block, folder) for block in blocks)
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Heading(text, level):
+            return f"{'#' * level} {text}"
+        case Paragraph(text):
+            return text
+        case Code(text):
+            return f"```\n{text}\n```"
+        case Figure(file, caption):
+            return f"![{caption}]({file})\n\n*{caption}*"
+        case Table(header, rows):
+            lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+            return "\n".join(f"| {' | '.join(_cell(one) for one in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _html(block: Block, folder: Path) -> str:
+    match block:
+        case Heading(text, level):
+            return f"<h{level}>{html.escape(text)}</h{level}>"
+        case Paragraph(text):
+            return f"<p>{html.escape(text)}</p>"
+        case Code(text):
+            return f"<pre>{html.escape(text)}</pre>"
+        case Figure(file, caption):
+            data = base64.b64encode((folder / file).read_bytes()).decode("ascii")
+            image = f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{data}">'
+            return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
+        case Table(header, rows):
+            top = "".join(f"<th>{html.escape(one)}</th>" for one in header)
+            lines = ["".join(f"<td>{html.escape(one)}</td>" for one in row) for row in rows]
+            inside = "".join(f"<tr>{line}</tr>\n" for line in lines)
+            return f"<table><thead><tr>{top}</tr></thead><tbody>\n{inside}</tbody></table>"

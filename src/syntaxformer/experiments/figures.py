@@ -1,0 +1,140 @@
+"""Figures of a report: score by data size, gain by data size, learning curves, trials of a search."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from syntaxformer.analysis.charts import Curve, draw_curves
+from syntaxformer.evaluation.significance import spread
+from syntaxformer.experiments.document import Block, Figure, Heading
+from syntaxformer.experiments.groups import Difference, Group, paper_number
+from syntaxformer.experiments.spec import SearchConfig, Spec
+from syntaxformer.experiments.store import StoredRun
+
+__all__ = ["curve_figures", "gain_figure", "size_figure", "trial_figures"]
+
+
+def size_figure(spec: Spec, groups: Sequence[Group], metric: str, folder: Path) -> list[Block]:
+    """The first metric along the x axis, a line for each combination of the other axes, and the paper's."""
+    if spec.report.x is None:
+        return []
+    curves: dict[str, Curve] = {}
+    for name, members in _lines(spec, groups).items():
+        points = [(_x(spec, one), one.spread(metric)) for one in members if one.runs]
+        curves |= _curve(name, [(x, y.mean, y.sd) for x, y in points], spec.report.scale)
+        paper = [(_x(spec, one), paper_number(spec, one.labels, metric, metric)) for one in members]
+        curves |= _curve(f"{name} (paper)", [(x, y, math.nan) for x, y in paper if y is not None], 1.0)
+    return _drawn(
+        spec, curves, folder / "by_size.png", metric, f"{metric} by {spec.report.x}, mean and deviation"
+    )
+
+
+def gain_figure(
+    spec: Spec, groups: Sequence[Group], differences: Sequence[Difference | None], metric: str, folder: Path
+) -> list[Block]:
+    """Differences to the baseline along the x axis, ours and the paper's."""
+    if spec.report.x is None or not spec.report.baseline:
+        return []
+    of_group = {id(group): one for group, one in zip(groups, differences, strict=True)}
+    curves: dict[str, Curve] = {}
+    for name, members in _lines(spec, groups).items():
+        ours = [(_x(spec, group), of_group[id(group)]) for group in members]
+        points = [(x, one.mean, one.sd) for x, one in ours if one is not None]
+        curves |= _curve(name, points, spec.report.scale)
+        curves |= _curve(f"{name} (paper)", _paper_gains(spec, members, metric), 1.0)
+    caption = f"gain in {metric} over the baseline by {spec.report.x}"
+    return _drawn(spec, curves, folder / "gain_by_size.png", f"Δ {metric}", caption)
+
+
+def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
+    """Learning curves on dev, mean over seeds; systems that are compared share a figure."""
+    compared = set(spec.report.baseline) or {axis for axis in spec.axes if axis != "seed"}
+    panels: dict[str, dict[str, Curve]] = {}
+    for group in groups:
+        points: dict[float, list[float]] = {}
+        for run in group.runs.values():
+            for point in run.result.get("curve", []):
+                points.setdefault(point["step"], []).append(point["value"])
+        panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
+        name = ", ".join(level for axis, level in group.labels.items() if axis in compared)
+        rows = [(step, spread(values).mean, math.nan) for step, values in sorted(points.items())]
+        panels.setdefault(panel, {}).update(_curve(name or "run", rows, 1.0))
+    blocks: list[Block] = []
+    for panel, curves in panels.items():
+        if curves:
+            file = f"curve_{_file_name(panel or 'all')}.png"
+            axis, unit = ("loss on dev", "update") if spec.verb == "train" else ("score on dev", "epoch")
+            draw_curves(curves, folder / file, unit, axis)
+            blocks.append(Figure(file, f"{axis} {panel}, mean over seeds".replace("  ", " ")))
+    return [Heading("Learning curves"), *blocks] if blocks else []
+
+
+def trial_figures(search: SearchConfig, title: str, trials: Sequence[StoredRun], folder: Path) -> list[Block]:
+    """The judged metric against each searched setting that is a number."""
+    blocks: list[Block] = []
+    for name, space in search.space.items():
+        points = [
+            (one.cell.settings[name], one.result["metrics"][search.metric], math.nan)
+            for one in trials
+            if isinstance(one.cell.settings[name], int | float)
+            and one.result.get("metrics", {}).get(search.metric) is not None
+        ]
+        if len(points) > 1:
+            file = f"trials_{_file_name(title)}_{_file_name(name)}.png"
+            draw_curves(_curve("trials", points, 1.0), folder / file, name, search.metric, space.log)
+            blocks.append(Figure(file, f"{search.metric} by {name}"))
+    return blocks
+
+
+def _paper_gains(spec: Spec, members: Sequence[Group], metric: str) -> list[tuple[float, float, float]]:
+    points = []
+    for group in members:
+        own = paper_number(spec, group.labels, metric, metric)
+        baseline = paper_number(spec, {**group.labels, **spec.report.baseline}, metric, metric)
+        is_baseline = all(group.labels.get(axis) == level for axis, level in spec.report.baseline.items())
+        if own is not None and baseline is not None and not is_baseline:
+            points.append((_x(spec, group), own - baseline, math.nan))
+    return points
+
+
+def _lines(spec: Spec, groups: Sequence[Group]) -> Mapping[str, list[Group]]:
+    lines: dict[str, list[Group]] = {}
+    for group in groups:
+        name = ", ".join(level for axis, level in group.labels.items() if axis != spec.report.x)
+        lines.setdefault(name or spec.name, []).append(group)
+    return lines
+
+
+def _x(spec: Spec, group: Group) -> float:
+    """The number of a level: as given, or the first one in its name."""
+    level = group.labels[spec.report.x or ""]
+    if level in spec.report.x_values:
+        return spec.report.x_values[level]
+    found = re.search(r"\d+(?:\.\d+)?", level)
+    return float(found[0]) if found else math.nan
+
+
+def _curve(name: str, points: Sequence[tuple[float, float, float]], scale: float) -> dict[str, Curve]:
+    if not points:
+        return {}
+    x, y, error = (list(side) for side in zip(*sorted(points), strict=True))
+    errors = (
+        None if all(map(math.isnan, error)) else [0.0 if math.isnan(one) else one * scale for one in error]
+    )
+    return {name: Curve(x, [one * scale for one in y], errors)}
+
+
+def _drawn(spec: Spec, curves: Mapping[str, Curve], path: Path, y_label: str, caption: str) -> list[Block]:
+    if not curves:
+        return []
+    values = [x for curve in curves.values() for x in curve.x]
+    log_x = min(values) > 0 and max(values) >= 10 * min(values)
+    draw_curves(curves, path, spec.report.x_label or spec.report.x or "", y_label, log_x)
+    return [Figure(path.name, caption)]
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text).strip("-") or "all"

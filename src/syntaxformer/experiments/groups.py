@@ -1,0 +1,147 @@
+"""Runs of an experiment put together by what they share, and what their differences are worth.
+
+A group is all seeds of one combination of levels. Numbers only; `report` writes them down.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from syntaxformer.atomic import atomic_file
+from syntaxformer.evaluation.significance import Spread, paired_t_test, spread
+from syntaxformer.evaluation.translation import compare_translations
+from syntaxformer.experiments.cell_run import HYPOTHESES
+from syntaxformer.experiments.spec import SEED, PaperNumber, Spec, matches
+from syntaxformer.experiments.store import DONE, RunStore, StoredRun
+from syntaxformer.textfile import read_lines
+
+__all__ = ["Difference", "Group", "compare_groups", "group_runs", "metric_names", "paper_number"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """All seeds of one combination.
+
+    Args:
+        labels: Axis → level, without the seed.
+        runs: Seed → finished run; "" where the experiment has no seeds.
+        n_planned: Runs that the grid has.
+    """
+
+    labels: dict[str, str]
+    runs: dict[str, StoredRun]
+    n_planned: int
+
+    def values(self, metric: str, seeds: Sequence[str] | None = None) -> list[float]:
+        """One metric of the runs that have it, in the order of the seeds."""
+        wanted = self.runs if seeds is None else seeds
+        found = (self.runs[seed].result.get("metrics", {}).get(metric) for seed in wanted)
+        return [float(value) for value in found if value is not None]
+
+    def spread(self, metric: str) -> Spread:
+        """Mean and standard deviation of one metric."""
+        return spread(self.values(metric))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A group against its baseline, over the seeds that both have.
+
+    Args:
+        mean: Mean difference of the first metric.
+        sd: Of the differences.
+        n: Seeds.
+        p_seeds: Paired t-test over seeds; NaN for fewer than two.
+        p_sentences: Paired bootstrap over sentences for each seed, ascending by seed; empty without outputs.
+    """
+
+    mean: float
+    sd: float
+    n: int
+    p_seeds: float
+    p_sentences: list[float]
+
+
+def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
+    """Groups in the order of the grid, also those of which nothing is done."""
+    planned: dict[tuple[tuple[str, str], ...], list[StoredRun | str]] = {}
+    for cell in spec.cells():
+        labels = tuple((axis, level) for axis, level in cell.labels.items() if axis != SEED)
+        planned.setdefault(labels, []).append(runs.get(cell.key, cell.labels.get(SEED, "")))
+    groups = []
+    for labels, members in planned.items():
+        done = [one for one in members if isinstance(one, StoredRun) and one.state == DONE]
+        by_seed = {one.cell.labels.get(SEED, ""): one for one in done}
+        groups.append(Group(dict(labels), by_seed, len(members)))
+    return groups
+
+
+def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
+    """Columns of the report: what the specification names, else bleu and chrf, else all that there are."""
+    if spec.report.metrics:
+        return spec.report.metrics
+    found = [
+        name
+        for group in groups
+        for run in group.runs.values()
+        for name, value in run.result.get("metrics", {}).items()
+        if value is not None
+    ]
+    names = list(dict.fromkeys(found))
+    preferred = [name for name in ("bleu", "chrf") if name in names]
+    return preferred or names or ["score"]
+
+
+def compare_groups(
+    spec: Spec, store: RunStore, group: Group, groups: Sequence[Group], metric: str
+) -> Difference | None:
+    """A group against the one that has the baseline's levels and is otherwise the same; None for itself."""
+    wanted = {**group.labels, **spec.report.baseline}
+    if not spec.report.baseline or wanted == group.labels:
+        return None
+    baseline = next((one for one in groups if one.labels == wanted), None)
+    if baseline is None:
+        return None
+    seeds = [seed for seed in baseline.runs if seed in group.runs]
+    first, second = baseline.values(metric, seeds), group.values(metric, seeds)
+    if not seeds or len(first) != len(second) or not first:
+        return None
+    gains = spread([other - one for one, other in zip(first, second, strict=True)])
+    p_sentences = _bootstrap(spec, store, [(baseline.runs[seed], group.runs[seed]) for seed in seeds])
+    return Difference(gains.mean, gains.sd, gains.n, paired_t_test(first, second), p_sentences)
+
+
+def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> float | None:
+    """What the paper reports for a group."""
+
+    def fits(one: PaperNumber) -> bool:
+        return matches(labels, one.cell) and (one.metric or first) == metric
+
+    return next((one.value for one in spec.report.paper if fits(one)), None)
+
+
+def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[float]:
+    """p-value of each pair; computed once and kept beside the store."""
+    if spec.test is None:
+        return []
+    path = store.folder / "bootstrap.json"
+    known: dict[str, float] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    found, n_known = [], len(known)
+    for baseline, system in pairs:
+        name = f"{baseline.cell.key} {system.cell.key}"
+        files = [store.cell_folder(one.cell) / HYPOTHESES for one in (baseline, system)]
+        if name not in known and all(file.exists() for file in files):
+            known[name] = _p_value(*files, spec.test.ref)
+        found.append(known.get(name, math.nan))
+    if len(known) > n_known:
+        with atomic_file(path) as temporary:
+            temporary.write_text(json.dumps(known, indent=1, sort_keys=True), "utf-8")
+    return [one for one in found if not math.isnan(one)]
+
+
+def _p_value(baseline: Path, system: Path, reference: Path) -> float:
+    return compare_translations(*(list(read_lines(file)) for file in (baseline, system, reference))).p_value

@@ -1,0 +1,254 @@
+"""The report of an experiment: what was measured, against baseline and paper, and where it comes from.
+
+`write_report` reads the store only; the same store gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from syntaxformer.atomic import atomic_file
+from syntaxformer.evaluation.significance import Spread, spread
+from syntaxformer.experiments.document import (
+    Block,
+    Code,
+    Heading,
+    Paragraph,
+    Table,
+    to_html,
+    to_markdown,
+)
+from syntaxformer.experiments.figures import curve_figures, gain_figure, size_figure, trial_figures
+from syntaxformer.experiments.groups import (
+    Difference,
+    Group,
+    compare_groups,
+    group_runs,
+    metric_names,
+    paper_number,
+)
+from syntaxformer.experiments.search import best_trial
+from syntaxformer.experiments.spec import Cell, Spec, matches
+from syntaxformer.experiments.store import DONE, WAITING, RunStore, StoredRun
+
+__all__ = ["write_report"]
+
+NONE = "–"
+
+
+def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
+    """Write `report.md`, its PNG figures and `report.html`.
+
+    Args:
+        spec: The experiment.
+        store: Its runs.
+        folder: Gets the files.
+
+    Returns:
+        The Markdown file.
+
+    Raises:
+        DataError: The store cannot be read, or a file cannot be written.
+    """
+    runs = store.runs()
+    if spec.search is not None:
+        results = _search_blocks(spec, runs, folder)
+    else:
+        results = _grid_blocks(spec, store, runs, folder)
+    mine = _wanted(spec, runs)
+    blocks: list[Block] = [
+        Heading(spec.title or spec.name, 1),
+        *([Paragraph(spec.question)] if spec.question else []),
+        Paragraph(_state(spec, mine)),
+        *results,
+        *map(Paragraph, spec.report.notes),
+        *_missing_blocks(spec, mine),
+        *_origin_blocks(spec, store, mine),
+    ]
+    for name, text in (("report.md", to_markdown(blocks)), ("report.html", to_html(blocks, folder))):
+        with atomic_file(folder / name) as temporary:
+            temporary.write_text(text, "utf-8")
+    return folder / "report.md"
+
+
+def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
+    """The stored runs of this specification, and those that it plans and nobody has started."""
+    if spec.search is not None:
+        return list(runs.values())
+    return [runs.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
+
+
+def _state(spec: Spec, runs: Sequence[StoredRun]) -> str:
+    counts = Counter(one.state for one in runs)
+    shown = ", ".join(f"{counts[state]} {state}" for state in sorted(counts))
+    return f"{len(runs)} runs: {shown}. Experiment `{spec.name}`."
+
+
+def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
+    groups = group_runs(spec, runs)
+    metrics = metric_names(spec, groups)
+    differences = [compare_groups(spec, store, group, groups, metrics[0]) for group in groups]
+    figures = [
+        *size_figure(spec, groups, metrics[0], folder),
+        *gain_figure(spec, groups, differences, metrics[0], folder),
+    ]
+    return [
+        Heading("Results"),
+        _result_table(spec, groups, differences, metrics),
+        Paragraph(_reading(spec)),
+        *figures,
+        *curve_figures(spec, groups, folder),
+    ]
+
+
+def _result_table(
+    spec: Spec, groups: Sequence[Group], differences: Sequence[Difference | None], metrics: Sequence[str]
+) -> Table:
+    axes = [axis for axis in spec.axes if axis != "seed"]
+    has_paper, has_sentences = bool(spec.report.paper), any(one and one.p_sentences for one in differences)
+    header = [*axes, "seeds", *metrics]
+    if spec.report.baseline:
+        header += [f"Δ {metrics[0]}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
+    header += ["paper", "Δ paper"] if has_paper else []
+    header += ["parameters", "minutes"]
+    rows = []
+    for group, difference in zip(groups, differences, strict=True):
+        row = [group.labels[axis] for axis in axes] + [f"{len(group.runs)} of {group.n_planned}"]
+        row += [_spread(group.spread(metric), spec.report.scale) for metric in metrics]
+        if spec.report.baseline:
+            row += _difference(difference, spec.report.scale, has_sentences)
+        if has_paper:
+            row += _paper(spec, group, metrics[0])
+        rows.append([*row, _parameters(group), _minutes(group)])
+    return Table(header, rows)
+
+
+def _spread(one: Spread, scale: float) -> str:
+    if not one.n:
+        return NONE
+    mean = f"{one.mean * scale:.2f}"
+    return mean if math.isnan(one.sd) else f"{mean} ± {one.sd * scale:.2f}"
+
+
+def _difference(one: Difference | None, scale: float, has_sentences: bool) -> list[str]:
+    if one is None:
+        return [NONE] * (2 + has_sentences)
+    p_seeds = NONE if math.isnan(one.p_seeds) else f"{one.p_seeds:.3f}"
+    p_sentences = f"{max(one.p_sentences):.3f}" if one.p_sentences else NONE
+    return [f"{one.mean * scale:+.2f}", p_seeds, *([p_sentences] if has_sentences else [])]
+
+
+def _paper(spec: Spec, group: Group, metric: str) -> list[str]:
+    own = paper_number(spec, group.labels, metric, metric)
+    baseline = paper_number(spec, {**group.labels, **spec.report.baseline}, metric, metric)
+    is_baseline = matches(group.labels, spec.report.baseline)
+    gain = NONE if own is None or baseline is None or is_baseline else f"{own - baseline:+.2f}"
+    return [NONE if own is None else f"{own:.2f}", gain]
+
+
+def _parameters(group: Group) -> str:
+    counts = {run.result["n_parameters"] for run in group.runs.values() if "n_parameters" in run.result}
+    return " / ".join(f"{count / 1e6:.2f}M" for count in sorted(counts)) or NONE
+
+
+def _minutes(group: Group) -> str:
+    times = [run.seconds / 60 for run in group.runs.values()]
+    return f"{spread(times).mean:.1f}" if times else NONE
+
+
+def _reading(spec: Spec) -> str:
+    parts = ["mean ± standard deviation over seeds"]
+    if spec.report.baseline:
+        levels = ", ".join(f"{axis} {level}" for axis, level in spec.report.baseline.items())
+        parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
+        if spec.test is not None:
+            parts += ["p (sentences): paired bootstrap by sacreBLEU, the largest over the seeds"]
+    if spec.report.paper:
+        parts += [f"paper: {spec.report.paper_source or 'as printed'}"]
+    return (
+        ". ".join(one[0].upper() + one[1:] for one in parts)
+        + ". Minutes: all attempts of a run, by the clock."
+    )
+
+
+def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
+    """A table of trials for each study, the best first."""
+    search = spec.search
+    blocks: list[Block] = []
+    for labels in spec.combinations():
+        trials = [one for one in runs.values() if matches(one.cell.labels, labels)]
+        best = best_trial(search, trials)
+        title = ", ".join(f"{axis} {level}" for axis, level in labels.items()) or "Trials"
+        names = list(search.space)
+        metrics = list(
+            dict.fromkeys([search.metric, *(n for one in trials for n in one.result.get("metrics", {}))])
+        )
+        rows = [
+            [
+                one.cell.labels["trial"] + (" (best)" if one is best else ""),
+                *(str(one.cell.settings[name]) for name in names),
+                *(_number(one.result.get("metrics", {}).get(metric)) for metric in metrics),
+                one.state,
+            ]
+            for one in trials
+        ]
+        blocks += [Heading(title), Table(["trial", *names, *metrics, "state"], rows)]
+        blocks += trial_figures(search, title, trials, folder)
+    return blocks
+
+
+def _number(value: float | None) -> str:
+    return NONE if value is None else f"{value:.4g}"
+
+
+def _missing_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
+    missing = [one for one in runs if one.state != DONE]
+    if not missing:
+        return []
+    rows = [[_title(one.cell), one.state, one.error or ""] for one in missing]
+    return [Heading("Not measured"), Table(["run", "state", "why"], rows)]
+
+
+def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> list[Block]:
+    """Which run, commit and command each number comes from."""
+    done = [one for one in runs if one.state == DONE]
+    if not done:
+        return []
+    rows = []
+    for one in done:
+        found = one.result
+        metrics = ", ".join(
+            f"{name} {_number(value)}" for name, value in found["metrics"].items() if value is not None
+        )
+        place = str(store.cell_folder(one.cell).relative_to(store.folder))
+        rows.append([place, metrics, found.get("commit", NONE), f"{one.seconds:.0f}", str(one.attempts)])
+    texts = list(
+        dict.fromkeys(str(value) for one in done for value in one.result.get("signatures", {}).values())
+    )
+    versions = dict.fromkeys(json.dumps(one.result.get("versions", {}), sort_keys=True) for one in done)
+    hashes = dict.fromkeys(_hashes(one) for one in done)
+    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+    return [
+        Heading("Where the numbers come from"),
+        Paragraph(f"Specification sha256 {digest}. Folders are below the store; OUTPUT is FOLDER/model."),
+        Table(["folder", "metrics", "commit", "seconds", "attempts"], rows),
+        Code("\n".join(one.result["command"] for one in done)),
+        *[Paragraph(f"Signature {text}") for text in texts],
+        *[Paragraph(f"Versions {text}") for text in versions],
+        *[Paragraph(f"Data {text}") for text in hashes],
+    ]
+
+
+def _hashes(run: StoredRun) -> str:
+    hashes = run.result.get("data_sha256") or {}
+    return ", ".join(f"{split} sha256 {value[:12]}" for split, value in hashes.items()) or NONE
+
+
+def _title(cell: Cell) -> str:
+    return ", ".join(f"{axis} {level}" for axis, level in cell.labels.items()) or cell.name

@@ -1,0 +1,202 @@
+"""Runs what is missing of an experiment, one process a run, several side by side.
+
+The runner only starts, watches and records. If it is killed, its children go on; the next runner finds their
+results, or waits for them: a run's process holds the lock of its folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from filelock import FileLock, Timeout
+
+from syntaxformer.errors import ConfigError
+from syntaxformer.experiments.cell_run import RESULT, write_cell
+from syntaxformer.experiments.search import next_trial
+from syntaxformer.experiments.spec import Cell, Spec
+from syntaxformer.experiments.store import FAILED, KILLED, RUNNING, WAITING, RunStore
+from syntaxformer.folders import read_json
+
+__all__ = ["run_experiment"]
+
+_log = logging.getLogger("syntaxformer.experiments")
+
+POLL_S = 0.2
+MOST_KILLS = 2
+"""A run that is killed so often is left for the next runner: it may be what fills the memory."""
+
+Command = Callable[[Path], list[str]]
+
+
+@dataclass
+class _Job:
+    """A process at work."""
+
+    cell: Cell
+    process: subprocess.Popen[bytes]
+    log: TextIO
+    slot: int
+    start: float
+
+
+def run_experiment(
+    spec: Spec, store: RunStore, n_jobs: int = 1, retry_failed: bool = False, command: Command | None = None
+) -> Counter[str]:
+    """Run what is not done.
+
+    Args:
+        spec: The experiment.
+        store: Where its runs are kept.
+        n_jobs: Processes side by side; with GPUs, each has one of them.
+        retry_failed: Run failed ones again.
+        command: What runs the folder of one run; by default this package's own command line.
+
+    Returns:
+        State → number of runs.
+
+    Raises:
+        ConfigError: Another runner is at work on this store.
+        DataError: The store cannot be written.
+        BackendMissingError: A search needs Optuna, and it is not installed.
+    """
+    store.folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(store.folder / "runner.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise ConfigError(
+            f"{store.folder}: expected no other runner on this store, got one. Wait for it to end."
+        ) from error
+    with lock:
+        store.add(spec.cells())
+        store.release([RUNNING, KILLED, *([FAILED] if retry_failed else [])])
+        return _Runner(spec, store, n_jobs, command or _own_command).run()
+
+
+class _Runner:
+    def __init__(self, spec: Spec, store: RunStore, n_jobs: int, command: Command) -> None:
+        self.spec, self.store, self.n_jobs, self.command = spec, store, n_jobs, command
+        self.jobs: list[_Job] = []
+        self.kills: Counter[str] = Counter()
+
+    def run(self) -> Counter[str]:
+        try:
+            while (started := self._start_next()) or self.jobs:
+                if not started:
+                    time.sleep(POLL_S)
+                self._collect()
+        except BaseException:
+            self._end_children()
+            raise
+        wanted = {cell.key for cell in self.spec.cells()}
+        return Counter(
+            one.state for key, one in self.store.runs().items() if key in wanted or self.spec.search
+        )
+
+    def _start_next(self) -> bool:
+        """Start one more process, if there is room and work."""
+        if len(self.jobs) >= self.n_jobs or (cell := self._next()) is None:
+            return False
+        folder = self.store.cell_folder(cell)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_cell(cell, folder, self.spec.keep)
+        slot = min(set(range(self.n_jobs)) - {job.slot for job in self.jobs})
+        self.store.start(cell.key)
+        log = (folder / "log.txt").open("a", encoding="utf-8")
+        environment = {**os.environ, **_resources(slot, self.n_jobs)}
+        process = subprocess.Popen(
+            self.command(folder), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
+        )
+        self.jobs.append(_Job(cell, process, log, slot, time.monotonic()))
+        _log.info("started %s", cell.name)
+        return True
+
+    def _next(self) -> Cell | None:
+        """The next run that waits: of the grid, or the next trial of a search."""
+        runs = self.store.runs()
+        if self.spec.search is not None:
+            cell = next_trial(self.spec, runs)
+            if cell is not None:
+                self.store.add([cell])
+            return cell
+        waiting = (cell for cell in self.spec.cells() if runs[cell.key].state == WAITING)
+        first = next(waiting, None)
+        return None if first is None else runs[first.key].cell
+
+    def _collect(self) -> None:
+        """Record the processes that have ended."""
+        for job in [job for job in self.jobs if job.process.poll() is not None]:
+            self.jobs.remove(job)
+            job.log.close()
+            self._record(job, job.process.returncode)
+
+    def _record(self, job: _Job, code: int) -> None:
+        folder, seconds = self.store.cell_folder(job.cell), time.monotonic() - job.start
+        if (folder / RESULT).exists():
+            self.store.finish(job.cell.key, seconds, read_json(folder / RESULT))
+            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, self._summary())
+        elif code < 0:
+            name = signal.Signals(-code).name
+            self.kills[job.cell.key] += 1
+            self.store.stop(job.cell.key, KILLED, seconds, f"killed by {name}")
+            _log.warning("killed %s by %s", job.cell.name, name)
+            if self.kills[job.cell.key] < MOST_KILLS:
+                self.store.release([KILLED])
+        else:
+            error = _last_error(folder / "log.txt", code)
+            self.store.stop(job.cell.key, FAILED, seconds, error)
+            _log.warning("failed %s: %s", job.cell.name, error)
+
+    def _summary(self) -> str:
+        counts = Counter(one.state for one in self.store.runs().values())
+        return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+    def _end_children(self) -> None:
+        """An interrupted runner takes its processes with it; their runs are resumed the next time."""
+        for job in self.jobs:
+            job.process.terminate()
+        for job in self.jobs:
+            job.process.wait()
+            job.log.close()
+            self.store.stop(job.cell.key, KILLED, time.monotonic() - job.start, "the runner was interrupted")
+
+
+def _own_command(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "syntaxformer.cli.main", "experiment", "cell", str(folder)]
+
+
+def _resources(slot: int, n_jobs: int) -> Mapping[str, str]:
+    """Threads and a device for one of several processes; what the user has set stays."""
+    given: dict[str, Any] = {}
+    if "OMP_NUM_THREADS" not in os.environ:
+        given["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // n_jobs))
+    devices = _devices()
+    if devices:
+        given["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
+    return given
+
+
+def _devices() -> list[str]:
+    """GPUs that runs may use."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [one for one in visible.split(",") if one]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
+
+
+def _last_error(log: Path, code: int) -> str:
+    """The last line that a run said it ended with."""
+    lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+    found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return found[-1] if found else (lines[-1] if lines else f"exit code {code}")

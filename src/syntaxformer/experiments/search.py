@@ -1,0 +1,114 @@
+"""Searches: the next trial of a study. The store is the only memory; no study is kept.
+
+A list of values can be walked through in order (`grid`); otherwise Optuna proposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from syntaxformer.errors import BackendMissingError
+from syntaxformer.experiments.spec import TRIAL, Cell, SearchConfig, Spec, matches
+from syntaxformer.experiments.store import DONE, FAILED, KILLED, WAITING, StoredRun
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["best_trial", "next_trial"]
+
+MOST_REPEATS = 50
+"""A sampler that proposes so many known settings in a row has seen the space."""
+
+
+def next_trial(spec: Spec, runs: Mapping[str, StoredRun]) -> Cell | None:
+    """A trial that waits, or a new one of a study that has none at work; None where there is nothing to do.
+
+    Raises:
+        BackendMissingError: Optuna is needed, and not installed.
+    """
+    for labels in spec.combinations():
+        trials = [one for one in runs.values() if matches(one.cell.labels, labels)]
+        waiting = [one for one in trials if one.state == WAITING]
+        if waiting:
+            return waiting[0].cell
+        ended = all(one.state in (DONE, FAILED, KILLED) for one in trials)
+        if ended and len(trials) < spec.search.trials:
+            cell = _propose(spec, spec.search, labels, trials)
+            if cell is not None:
+                return cell
+    return None
+
+
+def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
+    """The best of the trials that are done."""
+    scored = [one for one in trials if _value(search, one) is not None]
+    sign = 1 if search.direction == "minimize" else -1
+    return min(scored, key=lambda one: sign * _value(search, one), default=None)
+
+
+def _value(search: SearchConfig, run: StoredRun) -> float | None:
+    return run.result.get("metrics", {}).get(search.metric) if run.state == DONE else None
+
+
+def _propose(
+    spec: Spec, search: SearchConfig, labels: Mapping[str, str], trials: list[StoredRun]
+) -> Cell | None:
+    """A trial with settings that the study has not seen."""
+    numbered = {**labels, TRIAL: f"{len(trials):03d}"}
+    known = {one.cell.key: one for one in trials}
+    if search.sampler == "grid":
+        names = list(search.space)
+        rows = product(*(space.values or (space.low, space.high) for space in search.space.values()))
+        cells = (spec.cell(numbered, dict(zip(names, row, strict=True))) for row in rows)
+        return next((cell for cell in cells if cell.key not in known), None)
+    study = _study(search, trials)
+    for _ in range(MOST_REPEATS):
+        trial = study.ask(_distributions(search))
+        cell = spec.cell(numbered, dict(trial.params))
+        if cell.key not in known:
+            return cell
+        study.tell(trial, _value(search, known[cell.key]), state=_state(search, known[cell.key]))
+    return None
+
+
+def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
+    """A study that has seen the trials; its sampler starts anew with each, from a seed of its own."""
+    try:
+        import optuna
+    except ImportError as error:
+        install = 'pip install "syntaxformer[search]"'
+        raise BackendMissingError("optuna, which searches settings,", install) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    kind = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}[search.sampler]
+    study = optuna.create_study(direction=search.direction, sampler=kind(seed=search.seed + len(trials)))
+    distributions = _distributions(search)
+    for one in trials:
+        params = {name: one.cell.settings[name] for name in search.space}
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=_state(search, one),
+                params=params,
+                distributions=distributions,
+                value=_value(search, one),
+            )
+        )
+    return study
+
+
+def _distributions(search: SearchConfig) -> dict[str, Any]:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    return {
+        name: FloatDistribution(space.low, space.high, log=space.log)
+        if space.values is None
+        else CategoricalDistribution(space.values)
+        for name, space in search.space.items()
+    }
+
+
+def _state(search: SearchConfig, run: StoredRun) -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState.FAIL if _value(search, run) is None else TrialState.COMPLETE

@@ -1,0 +1,140 @@
+"""The report of runs written by hand: every number of it can be worked out here."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from scipy.stats import ttest_rel
+
+from syntaxformer.evaluation import compare_translations
+from syntaxformer.experiments import write_report
+from syntaxformer.experiments.cell_run import HYPOTHESES
+from syntaxformer.experiments.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
+from syntaxformer.experiments.spec import ScoredText
+
+BLEU = {
+    ("base", "10 %"): [10.0, 11.0, 12.5],
+    ("sit", "10 %"): [11.0, 12.5, 13.0],
+    ("base", "100 %"): [30.0, 31.0],
+}
+REFERENCES = [
+    "ein Hund schläft im hohen Gras .",
+    "zwei Frauen lachen laut .",
+    "das rote Haus am See ist alt .",
+] * 7
+
+
+@pytest.fixture
+def filled(spec, store, make_result, tmp_path):
+    """Seven of twelve runs are done, one failed; two have translations."""
+    (tmp_path / "ref").write_text("".join(f"{line}\n" for line in REFERENCES))
+    spec.test = ScoredText(src=tmp_path / "src", ref=tmp_path / "ref")
+    store.add(spec.cells())
+    for cell in spec.cells():
+        labels = cell.labels["system"], cell.labels["fraction"]
+        values = BLEU.get(labels, [])
+        seed = int(cell.labels["seed"])
+        if seed <= len(values):
+            store.finish(cell.key, 60.0 * seed, make_result(values[seed - 1]))
+        elif labels == ("sit", "100 %") and seed == 1:
+            store.stop(cell.key, "failed", 3.0, "loss: expected a number, got nan.")
+        if labels[1] == "10 %" and seed == 1:
+            folder = store.cell_folder(cell)
+            folder.mkdir(parents=True)
+            cut = 2 if labels[0] == "base" else 1
+            lines = [" ".join(line.split()[:-cut]) for line in REFERENCES]
+            (folder / HYPOTHESES).write_text("".join(f"{line}\n" for line in lines))
+    return spec, store
+
+
+def _row(text: str, *names: str) -> list[str]:
+    start = f"| {' | '.join(names)} |"
+    (line,) = [line for line in text.splitlines() if line.startswith(start)]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_every_number(filled, tmp_path):
+    text = write_report(*filled, tmp_path / "report").read_text()
+    base, sit = BLEU["base", "10 %"], BLEU["sit", "10 %"]
+    spread = f"{statistics.mean(base):.2f} ± {statistics.stdev(base):.2f}"
+    assert _row(text, "base", "10 %")[2:] == [
+        "3 of 3",
+        spread,
+        "31.17 ± 1.26",
+        "–",
+        "–",
+        "–",
+        "16.28",
+        "–",
+        "1.25M",
+        "2.0",
+    ]
+    p_seeds = ttest_rel(sit, base).pvalue
+    lines = [[" ".join(line.split()[:-cut]) for line in REFERENCES] for cut in (2, 1)]
+    p_sentences = compare_translations(*lines, REFERENCES).p_value
+    assert _row(text, "sit", "10 %")[5:10] == [
+        "+1.00",
+        f"{p_seeds:.3f}",
+        f"{p_sentences:.3f}",
+        "17.28",
+        "+1.00",
+    ]
+    assert _row(text, "sit", "100 %")[2:4] == ["0 of 3", "–"]
+    assert _row(text, "base", "100 %")[2:4] == ["2 of 3", "30.50 ± 0.71"]
+    assert "12 runs: 8 done, 1 failed, 3 waiting." in text
+    assert "| system sit, fraction 100 %, seed 1 | failed | loss: expected a number, got nan. |" in text
+    assert "# Small | grid" in text
+    assert "0123456789ab" in text
+    assert text.count("syntaxformer train tiny") == 8
+
+
+def test_the_same_store_gives_the_same_bytes(filled, tmp_path):
+    spec, store = filled
+    write_report(spec, store, tmp_path / "first")
+    write_report(spec, store, tmp_path / "second")
+    names = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert names == [
+        "by_size.png",
+        "curve_10.png",
+        "curve_100.png",
+        "gain_by_size.png",
+        "report.html",
+        "report.md",
+    ]
+    for name in names:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+    png = (tmp_path / "first" / "by_size.png").read_bytes()
+    assert b"Matplotlib" not in png
+
+
+def test_the_html_needs_no_other_file(filled, tmp_path):
+    write_report(*filled, tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert 'src="by_size' not in page
+    assert "<title>Small | grid</title>" in page
+
+
+def test_nothing_done_yet(spec, store, tmp_path):
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "12 runs: 12 waiting." in text
+    assert "Where the numbers come from" not in text
+    assert _row(text, "base", "10 %")[2:4] == ["0 of 3", "–"]
+
+
+def test_blocks(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"\x89PNG")
+    blocks = [
+        Heading("T", 1),
+        Paragraph("a < b"),
+        Code("x | y"),
+        Table(["n", "v"], [["a|b", "1"]]),
+        Figure("a.png", "c"),
+    ]
+    assert to_markdown(blocks) == (
+        "# T\n\na < b\n\n```\nx | y\n```\n\n| n | v |\n| --- | ---: |\n| a\\|b | 1 |\n\n![c](a.png)\n\n*c*\n"
+    )
+    page = to_html(blocks, tmp_path)
+    assert "<p>a &lt; b</p>" in page
+    assert 'src="data:image/png;base64,iVBORw=="' in page

@@ -1,0 +1,159 @@
+"""Runs in processes of their own, here small scripts: done, failed, killed, interrupted, resumed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.experiments import RunStore, estimate_seconds, run_experiment
+from syntaxformer.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING
+
+RESULT = "import json, pathlib, sys; p = pathlib.Path(sys.argv[1]); f = p / 'runs'; n = len(f.read_text()) if f.exists() else 0; f.write_text('x' * (n + 1)); "
+DONE_AT_ONCE = RESULT + "(p / 'result.json').write_text(json.dumps({'metrics': {'bleu': 1.5}}))"
+KILLED_ONCE = (
+    RESULT + "import os; n or os.kill(os.getpid(), 9); (p / 'result.json').write_text('{\"metrics\": {}}')"
+)
+ALWAYS_KILLED = RESULT + "import os; os.kill(os.getpid(), 9)"
+REFUSED = (
+    RESULT
+    + "print('error: data: expected a file, found none.', file=sys.stderr); print('later', file=sys.stderr); sys.exit(2)"
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_devices(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def _command(script):
+    return lambda folder: [sys.executable, "-S", "-c", script, str(folder)]
+
+
+def _n_runs(store: RunStore) -> list[int]:
+    return [len(file.read_text()) for file in sorted(store.folder.glob("cells/*/runs"))]
+
+
+def _small(spec, n):
+    spec.axes["seed"] = list(range(1, n + 1))
+    spec.axes["fraction"] = {"10 %": {"data.fraction": 0.1}}
+    return spec
+
+
+def test_only_what_is_missing_runs(spec, store):
+    spec = _small(spec, 1)
+    assert run_experiment(spec, store, 2, command=_command(DONE_AT_ONCE)) == {DONE: 2}
+    assert _n_runs(store) == [1, 1]
+    _small(spec, 2)
+    assert run_experiment(spec, store, 1, command=_command(DONE_AT_ONCE)) == {DONE: 4}
+    assert _n_runs(store) == [1, 1, 1, 1]
+    runs = list(store.runs().values())
+    assert runs[0].result == {"metrics": {"bleu": 1.5}}
+    assert [one.attempts for one in runs] == [1, 1, 1, 1]
+    assert all(one.seconds > 0 for one in runs)
+
+
+def test_a_failed_run_keeps_its_error_until_it_is_asked_for_again(spec, store):
+    spec = _small(spec, 1)
+    assert run_experiment(spec, store, 2, command=_command(REFUSED)) == {FAILED: 2}
+    assert {one.error for one in store.runs().values()} == {"data: expected a file, found none."}
+    assert run_experiment(spec, store, command=_command(DONE_AT_ONCE)) == {FAILED: 2}
+    assert run_experiment(spec, store, retry_failed=True, command=_command(DONE_AT_ONCE)) == {DONE: 2}
+    assert [one.attempts for one in store.runs().values()] == [2, 2]
+    assert {one.error for one in store.runs().values()} == {None}
+
+
+def test_a_killed_run_is_run_again(spec, store):
+    spec = _small(spec, 1)
+    assert run_experiment(spec, store, command=_command(KILLED_ONCE)) == {DONE: 2}
+    assert _n_runs(store) == [2, 2]
+
+
+def test_a_run_that_is_always_killed_is_left_for_the_next_runner(spec, store):
+    spec = _small(spec, 1)
+    assert run_experiment(spec, store, 2, command=_command(ALWAYS_KILLED)) == {KILLED: 2}
+    assert {one.error for one in store.runs().values()} == {"killed by SIGKILL"}
+    assert run_experiment(spec, store, command=_command(DONE_AT_ONCE)) == {DONE: 2}
+
+
+def test_what_a_killed_runner_left_running_is_taken_up(spec, store):
+    spec = _small(spec, 1)
+    store.add(spec.cells())
+    first = spec.cells()[0]
+    store.start(first.key)
+    assert store.runs()[first.key].state == RUNNING
+    assert run_experiment(spec, store, command=_command(DONE_AT_ONCE)) == {DONE: 2}
+    assert store.runs()[first.key].attempts == 2
+
+
+def test_one_runner_a_store(spec, store):
+    store.folder.mkdir()
+    with (
+        FileLock(store.folder / "runner.lock"),
+        pytest.raises(ConfigError, match="expected no other runner on this store, got one"),
+    ):
+        run_experiment(spec, store, command=_command(DONE_AT_ONCE))
+
+
+def test_threads_are_shared_out(spec, store, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    said = RESULT + (
+        "import os; e = os.environ; (p / 'result.json').write_text(json.dumps("
+        "{'metrics': {}, 'device': e['CUDA_VISIBLE_DEVICES'], 'threads': e['OMP_NUM_THREADS']}))"
+    )
+    run_experiment(_small(spec, 1), store, 2, command=_command(said))
+    results = [one.result for one in store.runs().values()]
+    assert {one["device"] for one in results} <= {"5", "7"}
+    assert {one["threads"] for one in results} == {str(max(1, (os.cpu_count() or 1) // 2))}
+
+
+def test_labels_may_change_states_stay(spec, store):
+    store.add(spec.cells())
+    key = spec.cells()[0].key
+    store.finish(key, 7.0, {"metrics": {"bleu": 3.0}})
+    spec.axes["fraction"] = {"a tenth": {"data.fraction": 0.1}, "100 %": {"data.fraction": 1.0}}
+    store.add(spec.cells())
+    run = store.runs()[key]
+    assert (run.state, run.cell.labels["fraction"], len(store.runs())) == (DONE, "a tenth", 12)
+    assert "10--" in run.cell.name  # the folder keeps its name
+
+
+def test_cost_from_like_runs(spec, store):
+    cells = spec.cells()
+    assert estimate_seconds(spec, cells[0], {}) is None
+    spec.seconds = 11.0
+    assert estimate_seconds(spec, cells[0], {}) == 11.0
+    store.add(cells)
+    store.finish(cells[0].key, 40.0, {"metrics": {}})
+    store.finish(cells[1].key, 60.0, {"metrics": {}})
+    assert estimate_seconds(spec, cells[2], store.runs()) == 50.0  # the same but for the seed
+    assert estimate_seconds(spec, cells[-1], store.runs()) == 50.0  # like work
+    cells[-1].settings["training.max_steps"] = 3
+    assert estimate_seconds(spec, cells[-1], store.runs()) == 150.0
+
+
+def test_a_store_that_is_none(tmp_path):
+    (tmp_path / "store.sqlite").write_text("no database " * 100)
+    with pytest.raises(
+        DataError, match=r"store\.sqlite: expected a store of runs, got: file is not a database\.$"
+    ):
+        RunStore(tmp_path).runs()
+
+
+def test_a_new_store_has_no_runs(store):
+    assert store.runs() == {}
+    assert not Path(store.path).exists()
+
+
+def test_states_wait_again(spec, store):
+    store.add(spec.cells()[:2])
+    first, second = store.runs()
+    store.stop(first, FAILED, 1.0, "x")
+    store.stop(second, KILLED, 1.0, "y")
+    store.release([KILLED])
+    assert [one.state for one in store.runs().values()] == [FAILED, WAITING]

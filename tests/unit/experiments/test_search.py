@@ -1,0 +1,91 @@
+"""Searches: every value once, the best found, nothing remembered but the store."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from syntaxformer.errors import BackendMissingError
+from syntaxformer.experiments import load_spec, run_experiment, write_report
+from syntaxformer.experiments.search import best_trial, next_trial
+
+# A run whose loss is smallest at width 20.
+SCRIPT = (
+    "import json, pathlib, sys; p = pathlib.Path(sys.argv[1]); c = json.loads((p / 'cell.json').read_text())['settings']; "
+    "loss = abs(c['infusion.width'] - 20) / 10 + c.get('training.learning_rate', 0.0); "
+    "(p / 'result.json').write_text(json.dumps({'metrics': {'dev_loss': loss}, 'command': 'x'}))"
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_devices(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def _command(folder):
+    return [sys.executable, "-S", "-c", SCRIPT, str(folder)]
+
+
+@pytest.fixture
+def search(content, write_spec):
+    def make(**settings):
+        content["axes"], content["report"] = {"system": {"sit": {"infusion.kind": "sum_then_concat"}}}, {}
+        content["search"] = {"space": {"infusion.width": {"values": [8, 16, 20, 32, 64]}}, **settings}
+        return load_spec(write_spec(content))
+
+    return make
+
+
+def test_a_grid_takes_each_value_once(search, store, tmp_path):
+    spec = search(sampler="grid", trials=9)
+    assert spec.cells() == []
+    assert run_experiment(spec, store, command=_command) == {"done": 5}
+    runs = list(store.runs().values())
+    assert [one.cell.settings["infusion.width"] for one in runs] == [8, 16, 20, 32, 64]
+    assert best_trial(spec.search, runs).cell.settings["infusion.width"] == 20
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "| 002 (best) | 20 | 0 | done |" in text
+    assert (tmp_path / "report" / "trials_system-sit_infusion.width.png").exists()
+
+
+def test_optuna_goes_on_from_the_store(search, store):
+    pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
+    space = {
+        "infusion.width": {"values": [8, 16, 20, 32, 64]},
+        "training.learning_rate": {"low": 1e-5, "high": 1e-2, "log": True},
+    }
+    spec = search(space=space, trials=4)
+    run_experiment(spec, store, command=_command)
+    first = [one.cell.settings for one in store.runs().values()]
+    spec = search(space=space, trials=7)
+    assert run_experiment(spec, store, command=_command) == {"done": 7}
+    again = [one.cell.settings for one in store.runs().values()]
+    assert again[:4] == first
+    assert len({json.dumps(one, sort_keys=True) for one in again}) == 7
+    assert all(1e-5 <= one["training.learning_rate"] <= 1e-2 for one in again)
+
+
+def test_a_small_space_is_left_when_it_is_seen(search, store):
+    pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
+    spec = search(sampler="random", trials=30)
+    assert run_experiment(spec, store, command=_command) == {"done": 5}
+
+
+def test_one_trial_of_a_study_at_a_time(search, store):
+    spec = search(sampler="grid", trials=5)
+    cell = next_trial(spec, {})
+    store.add([cell])
+    assert next_trial(spec, store.runs()).key == cell.key
+    store.start(cell.key)
+    assert next_trial(spec, store.runs()) is None
+
+
+def test_without_optuna(search, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(BackendMissingError) as error:
+        next_trial(search(), {})
+    assert str(error.value) == (
+        'optuna, which searches settings, is not installed. Run: pip install "syntaxformer[search]"'
+    )

@@ -26,12 +26,13 @@ def test_python_snippets_run(page: Path) -> None:
 
 
 def test_commands_are_verbs_and_recipes_exist() -> None:
-    from syntaxformer.cli.main import VERBS
+    from syntaxformer.cli.main import VERBS, app
 
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
     verbs = set(re.findall(r"(?:^ {4}|`|\| )syntaxformer ([a-z]+)", text, re.MULTILINE))
     assert len(verbs) > 5
-    assert verbs <= {verb.__name__ for verb in VERBS}
+    groups = {group.typer_instance.info.name for group in app.registered_groups}
+    assert verbs <= {verb.__name__ for verb in VERBS} | groups
     recipes = set(re.findall(r"syntaxformer train (?:recipes/)?([a-z0-9_]+)(?:\.yaml)?", text))
     assert recipes
     assert recipes <= {path.stem for path in (REPOSITORY / "recipes").glob("*.yaml")}

@@ -21,6 +21,8 @@ from syntaxformer.cli.attend import attend
 from syntaxformer.cli.demo import demo
 from syntaxformer.cli.doctor import doctor
 from syntaxformer.cli.evaluate import evaluate
+from syntaxformer.cli.experiment import experiment
+from syntaxformer.cli.export import export
 from syntaxformer.cli.finetune import finetune
 from syntaxformer.cli.predict import predict
 from syntaxformer.cli.probe import probe
@@ -30,7 +32,7 @@ from syntaxformer.errors import ConfigError, SyntaxformerError
 
 __all__ = ["app", "main"]
 
-VERBS = (demo, annotate, train, translate, evaluate, finetune, predict, attend, probe, doctor)
+VERBS = (demo, annotate, train, translate, evaluate, finetune, predict, attend, probe, export, doctor)
 
 app = typer.Typer(
     name="syntaxformer",
@@ -41,6 +43,7 @@ app = typer.Typer(
 )
 for verb in VERBS:
     app.command()(verb)
+app.add_typer(experiment)
 
 
 def _show_version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from syntaxformer import __version__
 from syntaxformer.cli import main as cli_main
 from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError, DataError
 
-VERBS = ("annotate", "attend", "demo", "doctor", "evaluate", "train", "translate")
+VERBS = tuple(verb.__name__ for verb in cli_main.VERBS)
 
 
 @pytest.fixture
@@ -30,7 +30,21 @@ def run(monkeypatch, capsys):
 
 
 def test_these_are_the_verbs():
-    assert {verb.__name__ for verb in cli_main.VERBS} == set(VERBS)
+    assert len(VERBS) == len(set(VERBS))
+    wanted = {
+        "annotate",
+        "attend",
+        "demo",
+        "doctor",
+        "evaluate",
+        "finetune",
+        "predict",
+        "probe",
+        "train",
+        "translate",
+    }
+    assert wanted <= set(VERBS)
+    assert [group.typer_instance.info.name for group in cli_main.app.registered_groups] == ["experiment"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -167,3 +181,11 @@ def test_a_full_output_device():
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "error: output: expected to read or write it, got: No space left on device.\n"
+
+
+@pytest.mark.parametrize("command", ["run", "report"])
+def test_both_halves_of_experiment_have_help(run, command):
+    code, out, err = run("experiment", command, "--help")
+    assert (code, err) == (0, "")
+    assert f"Usage: syntaxformer experiment {command}" in out
+    assert "--store" in out

@@ -104,7 +104,29 @@ def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> C
     try:
         return model.model_validate(_with_empty_sections(model, content))
     except ValidationError as error:
-        raise config_error(model, error, source) from error
+        found = config_error(model, error, source).problems
+        later = _later_problems(model, content, source, error)
+        raise ConfigError(list(dict.fromkeys([*found, *later]))) from error
+
+
+def _later_problems(
+    model: type[BaseModel], content: Mapping[str, Any], source: str, error: ValidationError
+) -> list[str]:
+    """Problems that unknown keys hid: sections are checked as a whole only where all their keys are known."""
+    unknown = [detail["loc"] for detail in error.errors() if detail["type"] == "extra_forbidden"]
+    if not unknown:
+        return []
+    known = deepcopy(dict(content))
+    for *sections, key in unknown:
+        place: Any = known
+        for section in sections:
+            place = place[section]
+        del place[key]
+    try:
+        validate(model, known, source)
+    except ConfigError as later:
+        return later.problems
+    return []
 
 
 def config_error(model: type[BaseModel], error: ValidationError, source: str) -> ConfigError:

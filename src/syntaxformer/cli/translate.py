@@ -30,6 +30,13 @@ def translate(
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="Values of a factor of your own, one a word; repeatable."),
     ] = None,
+    inject: Annotated[
+        bool | None,
+        typer.Option(
+            "--inject/--no-inject",
+            help="LISA's head looks at the annotator's governors; default: as trained.",
+        ),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
 ) -> None:
     """Translate text; tags are made on the fly.
@@ -41,7 +48,7 @@ def translate(
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import decode_lines, read_lines
 
-    translator = Translator.load(model, annotator, device)
+    translator = Translator.load(model, annotator, device, inject)
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = decode_lines(sys.stdin.buffer, "standard input") if source is None else read_lines(source)

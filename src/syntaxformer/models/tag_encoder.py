@@ -1,4 +1,4 @@
-"""The second encoder of infusion kind `pos_encoder`: it reads tags alone and has a LISA head in each layer."""
+"""The second encoder of infusion kind `pos_encoder`: it reads tags, with a LISA head in each layer."""
 
 from __future__ import annotations
 

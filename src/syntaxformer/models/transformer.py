@@ -163,7 +163,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             bool(output_attentions),
         )
         logits = self.output(states)
-        tasks = self._auxiliary(encoder_outputs, governors, first_pieces)
+        tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
         if self.target_tagger is not None and tag_labels is not None:
             tasks.append(tag_task(self.target_tagger(states), tag_labels, self.config.target_pos["weight"]))
         return TranslationOutput(

@@ -1,7 +1,7 @@
 """The sections of a recipe that say what syntax a translator's encoder is given, and what they may not say.
 
-The sections `lisa` and `relation_bias` are those of the plug-in (`infusion_config`), `masks` is its own with a
-preset added; how factors enter is a section of its own.
+The sections `lisa` and `relation_bias` are those of the plug-in (`infusion_config`), `masks` is its own with
+a preset added; how factors enter is a section of its own.
 """
 
 from __future__ import annotations

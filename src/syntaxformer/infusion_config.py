@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from syntaxformer.config import config_error, nearest, validate
+from syntaxformer.config import config_error, nearest
 from syntaxformer.errors import ConfigError
 
 __all__ = ["InfusionConfig", "LisaConfig", "MaskConfig", "Omitted", "RelationBiasConfig", "TreeOptions"]
@@ -26,6 +26,9 @@ POS_TAGS = (
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X", "SPACE"),
 )
 """As `align.word_values` has them; stored with a model, so that its embeddings keep their meaning."""
+
+_SOURCE = "infusion"
+"""Stands before messages about configs that come from no file."""
 
 _RESERVED_TAGS = 2
 """`<none>` and `<unk>` of a factor vocabulary."""
@@ -160,7 +163,7 @@ class InfusionConfig(_Section):
         try:
             super().__init__(**content)
         except ValidationError as error:
-            raise config_error(type(self), error, "infusion") from error
+            raise config_error(type(self), error, _SOURCE) from error
 
     @property
     def tree_options(self) -> TreeOptions | None:
@@ -204,16 +207,22 @@ class InfusionConfig(_Section):
             if key in content:
                 raise ConfigError(f"infuse: expected {key} once, got it twice in {names!r}.")
             content[key] = value
-        return validate(cls, {**content, **more}, "infuse")
+        return cls.from_json({**content, **more}, "infuse")
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any], source: str) -> InfusionConfig:
+    def from_json(cls, content: Any, source: str) -> InfusionConfig:
         """Read what `model_dump(mode="json")` gave.
 
         Raises:
-            ConfigError: An unknown key or a value that cannot be, with the nearest key.
+            ConfigError: No mapping, an unknown key or a value that cannot be, with the nearest key.
         """
-        return validate(cls, content, source)
+        if not isinstance(content, Mapping):
+            raise ConfigError(f"{source}: expected keys and values, got {type(content).__name__}.")
+        try:
+            return cls(**content)
+        except ConfigError as error:
+            problems = (problem.removeprefix(_SOURCE) for problem in error.problems)
+            raise ConfigError([source + problem for problem in problems]) from error
 
 
 _SHORTHAND: dict[str, tuple[str, Any]] = {

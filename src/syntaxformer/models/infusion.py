@@ -116,12 +116,14 @@ class Infusion(nn.Module):
                 f"leave_out: expected some of {', '.join(get_args(Omitted))}, got {', '.join(unknown)}."
             )
         options = self.config.tree_options
-        active = torch.zeros(0, dtype=torch.bool) if options is None else _active(options, names)
-        if options is not None and not active.any():
+        active = [] if options is None else _active(options, names)
+        if options is not None and not any(active):
             raise ValueError(f"leave_out: expected a relation to be left, got {', '.join(names)}.")
         self.left_out = names
-        device = next(self.parameters()).device if len(list(self.parameters())) else None
-        self.register_buffer("active", active if device is None else active.to(device), persistent=False)
+        device = self.active.device if hasattr(self, "active") else None
+        self.register_buffer(
+            "active", torch.tensor(active, dtype=torch.bool, device=device), persistent=False
+        )
 
     @contextmanager
     def record(self, attention: bool = False) -> Iterator[Infusion]:
@@ -244,12 +246,11 @@ def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
     return attention_mask != 0
 
 
-def _active(options: TreeOptions, names: Sequence[str]) -> Tensor:
-    """Sub-networks that take part, `[networks]`; that of full attention is the last, and always does."""
+def _active(options: TreeOptions, names: Sequence[str]) -> list[bool]:
+    """Which of the trees' sub-networks take part; that of full attention always does."""
     distance = options.max_distance
     of_tree = [kind not in names for kind in _KINDS for _ in range(distance)] + ["pair" not in names]
-    flags = [flag and tree not in names for tree in options.used_trees for flag in of_tree]
-    return torch.tensor(flags)
+    return [flag and tree not in names for tree in options.used_trees for flag in of_tree]
 
 
 def _head(parts: Parts, layer: int, n_heads: int, keys: str) -> BiaffineHead:

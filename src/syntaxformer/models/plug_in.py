@@ -94,7 +94,7 @@ def load(folder: str | Path) -> PreTrainedModel:
             f"{stored.get('architecture')!r}. The folder was altered or written by another version."
         )
     try:
-        config = InfusionConfig.from_json(stored.get("infusion") or {}, str(folder / INFUSION_FILE))
+        config = InfusionConfig.from_json(stored.get("infusion"), str(folder / INFUSION_FILE))
     except ConfigError as error:
         raise CheckpointError(str(error)) from error
     weights = _read_weights(folder)

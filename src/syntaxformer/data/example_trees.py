@@ -16,7 +16,7 @@ from syntaxformer.relations import NO_PHRASE, PhraseColumns, WordTrees, phrase_c
 from syntaxformer.trees import Sentence, Tree, parse_tree, phrase_structure
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
-__all__ = ["cut_trees", "phrases_of", "sentence_trees"]
+__all__ = ["cut_trees", "phrases_of", "sentence_trees", "shown"]
 
 _REMEMBERED = 1 << 17
 
@@ -36,7 +36,7 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
     if "dependency" in trees:
         if sentence.governors is None and sentence.words:
             raise DataError(
-                f"governors: expected a dependency parse of {_shown(sentence)}, got none. "
+                f"governors: expected a dependency parse of {shown(sentence)}, got none. "
                 'Annotate with a parser (annotator "en"), or leave the dependency tree out of the config.'
             )
         governors = sentence.governors or ()
@@ -63,7 +63,7 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
     columns = phrase_columns(tree, governors)
     if len(columns) != len(sentence):
         raise TreeError(
-            f"constituency: expected a tree over the {len(sentence)} words of {_shown(sentence)}, "
+            f"constituency: expected a tree over the {len(sentence)} words of {shown(sentence)}, "
             f"got one over {len(columns)}."
         )
     return columns
@@ -129,7 +129,7 @@ def _tree_of(sentence: Sentence) -> Tree:
     missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
     if missing:
         raise DataError(
-            f"constituency: expected a tree of {_shown(sentence)}, or a parse to convert, got neither: "
+            f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: "
             f'without {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
             "the constituency tree out of the config."
         )
@@ -148,5 +148,6 @@ def _is_labelled(tree: Tree) -> bool:
     return False
 
 
-def _shown(sentence: Sentence) -> str:
+def shown(sentence: Sentence) -> str:
+    """A sentence in a message: its text, cut where it is long."""
     return repr(sentence.text if len(sentence.text) <= 50 else sentence.text[:50] + "…")

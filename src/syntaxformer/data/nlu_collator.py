@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from syntaxformer.align import (
     FactorVocabulary,
     UnseenValues,
-    WordColumns,
     batch_word_of_piece,
     segment_offsets,
 )
-from syntaxformer.data.example_trees import cut_trees, sentence_trees
+from syntaxformer.data.example_trees import cut_trees, sentence_trees, shown
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import read_json
 from syntaxformer.infusion_config import InfusionConfig
@@ -77,7 +77,7 @@ class SyntaxCollator:
         n_truncated: Examples cut so far.
 
     Raises:
-        ConfigError: A tokenizer without character offsets.
+        ConfigError: A tokenizer without character offsets, or a length that cannot be.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class SyntaxCollator:
                 "tokenizer: expected a fast one, which gives character offsets, got "
                 f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True)."
             )
+        _check_length(tokenizer, max_length, pad_to_multiple_of)
         self.tokenizer, self.config, self.max_length = tokenizer, config, max_length
         self.pad_to_multiple_of = pad_to_multiple_of
         self.n_truncated = 0
@@ -179,13 +180,12 @@ class SyntaxCollator:
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:
         """All that depends on which word each piece belongs to."""
         sentences = [s for example in examples for s in (*example.segments, _NOTHING)[:2]]
-        columns = WordColumns.from_sentences(sentences)
         shape = encoded["input_ids"].shape
         offsets, piece_splits = segment_offsets(encoded)
-        of_segment = batch_word_of_piece(offsets, piece_splits, columns.offsets, columns.row_splits)
+        of_segment = batch_word_of_piece(offsets, piece_splits, *_word_offsets(sentences))
         batch: dict[str, Tensor] = {}
         if self.config.pos:
-            batch["pos_ids"] = self._pos_ids(columns, of_segment, piece_splits).view(shape)
+            batch["pos_ids"] = self._pos_ids(sentences, of_segment, piece_splits).view(shape)
         if self.config.tree_options is None and self.config.lisa is None:
             return batch
         trees, splits = self._trees(sentences, of_segment, piece_splits)
@@ -197,18 +197,22 @@ class SyntaxCollator:
         return batch
 
     def _pos_ids(
-        self, columns: WordColumns, of_segment: NDArray[np.int32], piece_splits: NDArray[np.int64]
+        self, sentences: list[Sentence], of_segment: NDArray[np.int32], piece_splits: NDArray[np.int64]
     ) -> Tensor:
         """Tag of each piece's word; `<none>`, 0, for pieces of no word."""
-        if columns.n_words and columns.upos is None:
-            raise DataError("upos: expected tags of every word for pos, got none. Annotate with a tagger.")
+        for sentence in sentences:
+            if sentence.words and sentence.upos is None:
+                raise DataError(
+                    f"upos: expected tags of every word of {shown(sentence)}, got none. "
+                    "Annotate with a tagger."
+                )
         unseen = UnseenValues()
-        of_words = np.zeros(1, np.int64)
-        if columns.upos is not None:
-            of_words = np.append(self._tags.encode_column(columns.upos, unseen), 0)
+        tags = [tag for sentence in sentences for tag in sentence.upos or ()]
+        # The last entry is that of pieces of no word.
+        of_words = np.append(self._tags.encode(tags, unseen), 0)
         unseen.warn()
-        starts = np.repeat(columns.row_splits[:-1], np.diff(piece_splits))
-        places = np.where(of_segment < 0, len(of_words) - 1, of_segment + starts)
+        starts = np.cumsum([0, *map(len, sentences)])[:-1]
+        places = np.where(of_segment < 0, len(tags), of_segment + np.repeat(starts, np.diff(piece_splits)))
         return torch.from_numpy(of_words[places].astype(np.int64))
 
     def _trees(
@@ -267,3 +271,22 @@ class SyntaxCollator:
             "governors": governor_targets(torch.from_numpy(governors), of_pieces),
             "first_pieces": first_pieces(of_pieces),
         }
+
+
+def _word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Character start and end of all words, `[words, 2]`, and where each sentence's words begin."""
+    splits = np.cumsum([0, *map(len, sentences)])
+    numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
+    return np.fromiter(numbers, np.int32, 2 * int(splits[-1])).reshape(-1, 2), splits
+
+
+def _check_length(tokenizer: PreTrainedTokenizerBase, max_length: int, multiple: int | None) -> None:
+    n_specials = tokenizer.num_special_tokens_to_add(pair=True)
+    if max_length <= n_specials:
+        raise ConfigError(
+            f"max_length: expected more than the {n_specials} special pieces of a pair, got {max_length}."
+        )
+    if multiple and max_length % multiple:
+        raise ConfigError(
+            f"max_length: expected a multiple of pad_to_multiple_of, {multiple}, got {max_length}."
+        )

@@ -39,7 +39,7 @@ def finetune(
     epochs: Annotated[int | None, typer.Option(min=1, help="Default: 3.")] = None,
     learning_rate: Annotated[
         str | None,
-        typer.Option(help="A number, or auto: the best on dev of 5e-5, 4e-5, 3e-5, 2e-5. Default: 3e-5."),
+        typer.Option(help="A number, or auto: the best on dev of 5e-5, 4e-5, 3e-5, 2e-5. Default: 5e-5."),
     ] = None,
     fraction: Annotated[
         float | None,

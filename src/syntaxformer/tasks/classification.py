@@ -12,56 +12,37 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, set_seed
 from transformers.utils import logging as hf_logging
 
-from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
+from syntaxformer.atomic import atomic_file
+from syntaxformer.errors import ConfigError
 from syntaxformer.evaluation.classification import score_predictions
-from syntaxformer.folders import PARTIAL, disk_errors, read_json, write_manifest
-from syntaxformer.models import infusion_parameters
-from syntaxformer.tasks.annotated_examples import (
-    annotate_examples,
-    annotator_name,
-    load_for,
-    needed_columns,
-)
-from syntaxformer.tasks.classifier_folder import CLASSIFIER, ClassifierInfo
-from syntaxformer.tasks.finetune_data import FinetuneData, read_finetune_data
-from syntaxformer.tasks.pretrained import load_pretrained, load_tokenizer
+from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, write_manifest
+from syntaxformer.tasks.classifier_folder import CLASSIFIER
+from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
+from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
 from syntaxformer.tasks.run_folder import check_run, open_run
-from syntaxformer.tasks.text_sets import TextSet, hash_examples
 from syntaxformer.training.checkpoints import WEIGHTS, complete_checkpoints, load_tensors
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
 from syntaxformer.training.logits import batch_logits, decide
+from syntaxformer.training.processes import process_team
 from syntaxformer.training.trainer import load_weights, pick_precision
-
-if TYPE_CHECKING:
-    from syntaxformer.annotate import Annotator
 
 __all__ = ["finetune"]
 
 _log = logging.getLogger("syntaxformer.finetune")
 
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "scikit-learn", "scipy")
+DATA = "data.json"
+"""Hashes of the data, beside the checkpoints."""
+
 TRIAL = "trial.json"
 """Result of one learning rate, beside its checkpoints; there is one when it is finished."""
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """Everything that the trials of a run share."""
-
-    data: FinetuneData
-    train: list[SyntaxExample]
-    dev: list[SyntaxExample]
-    lengths: list[int]
-    collator: SyntaxCollator
-    info: ClassifierInfo
-    n_truncated: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -93,107 +74,68 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
     """
     start = time.monotonic()
     hf_logging.disable_progress_bar()
-    check_run(config, resume, overwrite)
-    prepared = _prepare(config)
-    _log.info("%s", _describe(config, prepared, _build(config, prepared)))
-    open_run(config, resume, overwrite)
-    trials = [_try_rate(config, prepared, rate) for rate in config.training.rates]
-    best = max(trials, key=lambda trial: trial.score)
-    model = _build(config, prepared)
-    load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
-    scores = _final_scores(model, prepared)
-    _write(config, prepared, model, _report(config, prepared, trials, best, scores, start))
-    _log.info("%s: %s", config.output, _shown(scores))
+    team = process_team()
+    if team.is_main_process:
+        check_run(config, resume, overwrite)
+    if resume and (config.output / MANIFEST).exists():
+        _log.info("%s: finished already", config.output)
+        return config.output
+    with team.main_process_first():  # the others find the parses in the cache
+        inputs = prepare_inputs(config)
+    _log.info("%s", _describe(config, inputs, _build(config, inputs)))
+    if team.is_main_process:
+        _open(config, inputs, resume, overwrite)
+    team.wait_for_everyone()
+    trials = [_try_rate(config, inputs, rate) for rate in config.training.rates]
+    if team.is_main_process:
+        _finish(config, inputs, trials, start)
+    team.wait_for_everyone()
     return config.output
 
 
-def _prepare(config: FinetuneConfig) -> _Prepared:
-    """Read, parse and measure the data; writes nothing but the annotation cache."""
-    tokenizer = load_tokenizer(config.model)
-    data = read_finetune_data(config)
-    needed = needed_columns(config.infusion)
-    trees = "constituency" in needed and config.annotation.gold_trees
-    use_trees = trees and data.train.has_trees and data.dev.has_trees
-    annotator = load_for(annotator_name(needed, config.annotation.annotator), needed)
-    parsing = annotator, use_trees, config.data.cache, config.annotation.processes
-    train, dev = (annotate_examples(texts.examples, *parsing) for texts in (data.train, data.dev))
-    collator = SyntaxCollator(tokenizer, config.infusion, max_length=config.training.max_length)
-    lengths = {texts.name: _piece_lengths(tokenizer, texts) for texts in (data.train, data.dev)}
-    n_truncated = {
-        name: sum(length > config.training.max_length for length in found) for name, found in lengths.items()
-    }
-    for texts in (data.train, data.dev):
-        if n_truncated[texts.name]:
-            _log.warning(
-                "%s: %d of %d examples are longer than %d pieces and are cut (longest: %d). Raise "
-                "training.max_length to keep more of them.",
-                *(texts.source, n_truncated[texts.name], len(texts)),
-                *(config.training.max_length, max(lengths[texts.name])),
-            )
-    info = _info(config, data, needed, annotator, use_trees)
-    cut = [min(length, config.training.max_length) for length in lengths[data.train.name]]
-    return _Prepared(data, train, dev, cut, collator, info, n_truncated)
+def _open(config: FinetuneConfig, inputs: FinetuneInputs, resume: bool, overwrite: bool) -> None:
+    """Make the output folder ready; a run that is resumed must have the same data.
+
+    Raises:
+        ConfigError: The folder holds another run, or the data is not that of the interrupted one.
+    """
+    stored = config.output / "checkpoints" / DATA
+    if resume and stored.exists() and read_json(stored) != inputs.sha256:
+        raise ConfigError(
+            "resume: expected the data of the interrupted run, got another: its sha256 differs."
+        )
+    open_run(config, resume, overwrite)
+    stored.parent.mkdir(exist_ok=True)
+    with atomic_file(stored) as temporary:
+        temporary.write_text(json.dumps(inputs.sha256), "utf-8")
 
 
-def _piece_lengths(tokenizer: Any, texts: TextSet) -> list[int]:
-    """Pieces of each example, uncut."""
-    firsts = [one.texts[0] for one in texts.examples]
-    seconds = [one.texts[1] for one in texts.examples] if len(texts.examples[0].texts) > 1 else None
-    encoded = tokenizer(firsts, seconds, add_special_tokens=True, verbose=False)
-    return [len(pieces) for pieces in encoded["input_ids"]]
-
-
-def _info(
-    config: FinetuneConfig,
-    data: FinetuneData,
-    needed: frozenset[str],
-    annotator: Annotator | None,
-    use_trees: bool,
-) -> ClassifierInfo:
-    return ClassifierInfo(
-        task=data.task.name,
-        labels=data.task.labels,
-        metrics=data.task.metrics,
-        n_texts=len(data.task.texts),
-        score_range=data.task.score_range,
-        annotator=None if annotator is None else annotator.name,
-        annotator_version=None if annotator is None else annotator.version,
-        needs=tuple(sorted(needed)),
-        gold_trees=use_trees,
-        text_column=data.columns.text,
-        text_pair_column=data.columns.pair,
-        label_column=data.columns.label,
-        eval_batch_size=config.training.eval_batch_size,
-    )
-
-
-def _build(config: FinetuneConfig, prepared: _Prepared) -> PreTrainedModel:
+def _build(config: FinetuneConfig, inputs: FinetuneInputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend on the seed alone."""
     set_seed(config.seed)
-    infusion = config.infusion.model_copy(update={"seed": config.infusion.seed or config.seed})
-    return load_pretrained(config.model, prepared.info.labels, infusion)
+    return load_pretrained(config.model, inputs.info.labels, config.infusion)
 
 
-def _try_rate(config: FinetuneConfig, prepared: _Prepared, rate: float) -> _Trial:
+def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _Trial:
     """Train with one learning rate, or take up what an interrupted run left."""
     folder = config.output / "checkpoints" / f"{rate:g}"
     if (folder / TRIAL).exists():
         stored = read_json(folder / TRIAL)
         return _Trial(rate, stored["score"], folder / stored["checkpoint"], stored["epochs"])
-    model = _build(config, prepared)
+    model = _build(config, inputs)
 
     def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
-        scores = _scores(trained, prepared)
+        scores = _scores(trained, inputs)
         return {**scores, "score": scores.get("mean", next(iter(scores.values())))}
 
     trainer = FinetuneTrainer(
         model,
         config.training,
         rate,
-        [name for name, _ in infusion_parameters(model)],
-        prepared.train,
-        prepared.lengths,
-        prepared.collator,
+        new_parameters(model),
+        inputs.train,
+        inputs.lengths,
+        inputs.collator,
         evaluate_dev,
         folder,
         config.seed,
@@ -210,48 +152,55 @@ def _try_rate(config: FinetuneConfig, prepared: _Prepared, rate: float) -> _Tria
         if "eval_score" in log
     ]
     result = {"score": state.best_metric, "checkpoint": checkpoint, "epochs": epochs}
-    (folder / TRIAL).write_text(json.dumps(result), "utf-8")
+    if trainer.is_world_process_zero():
+        with atomic_file(folder / TRIAL) as temporary:
+            temporary.write_text(json.dumps(result), "utf-8")
     return _Trial(rate, float(state.best_metric or 0.0), folder / checkpoint, epochs)
 
 
-def _scores(model: PreTrainedModel, prepared: _Prepared) -> dict[str, float]:
+def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> dict[str, float]:
     """Official metrics on dev."""
-    logits = batch_logits(model, prepared.collator, prepared.dev, prepared.info.eval_batch_size)
-    found = decide(logits, prepared.info.score_range)
-    gold = [float(one.label or 0) for one in prepared.data.dev.examples]
-    return score_predictions(prepared.info.metrics, gold, found)
+    logits = batch_logits(model, inputs.collator, inputs.dev, inputs.info.eval_batch_size)
+    found = decide(logits, inputs.info.score_range)
+    gold = [float(one.label or 0) for one in inputs.data.dev.examples]
+    return score_predictions(inputs.info.metrics, gold, found)
 
 
-def _final_scores(model: PreTrainedModel, prepared: _Prepared) -> dict[str, float]:
-    """Scores of the model as it is saved and as `predict` computes: fp32."""
+def _finish(config: FinetuneConfig, inputs: FinetuneInputs, trials: list[_Trial], start: float) -> None:
+    """Take the weights of the best trial's best epoch, score them as `predict` does, in fp32, and write."""
+    best = max(trials, key=lambda trial: trial.score)
+    model = _build(config, inputs)
+    load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    return _scores(model, prepared)
+    scores = _scores(model, inputs)
+    _write(config, inputs, model, _report(config, inputs, trials, best, scores, start))
+    _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
 
 
-def _describe(config: FinetuneConfig, prepared: _Prepared, model: PreTrainedModel) -> str:
+def _describe(config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedModel) -> str:
     """What is about to be trained."""
-    new = {name for name, _ in infusion_parameters(model)}
+    new = set(new_parameters(model))
     n_new = sum(parameter.numel() for name, parameter in model.named_parameters() if name in new)
     n_all = sum(parameter.numel() for parameter in model.parameters())
     return (
-        f"{prepared.data.task.title}: {len(prepared.train)} training and {len(prepared.dev)} dev examples; "
+        f"{inputs.data.task.title}: {len(inputs.train)} training and {len(inputs.dev)} dev examples; "
         f"{model.config.model_type}, {n_all / 1e6:.2f}M parameters, {n_new / 1e6:.3f}M of them new; "
-        f"annotator {prepared.info.annotator or 'none'}"
-        f"{', own trees' if prepared.info.gold_trees else ''}; "
+        f"annotator {inputs.info.annotator or 'none'}"
+        f"{', own trees' if inputs.info.gold_trees else ''}; "
         f"learning rates {', '.join(f'{rate:g}' for rate in config.training.rates)}"
     )
 
 
 def _report(
     config: FinetuneConfig,
-    prepared: _Prepared,
+    inputs: FinetuneInputs,
     trials: list[_Trial],
     best: _Trial,
     scores: dict[str, float],
     start: float,
 ) -> dict[str, Any]:
     """Content of `run.json`."""
-    data = prepared.data
+    data = inputs.data
     return {
         "task": data.task.name,
         "dev": {name: round(value, 6) for name, value in scores.items()},
@@ -264,13 +213,10 @@ def _report(
         "seconds": round(time.monotonic() - start, 1),
         "n_train": len(data.train),
         "n_dev": len(data.dev),
-        "n_truncated": prepared.n_truncated,
+        "n_truncated": inputs.n_truncated,
         "left_out": {"train": data.train.left_out, "dev": data.dev.left_out},
         "data": {"train": data.train.source, "dev": data.dev.source},
-        "data_sha256": {
-            "train": hash_examples(data.train.examples),
-            "dev": hash_examples(data.dev.examples),
-        },
+        "data_sha256": inputs.sha256,
         "seed": config.seed,
         "precision": pick_precision(config.training.precision),
         "command": sys.argv,
@@ -283,15 +229,15 @@ def _report(
 
 
 def _write(
-    config: FinetuneConfig, prepared: _Prepared, model: PreTrainedModel, report: dict[str, Any]
+    config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedModel, report: dict[str, Any]
 ) -> None:
     """Write the model folder; the manifest comes last."""
     output = config.output
     with disk_errors(output), TemporaryDirectory(PARTIAL, ".", output) as temporary:
         folder = Path(temporary)
         model.eval().save_pretrained(folder)
-        prepared.collator.save_pretrained(folder)
-        (folder / CLASSIFIER).write_text(prepared.info.model_dump_json(indent=1), "utf-8")
+        inputs.collator.save_pretrained(folder)
+        (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
         (folder / "run.json").write_text(json.dumps(report, indent=1), "utf-8")
         for file in folder.iterdir():
             file.chmod(0o644)  # safetensors writes for the owner alone
@@ -299,7 +245,3 @@ def _write(
         write_manifest(output)
         if not config.training.keep_checkpoints:
             shutil.rmtree(output / "checkpoints", ignore_errors=True)
-
-
-def _shown(scores: dict[str, float]) -> str:
-    return "  ".join(f"{name} {value:.4f}" for name, value in scores.items())

@@ -17,9 +17,10 @@ from transformers.utils import logging as hf_logging
 from syntaxformer.data.nlu_collator import SyntaxCollator
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.infusion_config import InfusionConfig
-from syntaxformer.models import infuse, load
+from syntaxformer.models import infuse, infusion_parameters, load
+from syntaxformer.models.plug_in import INFUSION_FILE
 
-__all__ = ["load_collator", "load_finetuned", "load_pretrained", "load_tokenizer"]
+__all__ = ["load_collator", "load_finetuned", "load_pretrained", "load_tokenizer", "new_parameters"]
 
 _log = logging.getLogger("syntaxformer.finetune")
 
@@ -27,12 +28,21 @@ _HEADS = ("classifier", "score", "pooler", "head", "pre_classifier", "dropout", 
 """Parts that a checkpoint need not have: they are trained from nothing."""
 
 
-def load_tokenizer(path: str) -> Any:
+def load_tokenizer(path: str, max_length: int) -> Any:
     """The tokenizer of a checkpoint.
 
+    Args:
+        path: Folder, or name on the Hub.
+        max_length: Pieces that an example may have.
+
     Raises:
-        ConfigError: It cannot be loaded, or is not a fast one: pieces must know their characters.
+        ConfigError: It cannot be loaded, is not a fast one (pieces must know their characters), or the
+            checkpoint has fewer positions.
     """
+    if _looks_local(path) and not Path(path).is_dir():
+        raise ConfigError(
+            f"model: expected the folder of a pretrained checkpoint, got {path}, which is none."
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
     except Exception as error:  # the tokenizers library raises bare Exception on a broken file
@@ -41,6 +51,11 @@ def load_tokenizer(path: str) -> Any:
         ) from error
     if not tokenizer.is_fast:
         raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")
+    if max_length > tokenizer.model_max_length:
+        raise ConfigError(
+            f"training.max_length: expected up to {tokenizer.model_max_length}, the checkpoint's positions, "
+            f"got {max_length}."
+        )
     return tokenizer
 
 
@@ -78,7 +93,12 @@ def load_pretrained(path: str, labels: tuple[str, ...] | None, infusion: Infusio
             f"model: expected the weights of a {model.config.model_type} model at {path}, missing: "
             f"{', '.join(missing[:3])} ({len(missing)} in all)."
         )
-    return infuse(model, infusion)
+    return model if infusion.is_plain else infuse(model, infusion)
+
+
+def new_parameters(model: PreTrainedModel) -> list[str]:
+    """Names of the parameters that an infusion has added; none for a plain model."""
+    return [name for name, _ in infusion_parameters(model)] if hasattr(model, "infusion") else []
 
 
 def load_finetuned(folder: Path) -> PreTrainedModel:
@@ -89,7 +109,11 @@ def load_finetuned(folder: Path) -> PreTrainedModel:
     """
     try:
         with quiet_loading():
-            return load(folder).eval()
+            if (folder / INFUSION_FILE).exists():
+                return load(folder).eval()
+            return AutoModelForSequenceClassification.from_pretrained(
+                folder, use_safetensors=True, local_files_only=True
+            ).eval()
     except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{folder}: expected a model, got: {_short(error)}") from error
 
@@ -118,6 +142,11 @@ def quiet_loading() -> Iterator[None]:
         hf_logging.set_verbosity(level)
         if enabled:
             hf_logging.enable_progress_bar()
+
+
+def _looks_local(path: str) -> bool:
+    """Whether it cannot be a name on the Hub, which has one slash at most and starts with a letter."""
+    return path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).exists()
 
 
 def _is_head(name: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from syntaxformer.config import apply_overrides, validate
 from syntaxformer.infusion_config import InfusionConfig
@@ -80,8 +80,9 @@ class FinetuneTraining(_Section):
         default=32, ge=1, description="examples an update on each device (papers 000, 003: 32)"
     )
     learning_rate: float | Literal["auto"] = Field(
-        default=3e-5,
-        description="of the checkpoint's parameters; auto: the one of learning_rates that is best on dev",
+        default=5e-5,
+        description="of the checkpoint's parameters; auto: the one of learning_rates that is best on dev. "
+        "The default is the papers' largest: small checkpoints and small data need it, BERT-base bears it",
     )
     learning_rates: tuple[float, ...] = Field(
         default=(5e-5, 4e-5, 3e-5, 2e-5), min_length=1, description="what auto tries (papers 000, 003)"
@@ -131,6 +132,13 @@ class FinetuneConfig(_Section):
     annotation: ParserConfig = ParserConfig()
     infusion: InfusionConfig = InfusionConfig()
     training: FinetuneTraining = FinetuneTraining()
+
+    @model_validator(mode="after")
+    def _one_seed(self) -> FinetuneConfig:
+        """New parameters and random masks follow the run's seed, unless they were given one."""
+        if "seed" not in self.infusion.model_fields_set:
+            self.infusion = self.infusion.model_copy(update={"seed": self.seed})
+        return self
 
     def to_yaml(self) -> str:
         """The resolved settings, as written beside the model."""

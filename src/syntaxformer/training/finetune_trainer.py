@@ -69,13 +69,15 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
         self.config, self.infusion_names, self.evaluate_dev = config, frozenset(infusion_names), evaluate_dev
         self.batches = LengthBatches(lengths, config.batch_size, seed)
         self.epochs = _Epochs(self.batches)
+        arguments = _arguments(config, learning_rate, folder, seed)
+        n_updates = -(-len(self.batches) // arguments.world_size) * config.epochs
         super().__init__(
             model,
-            _arguments(config, learning_rate, folder, seed),
+            arguments,
             data_collator=collate,
             train_dataset=train,
             eval_dataset=[],
-            callbacks=[self.epochs, ProgressLines(len(self.batches) * config.epochs)],
+            callbacks=[self.epochs, ProgressLines(n_updates)],
         )
         if config.tensorboard:
             self.add_callback(Curves(folder.parents[1] / "logs" / folder.name))
@@ -94,7 +96,7 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
             return
         verify_manifest(checkpoint)
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        if state.global_step >= len(self.batches) * self.config.epochs:
+        if state.global_step >= state.max_steps:
             self.state = state
         else:
             self.train(resume_from_checkpoint=str(checkpoint))

@@ -1,0 +1,129 @@
+"""Inputs of a fine-tuning run: texts read, parsed and measured, and the collator that makes batches."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
+from syntaxformer.tasks.annotated_examples import (
+    annotate_examples,
+    annotator_name,
+    load_for,
+    needed_columns,
+)
+from syntaxformer.tasks.classifier_folder import ClassifierInfo
+from syntaxformer.tasks.finetune_data import FinetuneData, read_finetune_data
+from syntaxformer.tasks.pretrained import load_tokenizer
+from syntaxformer.tasks.text_sets import TextSet, hash_examples
+from syntaxformer.training.finetune_config import FinetuneConfig
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+
+__all__ = ["FinetuneInputs", "prepare_inputs"]
+
+_log = logging.getLogger("syntaxformer.finetune")
+
+
+@dataclass(frozen=True)
+class FinetuneInputs:
+    """Everything that the trials of a run share.
+
+    Args:
+        data: Task and texts.
+        train: Training examples with their syntax.
+        dev: Development examples.
+        lengths: Pieces of each training example, at most `training.max_length`.
+        collator: Examples to batches.
+        info: What is stored of them beside the model.
+        n_truncated: Split → examples that are cut.
+    """
+
+    data: FinetuneData
+    train: list[SyntaxExample]
+    dev: list[SyntaxExample]
+    lengths: list[int]
+    collator: SyntaxCollator
+    info: ClassifierInfo
+    n_truncated: dict[str, int]
+
+    @property
+    def sha256(self) -> dict[str, str]:
+        """Hashes of texts, trees and labels."""
+        return {
+            "train": hash_examples(self.data.train.examples),
+            "dev": hash_examples(self.data.dev.examples),
+        }
+
+
+def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
+    """Read, parse and measure the data; writes nothing but the annotation cache.
+
+    Raises:
+        ConfigError: A file is missing, the annotator lacks what the infusion needs, or the checkpoint's
+            tokenizer cannot be used.
+        DataError: The data cannot be used.
+    """
+    tokenizer = load_tokenizer(config.model, config.training.max_length)
+    data = read_finetune_data(config)
+    needed = needed_columns(config.infusion)
+    trees = "constituency" in needed and config.annotation.gold_trees
+    use_trees = trees and data.train.has_trees and data.dev.has_trees
+    annotator = load_for(annotator_name(needed, config.annotation.annotator), needed)
+    parsing = annotator, use_trees, config.data.cache, config.annotation.processes
+    train, dev = (annotate_examples(texts.examples, *parsing) for texts in (data.train, data.dev))
+    collator = SyntaxCollator(tokenizer, config.infusion, max_length=config.training.max_length)
+    lengths = {texts.name: _piece_lengths(tokenizer, texts) for texts in (data.train, data.dev)}
+    n_truncated = {
+        texts.name: _report_long(texts, lengths[texts.name], config.training.max_length)
+        for texts in (data.train, data.dev)
+    }
+    info = _info(config, data, needed, annotator, use_trees)
+    cut = [min(length, config.training.max_length) for length in lengths[data.train.name]]
+    return FinetuneInputs(data, train, dev, cut, collator, info, n_truncated)
+
+
+def _report_long(texts: TextSet, lengths: list[int], max_length: int) -> int:
+    """Count, and say, what is cut."""
+    n_long = sum(length > max_length for length in lengths)
+    if n_long:
+        _log.warning(
+            "%s: %d of %d examples are longer than %d pieces and are cut to that (longest: %d). Raise "
+            "training.max_length to keep more of them.",
+            *(texts.source, n_long, len(texts), max_length, max(lengths)),
+        )
+    return n_long
+
+
+def _piece_lengths(tokenizer: Any, texts: TextSet) -> list[int]:
+    """Pieces of each example, uncut."""
+    firsts = [one.texts[0] for one in texts.examples]
+    seconds = [one.texts[1] for one in texts.examples] if len(texts.examples[0].texts) > 1 else None
+    encoded = tokenizer(firsts, seconds, add_special_tokens=True, verbose=False)
+    return [len(pieces) for pieces in encoded["input_ids"]]
+
+
+def _info(
+    config: FinetuneConfig,
+    data: FinetuneData,
+    needed: frozenset[str],
+    annotator: Annotator | None,
+    use_trees: bool,
+) -> ClassifierInfo:
+    return ClassifierInfo(
+        task=data.task.name,
+        labels=data.task.labels,
+        metrics=data.task.metrics,
+        n_texts=len(data.task.texts),
+        score_range=data.task.score_range,
+        annotator=None if annotator is None else annotator.name,
+        annotator_version=None if annotator is None else annotator.version,
+        needs=tuple(sorted(needed)),
+        gold_trees=use_trees,
+        text_column=data.columns.text,
+        text_pair_column=data.columns.pair,
+        label_column=data.columns.label,
+        eval_batch_size=config.training.eval_batch_size,
+    )

@@ -1,0 +1,247 @@
+"""Fine-tuning from end to end with a tiny random BERT."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import MPNetConfig, MPNetModel
+
+from syntaxformer.errors import CheckpointError, ConfigError
+from syntaxformer.folders import verify_manifest
+from syntaxformer.tasks.classification import finetune
+from syntaxformer.tasks.classifier import Classifier
+from syntaxformer.tasks.official_files import TASKS, read_split
+from syntaxformer.training.finetune_trainer import FinetuneTrainer
+
+
+def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
+    folder = finetune(config_of("training.epochs=6", "training.batch_size=4"))
+    report = json.loads((folder / "run.json").read_text())
+    assert report["dev"]["matthews"] > 0.8
+    classifier = Classifier.from_folder(folder)
+    dev = read_split(TASKS["cola"], cola, "dev")
+    predictions = classifier.predict_set(dev)
+    assert classifier.score(dev, predictions) == {
+        "matthews": pytest.approx(report["dev"]["matthews"], abs=1e-6)
+    }
+    assert len(report["seconds_per_epoch"]) == 6
+    assert report["n_train"] == 40
+    assert report["n_truncated"] == {"train": 0, "dev": 0}
+    assert report["seed"] == 1
+    assert len(report["data_sha256"]["train"]) == 64
+    assert report["versions"]["transformers"]
+    assert [epoch["epoch"] for epoch in report["trials"][0]["epochs"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_folder_is_whole_and_holds_no_pickle(config_of):
+    folder = finetune(config_of("training.epochs=1"))
+    verify_manifest(folder)
+    names = {path.name for path in folder.iterdir()}
+    assert {
+        "config.json",
+        "model.safetensors",
+        "classifier.json",
+        "collator.json",
+        "recipe.yaml",
+        "run.json",
+    } <= names
+    assert "checkpoints" not in names
+    for path in folder.iterdir():
+        assert path.suffix in (".json", ".safetensors", ".yaml", ".txt"), path.name
+        assert path.read_bytes()[:2] not in (b"\x80\x02", b"\x80\x04", b"PK"), path.name
+
+
+@pytest.mark.parametrize("infuse", ["pos_add", "masks,lisa", "relation_bias"])
+def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
+    folder = finetune(config_of("training.epochs=1", "data.fraction=0.4", infuse=infuse))
+    report = json.loads((folder / "run.json").read_text())
+    classifier = Classifier.from_folder(folder)
+    dev = read_split(TASKS["cola"], cola, "dev")
+    scores = classifier.score(dev, classifier.predict_set(dev))
+    assert scores["matthews"] == pytest.approx(report["dev"]["matthews"], abs=1e-6)
+    one, two = (classifier.predict(["the cat sleeps ."] * n).probabilities[0] for n in (1, 2))
+    assert one == pytest.approx(two, abs=1e-6)
+    assert sum(one) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_ablation_switches_reach_the_masks(config_of):
+    config = config_of("infusion.masks.without=parent,child", "infusion.masks.random=true", infuse="masks")
+    assert config.infusion.masks.without == ("parent", "child")
+    assert config.infusion.masks.random is True
+    assert config_of("infusion.masks.without=dependency", infuse="masks").infusion.masks.used_trees == (
+        "constituency",
+    )
+
+
+def test_new_parameters_have_their_own_rate(config_of, monkeypatch):
+    groups = {}
+
+    def remember(self, checkpoint):
+        for group in self.create_optimizer().param_groups:
+            groups.setdefault(group["lr"], []).extend(group["params"])
+        raise InterruptedError
+
+    monkeypatch.setattr(FinetuneTrainer, "train_from", remember)
+    with pytest.raises(InterruptedError):
+        finetune(config_of("training.infusion_learning_rate=0.5", infuse="pos_add"))
+    assert set(groups) == {0.01, 0.5}
+    assert [parameter.shape[1] for parameter in groups[0.5]] == [24]
+
+
+def test_auto_takes_the_rate_that_is_best_on_dev(config_of):
+    folder = finetune(
+        config_of(
+            "training.learning_rate=auto",
+            "training.learning_rates=1e-9,0.01",
+            "training.epochs=6",
+            "training.batch_size=4",
+        )
+    )
+    report = json.loads((folder / "run.json").read_text())
+    assert [trial["learning_rate"] for trial in report["trials"]] == [1e-9, 0.01]
+    assert report["learning_rate"] == 0.01
+    assert report["dev"]["matthews"] == pytest.approx(report["trials"][1]["score"], abs=1e-6)
+
+
+class _Killed(Exception):
+    pass
+
+
+def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path):
+    whole = finetune(config_of("training.epochs=3", output=tmp_path / "whole"))
+    config = config_of("training.epochs=3", output=tmp_path / "broken")
+    evaluate, calls = FinetuneTrainer.evaluate, []
+
+    def dies_in_the_second_epoch(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise _Killed
+        return evaluate(self, *arguments, **options)
+
+    monkeypatch.setattr(FinetuneTrainer, "evaluate", dies_in_the_second_epoch)
+    with pytest.raises(_Killed):
+        finetune(config)
+    with pytest.raises(CheckpointError, match=r"expected a finished model, got a run that is not finished"):
+        Classifier.from_folder(config.output)
+    broken = finetune(config, resume=True)
+    assert len(calls) == 4
+    one, two = (load_file(folder / "model.safetensors") for folder in (whole, broken))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    finished_at = (broken / "model.safetensors").stat().st_mtime_ns
+    assert finetune(config, resume=True) == broken
+    assert (broken / "model.safetensors").stat().st_mtime_ns == finished_at
+
+
+def test_other_data_is_not_resumed(config_of, monkeypatch, tmp_path, cola):
+    def die(self, *arguments, **options):
+        raise _Killed
+
+    monkeypatch.setattr(FinetuneTrainer, "train_from", die)
+    with pytest.raises(_Killed):
+        finetune(config_of())
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        (other / name).write_text((cola / name).read_text().replace("cat", "dog"))
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of(data={"dir": other}), resume=True)
+    assert str(caught.value) == (
+        "resume: expected the data of the interrupted run, got another: its sha256 differs."
+    )
+
+
+def test_a_second_run_needs_leave(config_of):
+    finetune(config_of("training.epochs=1"))
+    with pytest.raises(
+        ConfigError, match=r"which holds another run\. Choose another output, or give --resume"
+    ):
+        finetune(config_of("training.epochs=1"))
+    finetune(config_of("training.epochs=1", "seed=2"), overwrite=True)
+
+
+def test_no_checkpoint_at_the_path(config_of, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of(model=str(tmp_path / "nothing")))
+    assert str(caught.value) == (
+        f"model: expected the folder of a pretrained checkpoint, got {tmp_path / 'nothing'}, which is none."
+    )
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        ConfigError, match=r"^model: expected a checkpoint with a tokenizer at .*empty, got: "
+    ):
+        finetune(config_of(model=str(tmp_path / "empty")))
+
+
+def test_weights_of_another_model(config_of, tmp_path, checkpoint):
+    folder = tmp_path / "altered"
+    folder.mkdir()
+    for path in checkpoint.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**content, "num_hidden_layers": 3}))
+    with pytest.raises(
+        ConfigError, match=r"expected the weights of a bert model at .*, missing: .*layer\.2\."
+    ):
+        finetune(config_of(model=str(folder)))
+
+
+def test_a_family_that_cannot_be_infused_still_trains_plain(config_of, tmp_path, checkpoint):
+    folder = tmp_path / "mpnet"
+    config = MPNetConfig(
+        vocab_size=83, hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=31,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    MPNetModel(config).save_pretrained(folder)
+    for path in checkpoint.glob("tokenizer*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(ConfigError, match=r"(?i)mpnet"):
+        finetune(config_of(model=str(folder), infuse="pos_add"))
+    done = finetune(config_of("training.epochs=1", model=str(folder), output=tmp_path / "plain"))
+    assert not (done / "infusion.json").exists()
+    assert len(Classifier.from_folder(done).predict(["the cat sleeps ."])) == 1
+
+
+def test_more_length_than_positions(config_of):
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of("training.max_length=65"))
+    assert str(caught.value) == (
+        "training.max_length: expected up to 64, the checkpoint's positions, got 65."
+    )
+
+
+def test_a_rate_at_which_all_is_lost(config_of):
+    with pytest.raises(
+        ConfigError, match=r"^training\.learning_rate: expected one that keeps outputs finite"
+    ):
+        finetune(
+            config_of("training.learning_rate=1e38", "training.warmup_frac=0", "training.max_grad_norm=1e38")
+        )
+
+
+def test_an_annotator_without_what_is_needed(config_of):
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of("annotation.annotator=en", infuse="masks"))
+    assert str(caught.value) == (
+        "annotation.annotator: expected one that gives constituency, got en. Try en+phrases."
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        (
+            "training.learning_rate=0",
+            "finetune: training.learning_rate: expected a number over 0 or auto, got 0.0.",
+        ),
+        ("training.epoch=3", "finetune: training.epoch: unknown key. Nearest: epochs."),
+        ("infusion.mask=1", "infusion: mask: unknown key. Nearest: masks."),
+    ],
+)
+def test_settings_that_cannot_be(config_of, setting, problem):
+    with pytest.raises(ConfigError) as caught:
+        config_of(setting)
+    assert problem in str(caught.value)

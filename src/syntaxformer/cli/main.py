@@ -26,13 +26,27 @@ from syntaxformer.cli.export import export
 from syntaxformer.cli.finetune import finetune
 from syntaxformer.cli.predict import predict
 from syntaxformer.cli.probe import probe
+from syntaxformer.cli.scratch import scratch
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import translate
 from syntaxformer.errors import ConfigError, SyntaxformerError
 
 __all__ = ["app", "main"]
 
-VERBS = (demo, annotate, train, translate, evaluate, finetune, predict, attend, probe, export, doctor)
+VERBS = (
+    demo,
+    annotate,
+    train,
+    translate,
+    evaluate,
+    scratch,
+    finetune,
+    predict,
+    attend,
+    probe,
+    export,
+    doctor,
+)
 
 app = typer.Typer(
     name="syntaxformer",

@@ -73,7 +73,7 @@ class InfusedEmbedding(nn.Module):
         word = self.word(pieces)
         if self.kind.join == "encoder" or not self.sizes:
             return word
-        features = self._features(factor_ids).to(word.dtype)
+        features = self._features(factor_ids)
         if self.kind.join == "add":
             return word + features
         joined = torch.cat([word, features], -1)
@@ -86,7 +86,8 @@ class InfusedEmbedding(nn.Module):
         columns = factor_ids.unbind(-1)
         if self.kind.one_hot:
             sizes = self.sizes.values()
-            return torch.cat([F.one_hot(ids, size) for ids, size in zip(columns, sizes, strict=True)], -1)
+            one_hots = [F.one_hot(ids, size) for ids, size in zip(columns, sizes, strict=True)]
+            return torch.cat(one_hots, -1).to(self.word.weight.dtype)
         embedded = [table(ids) for table, ids in zip(self.factors.values(), columns, strict=True)]
         return sum(embedded[1:], embedded[0]) if self.kind.merge == "sum" else torch.cat(embedded, -1)
 

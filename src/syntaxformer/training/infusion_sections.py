@@ -6,8 +6,6 @@ a preset added; how factors enter is a section of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.data.tag_pieces import TagPlace
@@ -56,7 +54,7 @@ class EmbeddingInfusionConfig(BaseModel):
         return (self.place or "interleaved") if self.kind == "prepend" else None
 
 
-def infusion_problems(section: EmbeddingInfusionConfig, factors: Sequence[str]) -> list[str]:
+def infusion_problems(section: EmbeddingInfusionConfig) -> list[str]:
     """Settings that the section's kind would pass over in silence, and factors that it cannot take."""
     problems = [
         f"infusion.{key}: expected nothing for kind {section.kind!r}, got {value!r}. "
@@ -64,7 +62,7 @@ def infusion_problems(section: EmbeddingInfusionConfig, factors: Sequence[str]) 
         for key, owner in (("place", "prepend"), ("tag_layers", "pos_encoder"))
         if (value := getattr(section, key)) is not None and section.kind != owner
     ]
-    if section.kind == "prepend" and "subword" in factors:
+    if section.kind == "prepend" and "subword" in (section.factors or ()):
         problems.append(
             "infusion.factors: expected factors of words for kind 'prepend', got subword, a factor of pieces."
         )

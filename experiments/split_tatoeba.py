@@ -1,0 +1,50 @@
+"""Tatoeba's pairs into train, dev and test, so that no English sentence stands in two of them.
+
+    python experiments/split_tatoeba.py ../shared/data/tatoeba runs/tatoeba
+
+The corpus is ordered by length and repeats its English side: it is shuffled, and split by English sentence.
+Dev and test have each English sentence once, with one of its translations; train has all pairs of the others.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from syntaxformer.atomic import atomic_file
+from syntaxformer.textfile import read_lines
+
+SEED, N_DEV, N_TEST = 20190919, 1000, 2000
+
+
+def split_pairs(pairs: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """Split by the first side of each pair."""
+    chosen = random.Random(SEED)
+    by_source: dict[str, list[str]] = {}
+    for source, target in pairs:
+        by_source.setdefault(source, []).append(target)
+    sources = sorted(by_source)
+    chosen.shuffle(sources)
+    test, dev, train = sources[:N_TEST], sources[N_TEST : N_TEST + N_DEV], sources[N_TEST + N_DEV :]
+    whole = [(source, target) for source in train for target in by_source[source]]
+    chosen.shuffle(whole)
+    held = {
+        name: [(one, chosen.choice(by_source[one])) for one in part]
+        for name, part in (("dev", dev), ("test", test))
+    }
+    return {"train": whole, **held}
+
+
+def main(corpus: Path, output: Path) -> None:
+    """Read DIR/anki_2018.{en,de}.gz, write OUTPUT/SPLIT.{en,de}."""
+    sides = (list(read_lines(corpus / f"anki_2018.{language}.gz")) for language in ("en", "de"))
+    pairs = [(" ".join(one.split()), " ".join(other.split())) for one, other in zip(*sides, strict=True)]
+    for split, part in split_pairs(pairs).items():
+        for place, language in enumerate(("en", "de")):
+            with atomic_file(output / f"{split}.{language}") as temporary:
+                temporary.write_text("".join(f"{pair[place]}\n" for pair in part), "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -63,7 +63,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, plain or with `SyntaxHeads`, and a position-wise network, each in a residual connection."""
+    """Self-attention, plain or with `SyntaxHeads`, then a position-wise network, each with a residual."""
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from syntaxformer.align import CodedColumn, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.data.collator import EncodedPairs
+from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.source import EncodedText, SourceEncoder
@@ -52,16 +53,31 @@ def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:
 
 
 def get_tokenizers(
-    text: ParallelText, config: SubwordConfig, corpus: CorpusConfig
+    text: ParallelText,
+    config: SubwordConfig,
+    corpus: CorpusConfig,
+    pretrained: tuple[str | None, str | None] = (None, None),
 ) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast | None]:
     """The tokenizer of the source, and that of the target where it is another; learned on prepared text.
 
+    Args:
+        text: Training text.
+        config: Subword section of the recipe.
+        corpus: Data section.
+        pretrained: For source and target, the encoder whose own tokenizer is wanted; None learns one.
+
     Raises:
-        ConfigError: As `get_tokenizer`.
+        ConfigError: As `get_tokenizer` and `encoder_tokenizer`.
     """
     raw = not (corpus.tokenized or corpus.moses)
     src = _prepared(text.src, corpus.preparation(corpus.src))
     tgt = _prepared(text.tgt, corpus.preparation(corpus.tgt))
+    if any(pretrained):
+        of_source, of_target = pretrained
+        return (
+            encoder_tokenizer(of_source, target=False) if of_source else train_subwords(src, config, raw),
+            encoder_tokenizer(of_target, target=True) if of_target else train_subwords(tgt, config, raw),
+        )
     if config.joint or config.tokenizer is not None:
         return get_tokenizer(replace(text, src=src, tgt=tgt), config, raw), None
     return train_subwords(src, config, raw), train_subwords(tgt, config, raw)

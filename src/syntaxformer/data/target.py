@@ -39,7 +39,8 @@ def target_annotator(name: str, tokenized: bool) -> Annotator:
     if "upos" not in annotator.provides:
         raise ConfigError(
             f"predict_target_pos.annotator: expected one that gives parts of speech, got {annotator.name}, "
-            f"which gives {', '.join(sorted(annotator.provides)) or 'none'}. The target side would have no tags."
+            f"which gives {', '.join(sorted(annotator.provides)) or 'none'}. "
+            "The target side would have no tags."
         )
     return WordsAsGiven(annotator) if tokenized else annotator
 

@@ -13,6 +13,7 @@ from syntaxformer.layers.lisa import (
     governor_targets,
     inject_governors,
 )
+from syntaxformer.layers.mapped_embedding import MappedEmbedding
 from syntaxformer.layers.pos_embedding import PosAdd, PosConcat, PosLet
 from syntaxformer.layers.positions import SinusoidalPositions, sinusoids
 from syntaxformer.layers.relation_biases import RelationBias, relation_bias
@@ -33,6 +34,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "InfusedEmbedding",
+    "MappedEmbedding",
     "MaskRules",
     "PosAdd",
     "PosConcat",

@@ -12,6 +12,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from syntaxformer.layers.dropout import Dropout
 from syntaxformer.layers.infusion import InfusedEmbedding
 from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.layers.mapped_embedding import MappedEmbedding
 from syntaxformer.layers.positions import SinusoidalPositions
 from syntaxformer.layers.syntax_heads import SyntaxContext
 from syntaxformer.layers.transformer import EncoderLayer
@@ -44,12 +45,11 @@ class Encoder(nn.Module):
         stored = config.infusion
         plan = WidthPlan.from_dict(stored) if stored else plan_widths("none", config.d_model)
         own = config.source_vocab_size
-        self.embedding = InfusedEmbedding(
-            plan,
-            config.vocab_size if own is None else own,
-            config.factor_sizes or {},
-            config.pad_token_id if own is None else config.source_pad_token_id,
-        )
+        n_pieces = config.vocab_size if own is None else own
+        padding = config.pad_token_id if own is None else config.source_pad_token_id
+        self.embedding = InfusedEmbedding(plan, n_pieces, config.factor_sizes or {}, padding)
+        if (narrow := config.source_table_width) is not None:
+            self.embedding.word = MappedEmbedding(n_pieces, narrow, plan.word_width, padding)
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
         self.dropout = Dropout(config.dropout)

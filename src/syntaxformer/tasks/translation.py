@@ -46,6 +46,7 @@ from syntaxformer.tasks.model_folder import (
     special_pieces,
     write_side_files,
 )
+from syntaxformer.tasks.pretrained_tables import fill_tables, freeze_tables
 from syntaxformer.tasks.run_folder import check_run, open_run
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import WEIGHTS, average_weights, complete_checkpoints, load_tensors
@@ -66,14 +67,16 @@ PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "sac
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data of a run: the source encoder, encoded pairs, and dev text for BLEU."""
+    """Data of a run: encoders of both sides, encoded pairs, and their text."""
 
     encoder: SourceEncoder
     info: FolderInfo
     train: EncodedPairs
     dev: EncodedPairs
+    train_text: ParallelText
     dev_text: ParallelText
     annotator: Annotator | None
+    target: SourceEncoder
 
 
 def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> Path:
@@ -107,6 +110,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
     seed_everything(recipe.seed)
     model = build_model(recipe, data.encoder)
     _log.info("%s", describe(recipe, model, data))
+    pretrained = _start_tables(recipe, model, data, fresh=checkpoint is None)
     trainer = SyntaxTrainer(
         model,
         recipe,
@@ -121,6 +125,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         "best_step": trainer.state.best_global_step,
         "last_step": trainer.state.global_step,
         **accuracies_at(trainer.state.best_global_step, trainer.state.log_history),
+        **pretrained,
         "seconds": round(time.monotonic() - start, 1),
         "data_sha256": data.info.data_sha256,
     }
@@ -158,7 +163,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         _same_data(hashes, info.data_sha256)
         encoder = load_source_encoder(recipe.output, info)
     else:
-        tokenizer, own_target = get_tokenizers(train_text, recipe.subwords, recipe.data)
+        sections = (train_text, recipe.subwords, recipe.data)
+        tokenizer, own_target = get_tokenizers(*sections, _pretrained_encoders(recipe))
         encoder = source_encoder(tokenizer, train_words or [], factors, recipe.infusion.min_count)
         encoder.preparation = recipe.data.preparation(recipe.data.src)
         encoder.own_target = own_target
@@ -170,7 +176,14 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces, target, train_tags)
     dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
     encoder.unseen.warn()
-    return Prepared(encoder, info, train, dev, dev_text, annotator)
+    return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target)
+
+
+def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
+    section = recipe.pretrained_embeddings
+    if section is None:
+        return None, None
+    return (section.source and section.source.model, section.target and section.target.model)
 
 
 def _target_tags(
@@ -214,6 +227,7 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         masks=_section(recipe.masks),
         relation_bias=_section(recipe.relation_bias),
         target_pos=_target_pos(recipe),
+        source_table_width=_source_table_width(recipe),
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
         label_smoothing=recipe.training.label_smoothing,
         pad_token_id=tokenizer.pad_token_id,
@@ -224,9 +238,30 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     return SyntaxTransformer(config)
 
 
+def _source_table_width(recipe: Recipe) -> int | None:
+    """Columns of the source's table where a map brings them up to the word width."""
+    section = recipe.pretrained_embeddings
+    width = section and section.source and section.source.width
+    return width if width and width < recipe.width_plan().word_width else None
+
+
 def _target_pos(recipe: Recipe) -> dict[str, Any] | None:
     section = recipe.predict_target_pos
     return None if section is None else {"tags": list(target_tags()), "weight": section.weight}
+
+
+def _start_tables(
+    recipe: Recipe, model: SyntaxTransformer, data: Prepared, fresh: bool
+) -> dict[str, dict[str, Any]]:
+    """Fill and freeze tables that begin pretrained; a resumed run has their values from its checkpoint."""
+    section, report = recipe.pretrained_embeddings, {}
+    if section is None:
+        return {}
+    if fresh:
+        text = (data.train_text.src, data.train_text.tgt)
+        report = {"pretrained_embeddings": fill_tables(model, section, data.encoder, data.target, *text)}
+    freeze_tables(model, section)
+    return report
 
 
 def _section(section: BaseModel | None) -> dict[str, Any] | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["PretrainedConfig", "PretrainedTable", "TargetPosConfig"]
+__all__ = ["PretrainedConfig", "PretrainedTable", "TargetPosConfig", "pretrained_problems"]
 
 
 class TargetPosConfig(BaseModel):
@@ -24,7 +23,7 @@ class PretrainedTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: Path = Field(description="folder of the encoder and its fast tokenizer")
+    model: str = Field(description="folder or hub name of the encoder, which has a fast tokenizer")
     vectors: Literal["input", "contextual"] = Field(
         default="input",
         description="its input embeddings, or its last states averaged over each piece's places in the "
@@ -34,7 +33,7 @@ class PretrainedTable(BaseModel):
         default=None,
         ge=1,
         description="columns left by PCA; fewer than the model's word width are mapped up to it by a learned "
-        "map; null: the word width (paper 004: 512, 256, 128)",
+        "map; null: the word width (paper 004: 512, 256, 128). Of the source only",
     )
     max_lines: int = Field(
         default=50_000, ge=1, description="training lines that contextual vectors are averaged over"
@@ -51,3 +50,37 @@ class PretrainedConfig(BaseModel):
     target: PretrainedTable | None = Field(
         default=None, description="the decoder's table, which is also its output; its width is d_model"
     )
+
+
+def pretrained_problems(
+    config: PretrainedConfig | None, word_width: int, d_model: int, tokenizer: str | None
+) -> list[str]:
+    """What does not fit in a recipe.
+
+    Args:
+        config: The section.
+        word_width: Columns of the source's words.
+        d_model: Columns of the target's.
+        tokenizer: `subwords.tokenizer`.
+    """
+    if config is None:
+        return []
+    problems = []
+    if config.source is None and config.target is None:
+        problems.append("pretrained_embeddings: expected source, target or both, got neither.")
+    if tokenizer is not None:
+        problems.append(
+            "subwords.tokenizer: expected none beside pretrained_embeddings, whose encoder has a tokenizer "
+            f"of its own, got {tokenizer}. Leave it out."
+        )
+    if config.source is not None and (config.source.width or 0) > word_width:
+        problems.append(
+            f"pretrained_embeddings.source.width: expected at most the word width, {word_width}, "
+            f"got {config.source.width}."
+        )
+    if config.target is not None and config.target.width not in (None, d_model):
+        problems.append(
+            f"pretrained_embeddings.target.width: expected d_model = {d_model}, as the decoder's table is "
+            f"also its output, got {config.target.width}. Leave it out."
+        )
+    return problems

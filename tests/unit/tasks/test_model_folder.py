@@ -136,7 +136,7 @@ def test_a_factor_that_the_network_does_not_have(infused, save_translator, tmp_p
     [
         (None, CheckpointError, r"syntaxformer\.json: expected the annotator's name, got none\. Give one with --annotator\."),
         ("spacy:xx_none_such", BackendMissingError, "xx_none_such.* is not installed. Run: "),
-        ("stanzo:en", ConfigError, r"annotator: expected de, en, .*got 'stanzo:en'"),
+        ("stanzo:en", ConfigError, r"annotator: expected de, de_lower, en, .*got 'stanzo:en'"),
     ],
 )  # fmt: skip
 def test_a_model_without_its_annotator(new_translator, save_translator, tmp_path, name, error, message):

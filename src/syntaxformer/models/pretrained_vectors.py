@@ -1,0 +1,101 @@
+"""Vectors of a Hugging Face encoder, one a piece of its tokenizer, reduced by PCA: where a table may begin.
+
+Which table it is and what it is called is the business of `tasks.pretrained_tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+__all__ = ["PieceVectors", "contextual_vectors", "input_vectors", "reduce_width"]
+
+BATCH_LINES = 64
+
+
+@dataclass(frozen=True)
+class PieceVectors:
+    """A vector for each piece.
+
+    Args:
+        values: `[pieces, width]`, float32.
+        known: `[pieces]`, False where there is no vector: a piece that the text does not hold.
+        explained_variance: Share of the variance that PCA kept, 1 where nothing was reduced.
+    """
+
+    values: NDArray[np.float32]
+    known: NDArray[np.bool_]
+    explained_variance: float = 1.0
+
+
+def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
+    """The encoder's own input embeddings.
+
+    Args:
+        model: The encoder.
+        n_pieces: Pieces of its tokenizer.
+
+    Raises:
+        ValueError: The encoder has fewer rows than the tokenizer has pieces.
+    """
+    table = model.get_input_embeddings().weight.detach().float().cpu().numpy()
+    if len(table) < n_pieces:
+        raise ValueError(
+            f"expected a row for each of the tokenizer's {n_pieces} pieces, got an encoder with "
+            f"{len(table)}: it belongs to another tokenizer."
+        )
+    return PieceVectors(table[:n_pieces].copy(), np.ones(n_pieces, bool))
+
+
+@torch.inference_mode()
+def contextual_vectors(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]
+) -> PieceVectors:
+    """The last states of the encoder, averaged over all places of each piece in a text.
+
+    Args:
+        model: The encoder, in evaluation mode.
+        tokenizer: Its tokenizer.
+        lines: The text; longer lines than the encoder can read are cut.
+    """
+    longest = getattr(model.config, "max_position_embeddings", 512) - 2
+    encoded = [one.ids[:longest] for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
+    order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))
+    sums, counts = None, torch.zeros(len(tokenizer))
+    for start in range(0, len(order), BATCH_LINES):
+        rows = [torch.tensor(encoded[row]) for row in order[start : start + BATCH_LINES]]
+        pieces = torch.nn.utils.rnn.pad_sequence(rows, True, tokenizer.pad_token_id)
+        mask = torch.arange(pieces.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
+        given = {"input_ids": pieces.to(model.device), "attention_mask": mask.long().to(model.device)}
+        states = model(**given).last_hidden_state.float().cpu()
+        sums = torch.zeros(len(tokenizer), states.shape[-1]) if sums is None else sums
+        sums.index_add_(0, pieces[mask], states[mask])
+        counts.index_add_(0, pieces[mask], torch.ones(int(mask.sum())))
+    means = sums / counts.clamp(min=1)[:, None]
+    return PieceVectors(means.numpy(), (counts > 0).numpy())
+
+
+def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
+    """The first `width` principal components of the known vectors; as they are where the width is theirs.
+
+    Raises:
+        ValueError: More components than the vectors have columns, or than there are vectors.
+    """
+    n_known, own_width = int(vectors.known.sum()), vectors.values.shape[1]
+    if width > own_width:
+        raise ValueError(f"expected at most {own_width} columns, the encoder's own width, got {width}.")
+    if width > n_known:
+        raise ValueError(f"expected at most {n_known} columns, one a piece with a vector, got {width}.")
+    if width == own_width:
+        return vectors
+    from sklearn.decomposition import PCA
+
+    pca = PCA(width, svd_solver="covariance_eigh")
+    values = np.zeros((len(vectors.values), width), np.float32)
+    values[vectors.known] = pca.fit_transform(vectors.values[vectors.known].astype(np.float64))
+    return PieceVectors(values, vectors.known, float(pca.explained_variance_ratio_.sum()))

@@ -1,0 +1,90 @@
+"""What subwords see of a line, and how its pieces find the words of the raw line again."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from syntaxformer.align import WordColumns, build_vocabularies
+from syntaxformer.data.preparation import TextPreparation, detokenize, lower_case, unescape
+from syntaxformer.data.source import SourceEncoder
+from syntaxformer.data.subwords import SubwordConfig, train_subwords
+from syntaxformer.errors import BackendMissingError
+
+
+def test_entities_are_read_once():
+    assert unescape("&quot; he &apos;s &amp; &#91;her&#93; &#124; &lt;b&gt;") == "\" he 's & [her] | <b>"
+    assert unescape("&amp;apos;") == "&apos;"
+    assert unescape("AT&T") == "AT&T"
+
+
+def test_lower_case_keeps_characters_in_place():
+    assert lower_case("ÄPFEL Straße") == "äpfel straße"
+    assert lower_case("İzmir A") == "izmir a"  # "İ".lower() has two characters
+
+
+def test_clean_is_what_the_annotator_sees():
+    preparation = TextPreparation("de", tokenized=True, unescape=True, lowercase=True)
+    assert preparation.clean("Er  sagt\t: &quot; Ja &quot;") == 'Er sagt : " Ja "'
+    assert TextPreparation("de").clean("a\tb  c") == "a b  c"
+
+
+def test_offsets_of_plain_lines_stay():
+    prepared = TextPreparation(lowercase=True).prepare(["A Cat"])
+    offsets = np.array([[0, 1], [1, 5]], np.int32)
+    assert prepared.texts == ["a cat"]
+    np.testing.assert_array_equal(prepared.to_raw(offsets, np.array([0, 2])), offsets)
+
+
+def test_moses_words_point_at_the_raw_line():
+    raw = ['He said, "don\'t".', "", "U.S. law"]
+    prepared = TextPreparation("en", moses=True, lowercase=True).prepare(raw)
+    assert prepared.texts == ['he said , " don \'t " .', "", "u.s. law"]
+    text = prepared.texts[0]
+    starts = [text.index(word) for word in ("said", ",", "don", "'t")] + [0]
+    ends = [start + len(word) for start, word in zip(starts, ("said", ",", "don", "'t", ""), strict=True)]
+    second = [[0, 4], [4, 8]]  # "u.s." and " law"
+    offsets = np.array([*zip(starts, ends, strict=True), *second], np.int32)
+    found = prepared.to_raw(offsets, np.array([0, 5, 5, 7]))
+    shown = [raw[0][start:stop] for start, stop in found[:5].tolist()]
+    assert shown == ["said", ",", "don", "'t", ""]
+    assert [raw[2][start:stop] for start, stop in found[5:].tolist()] == ["U.S.", " law"]
+
+
+def test_output_is_joined_again():
+    assert TextPreparation("en", moses=True).restore('he said , " do n\'t " .') == 'he said, "do n\'t".'
+    assert detokenize("das ist gut , oder ?", "de") == "das ist gut, oder?"
+    assert TextPreparation("en").restore("a .") == "a ."
+
+
+def test_sacremoses_is_asked_for_by_its_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    with pytest.raises(BackendMissingError, match=r"sacremoses.* Run: python -m pip install sacremoses$"):
+        TextPreparation("xx", moses=True).prepare(["a"])
+
+
+@pytest.mark.parametrize("moses", [False, True])
+def test_case_comes_from_the_raw_line_while_pieces_are_lower_case(annotator, moses):
+    lines = ["The Cat sat ."]
+    preparation = TextPreparation("en", moses=moses, lowercase=True)
+    tokenizer = train_subwords(["the cat sat ."] * 3, SubwordConfig(vocab_size=305), False)
+    words = WordColumns.from_sentences(annotator.annotate(lines))
+    encoder = SourceEncoder(tokenizer, build_vocabularies([words], ["case", "pos"]), preparation=preparation)
+    encoded = encoder.encode(lines, words)
+    pieces = tokenizer.convert_ids_to_tokens(encoded.pieces.tolist())
+    assert "".join(pieces) == "▁the▁cat▁sat▁.</s>"
+    word = np.cumsum([piece.startswith("▁") for piece in pieces]) - 1
+    case = [encoder.vocabularies["case"].entries[value] for value in encoded.factors[:-1, 0]]
+    tags = [encoder.vocabularies["pos"].entries[value] for value in encoded.factors[:-1, 1]]
+    assert case == [["1", "1", "0", "0"][place] for place in word[:-1]]
+    assert tags == [["DET", "NOUN", "VERB", "PUNCT"][place] for place in word[:-1]]
+
+
+def test_words_of_tokenised_text_are_pieces_with_their_space():
+    lines = ["a , b ."] * 5
+    as_words = train_subwords(lines, SubwordConfig(vocab_size=305), False)
+    as_raw = train_subwords(lines, SubwordConfig(vocab_size=305))
+    assert as_words.tokenize("a .") == ["▁a", "▁."]
+    assert as_raw.tokenize("a .") == ["▁a", "▁", "."]

@@ -1,0 +1,172 @@
+"""A translator whose tables begin as vectors of an encoder, from recipe to translation."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
+from syntaxformer.errors import ConfigError
+from syntaxformer.models import SyntaxTransformer
+from syntaxformer.tasks.translation import train_translator
+from syntaxformer.tasks.translator import Translator
+from syntaxformer.training.recipe import load_recipe
+
+EN = ["the cat sat on the mat", "A dog ran", "cats and dogs sat", "the dog and the cat"] * 3
+DE = ["die Katze saß auf der Matte", "ein Hund lief", "Katzen und Hunde saßen", "der Hund und die Katze"] * 3
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """A folder with a tiny random BERT and a WordPiece tokenizer of its own."""
+    folder = tmp_path_factory.mktemp("bert")
+    backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    backend.train_from_iterator(EN + DE, trainers.WordPieceTrainer(vocab_size=83, special_tokens=specials))
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    backend.enable_truncation(5)  # as sentence encoders have it: it must not cut our lines
+    roles = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), specials, strict=True))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(11)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=18, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=19, max_position_embeddings=23,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def train(tmp_path):
+    for split in ("train", "dev"):
+        for language, lines in (("en", EN), ("de", DE)):
+            (tmp_path / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+    def run(*settings, resume=False, steps=2):
+        given = [
+            f"output={tmp_path / 'run'}", f"data.dir={tmp_path}", "data.dev=dev", "data.max_pieces=40",
+            "subwords.vocab_size=330", "model.d_model=14", "model.d_ff=17", "model.n_heads=2",
+            "model.encoder_layers=1", "model.decoder_layers=1", f"training.max_steps={steps}",
+            "training.eval_every=1", "training.max_batch_tokens=64", "training.tensorboard=false",
+            "training.precision=fp32", "infusion.width=4",
+        ]  # fmt: skip
+        return train_translator(load_recipe("tiny", [*given, *settings]), resume=resume)
+
+    return run
+
+
+def test_the_source_table_begins_as_components_and_translation_works(bert, train):
+    folder = train(
+        f"pretrained_embeddings.source.model={bert}", "pretrained_embeddings.source.freeze=true",
+        "infusion.kind=concat_pos", "annotation.annotator=en",
+    )  # fmt: skip
+    report = json.loads((folder / "run.json").read_text("utf-8"))["pretrained_embeddings"]["source"]
+    assert (report["vectors"], report["width"]) == ("input", 10)
+    assert 0 < report["explained_variance"] < 1
+    table = SyntaxTransformer.from_pretrained(folder).encoder.embedding.word.weight.detach().numpy()
+    own = BertModel.from_pretrained(bert).embeddings.word_embeddings.weight.detach().numpy()
+    centred = own - own.mean(0)
+    # Frozen, so still components of the vectors, all stretched alike; row 0 is padding.
+    kept = centred @ np.linalg.svd(centred, full_matrices=False)[2][:10].T
+    ours, theirs = (rows[1:] @ rows[1:].T for rows in (table, kept))
+    np.testing.assert_allclose(ours / ours.std(), theirs / theirs.std(), atol=1e-3)
+    assert not table[0].any()
+    translator = Translator.load(folder)
+    assert len(list(translator.translate(["The cat sat on the mat and the dog ran"]))) == 1
+    encoded = translator.encode(["The cat sat on the mat and the dog ran"])
+    assert encoded.lengths[0] > 9  # the tokenizer's own limit of 5 pieces is off
+    names = translator.encoder.tokenizer.convert_ids_to_tokens(encoded.pieces.tolist())
+    assert (names[0], names[1], names[-1]) == ("[CLS]", "the", "[SEP]")
+    tags = [translator.encoder.vocabularies["pos"].entries[value] for value in encoded.factors[:, 0]]
+    assert (tags[0], tags[1], tags[-1]) == ("<none>", "DET", "<none>")
+
+
+def test_a_narrow_table_is_mapped_up_and_resumes(bert, train):
+    settings = (f"pretrained_embeddings.source.model={bert}", "pretrained_embeddings.source.width=5")
+    train(*settings, "pretrained_embeddings.source.vectors=contextual")
+    folder = train(*settings, "pretrained_embeddings.source.vectors=contextual", resume=True, steps=3)
+    word = SyntaxTransformer.from_pretrained(folder).encoder.embedding.word
+    assert (word.weight.shape[1], tuple(word.map.weight.shape)) == (5, (14, 5))
+    assert word(torch.tensor([[4, 5, 6]])).shape == (1, 3, 14)
+
+
+def test_the_target_table_and_its_own_pieces(bert, train):
+    folder = train(f"pretrained_embeddings.target.model={bert}", "model.d_model=18")
+    report = json.loads((folder / "run.json").read_text("utf-8"))["pretrained_embeddings"]
+    assert set(report) == {"target"}
+    assert report["target"]["explained_variance"] == 1.0
+    translator = Translator.load(folder)
+    target = translator.encoder.target_tokenizer
+    assert target.convert_ids_to_tokens(target("die Katze")["input_ids"])[-1] == "[SEP]"
+    assert target("die Katze")["input_ids"][0] != target.bos_token_id
+    assert len(list(translator.translate(["a cat"]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            ("pretrained_embeddings.source.model=BERT", "model.d_model=20", "infusion.kind=none"),
+            "pretrained_embeddings.source: expected at most 18 columns, the encoder's own width, got 20. Change "
+            "model.d_model, pretrained_embeddings.source.width or the encoder, BERT.",
+        ),
+        (
+            ("pretrained_embeddings.source.model=BERT", "pretrained_embeddings.source.width=15"),
+            "pretrained_embeddings.source.width: expected at most the word width, 14, got 15.",
+        ),
+        (
+            ("pretrained_embeddings.target.model=BERT", "pretrained_embeddings.target.width=9"),
+            "pretrained_embeddings.target.width: expected d_model = 14, as the decoder's table is also its "
+            "output, got 9. Leave it out.",
+        ),
+        (
+            ("pretrained_embeddings.source.model=BERT", "subwords.tokenizer=other"),
+            "subwords.tokenizer: expected none beside pretrained_embeddings, whose encoder has a tokenizer of "
+            "its own, got other. Leave it out.",
+        ),
+        (
+            ("pretrained_embeddings={}",),
+            "pretrained_embeddings: expected source, target or both, got neither.",
+        ),
+        (
+            ("pretrained_embeddings.source.model=/none",),
+            "pretrained_embeddings: expected an encoder, got /none: ",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_line(bert, train, settings, message):
+    with pytest.raises(ConfigError) as caught:
+        train(*(setting.replace("BERT", str(bert)) for setting in settings))
+    assert message.replace("BERT", str(bert)) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_encoder_of_another_tokenizer_is_one_line(bert, train, tmp_path):
+    BertModel(
+        BertConfig(vocab_size=31, hidden_size=18, num_hidden_layers=1, num_attention_heads=2)
+    ).save_pretrained(tmp_path / "other")
+    PreTrainedTokenizerFast.from_pretrained(bert).save_pretrained(tmp_path / "other")
+    with pytest.raises(ConfigError, match=r"got an encoder with 31: it belongs to another tokenizer\."):
+        train(f"pretrained_embeddings.source.model={tmp_path / 'other'}")
+
+
+def test_a_tokenizer_without_an_end_is_refused(tmp_path):
+    backend = Tokenizer(models.WordLevel({"a": 0, "[PAD]": 1}, unk_token="a"))
+    PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]").save_pretrained(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        encoder_tokenizer(str(tmp_path), target=False)
+    assert str(caught.value) == (
+        "pretrained_embeddings: expected a fast tokenizer with padding and end pieces, got that of "
+        f"{tmp_path}."
+    )

@@ -2,9 +2,9 @@
 
 Run: OMP_NUM_THREADS=1 python benchmarks/syntax_attention.py
 
-The model is a BERT of base width with few layers; 92 sub-networks over the relations of random trees of
-sentence pairs; dropout 0.1, AdamW. Ratios are of medians of processor time, of steps that take turns, so that
-whatever else the machine does falls on both. Memory is the growth of a process of its own.
+The model is a BERT of base width with few layers, infused by `infuse`; 92 sub-networks over the relations of
+random trees of sentence pairs; dropout 0.1, AdamW. Ratios are of medians of processor time, of steps that
+take turns, so that what else the machine does falls on both. Memory is the growth of a process of its own.
 """
 
 from __future__ import annotations
@@ -20,17 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-from transformers import AttentionInterface, BertConfig, BertForSequenceClassification
+from transformers import BertConfig, BertForSequenceClassification
 
-from syntaxformer.layers import (
-    RelationIndex,
-    SyntaxGate,
-    TopicalAttention,
-    syntax_attention,
-    syntax_attention_reference,
-)
+from syntaxformer.layers import RelationIndex, syntax_attention, syntax_attention_reference
+from syntaxformer.models import InfusionConfig, infuse
 from syntaxformer.relations import batch_dependency_relations, pair_relation
 
 WIDTH, HEADS, LAYERS, BATCH, PIECES = 768, 12, 2, 8, 128
@@ -54,61 +49,16 @@ def relations_of_random_trees(batch: int, n_pieces: int) -> Tensor:
     return torch.from_numpy(ids)
 
 
-class Infused(nn.Module):
-    """A BERT whose self-attention is syntax attention, with topical attention shared by all layers."""
-
-    def __init__(self, model: BertForSequenceClassification, gated: bool) -> None:
-        super().__init__()
-        self.model, self.topical = model, TopicalAttention(WIDTH, HEADS)
-        layers = model.bert.encoder.layer
-        self.gates = nn.ModuleList(SyntaxGate() for _ in layers) if gated else None
-        self.index: RelationIndex | None = None
-        for place, layer in enumerate(layers):
-            dense, gate = layer.attention.output.dense, self.gates[place] if self.gates else None
-            layer.attention.self.attend = self._attention(dense, gate)
-            dense.forward = self._output(dense, gate)
-
-    def forward(self, relations: Tensor, **inputs: Tensor) -> Any:
-        self.index = RelationIndex.of(relations)
-        return self.model(**inputs)
-
-    def _attention(self, dense: nn.Linear, gate: nn.Module | None) -> Callable[..., Any]:
-        def attend(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> tuple[Tensor, None]:
-            output, _ = syntax_attention(
-                query, key, value, self.index, self.topical.head_queries(dense.weight), dropout=dropout,
-                include_full=gate is not None, gate=None if gate is None else gate(), return_weights=False,
-            )  # fmt: skip
-            return output.transpose(1, 2), None
-
-        return attend
-
-    def _output(self, dense: nn.Linear, gate: nn.Module | None) -> Callable[[Tensor], Tensor]:
-        def forward(states: Tensor) -> Tensor:
-            return F.linear(
-                states, *self.topical.output_layer(dense.weight, dense.bias, None if gate is None else gate())
-            )
-
-        return forward
-
-
-def _registered(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any) -> Any:
-    return module.attend(query, key, value, options["dropout"])
-
-
-AttentionInterface.register("benchmarked", _registered)
-
-
 def make_step(variant: str, n_pieces: int, batch: int = BATCH) -> Callable[[], None]:
     """A whole step of fine-tuning: forward, backward, AdamW."""
     torch.manual_seed(0)
-    implementation = "sdpa" if variant == "vanilla" else "benchmarked"
-    config = BertConfig(num_hidden_layers=LAYERS, num_labels=2, attn_implementation=implementation)
-    model: nn.Module = BertForSequenceClassification(config)
+    config = BertConfig(num_hidden_layers=LAYERS, num_labels=2, attn_implementation="sdpa")
+    model = BertForSequenceClassification(config)
     pieces = torch.randint(1000, 30000, (batch, n_pieces))
     inputs = {"input_ids": pieces, "labels": torch.zeros(batch, dtype=torch.int64)}
     if variant != "vanilla":
-        model = Infused(model, gated=variant == "preserving")
-        inputs["relations"] = relations_of_random_trees(batch, n_pieces)
+        infuse(model, InfusionConfig(preset=variant, masks={}))
+        inputs["syntax"] = relations_of_random_trees(batch, n_pieces)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 
@@ -172,19 +122,27 @@ def run(rounds: int = ROUNDS, loop_rounds: int = 1) -> dict[str, Any]:
     """All figures of one run.
 
     Returns:
-        `step_s`, `step_ratio` and `memory_ratio` (to vanilla) at 128 pieces; `attention_by_pieces`,
-        milliseconds of a vanilla and a syntax attention and their ratio from 32 to 512 pieces;
-        `times_faster_than_loop` at 128.
+        `step_s`, `step_ratio` and `memory_ratio` (to vanilla) at 128 pieces; `step_by_pieces`, seconds of a
+        vanilla and an infused step over the same number of pieces in sentences of 32 to 512, and their ratio;
+        `attention_by_pieces`, the same of an attention by itself, in milliseconds; `times_faster_than_loop`
+        at 128.
     """
     torch.set_num_threads(1)
     step_s = medians({variant: make_step(variant, PIECES) for variant in VARIANTS}, rounds)
     memory = {variant: peak_mib(variant) for variant in VARIANTS}
-    by_pieces = {}
+    by_pieces, steps_by_pieces = {}, {}
     for n_pieces in LENGTHS:
         taken = medians({kind: make_attention(kind, n_pieces) for kind in ("vanilla", "syntax")}, rounds)
         by_pieces[n_pieces] = {
             **{f"{kind}_ms": round(1000 * s, 2) for kind, s in taken.items()},
             "ratio": round(taken["syntax"] / taken["vanilla"], 2),
+        }
+        batch = BATCH * PIECES // n_pieces
+        steps = {name: make_step(name, n_pieces, batch) for name in ("vanilla", "preserving")}
+        taken = medians(steps, max(1, rounds // 2))
+        steps_by_pieces[n_pieces] = {
+            **{f"{name}_s": round(s, 3) for name, s in taken.items()},
+            "ratio": round(taken["preserving"] / taken["vanilla"], 2),
         }
     kinds = medians({kind: make_attention(kind, PIECES) for kind in ("syntax", "loop")}, loop_rounds)
     return {
@@ -193,6 +151,7 @@ def run(rounds: int = ROUNDS, loop_rounds: int = 1) -> dict[str, Any]:
         "step_ratio": {name: round(step_s[name] / step_s["vanilla"], 3) for name in VARIANTS[1:]},
         "memory_mib": {variant: round(mib) for variant, mib in memory.items()},
         "memory_ratio": {name: round(memory[name] / memory["vanilla"], 3) for name in VARIANTS[1:]},
+        "step_by_pieces": steps_by_pieces,
         "attention_by_pieces": by_pieces,
         "times_faster_than_loop": round(kinds["loop"] / kinds["syntax"], 1),
     }

@@ -40,7 +40,7 @@ def test_splits_are_joined_cleaned_and_counted(folder, caplog):
     with caplog.at_level(logging.INFO, "syntaxformer.data"):
         text = read_train(config)
     # "B" is a source of dev, "c" a target of test; an empty line is nobody's sentence.
-    assert text.src == ["A", "", 'do n\'t "x,"']
+    assert text.src == ["A", "", 'do n\'t "x",']
     assert text.tgt == ["a", "", "was 's?"]
     assert caplog.messages == [
         f"{folder / 'news.en'}: left out 3 of 6 pairs: 1 of dev, 1 of test, 1 with U+FFFD"

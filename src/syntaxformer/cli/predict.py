@@ -34,6 +34,16 @@ def predict(
     ] = None,
     annotator: Annotated[str | None, typer.Option(help="Use this annotator, not the model's own.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Texts together.")] = None,
+    shuffle: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Shuffle pos, a tree, syntax or governors: does the model use it?"),
+    ] = None,
+    blank: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="The same, emptied; also parent, child, sibling, pair. Repeatable."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print scores as one JSON object.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
 ) -> None:
@@ -47,6 +57,7 @@ def predict(
     """
     import json
 
+    from syntaxformer.analysis.ablation import Ablation, ablate_classifier
     from syntaxformer.errors import ConfigError
     from syntaxformer.tasks.classifier import Classifier
     from syntaxformer.tasks.prediction import read_split_for, read_texts_for
@@ -55,6 +66,8 @@ def predict(
     if (source is None) == (data is None):
         raise ConfigError("input: expected either a file (or -) or --data, got both or none.")
     classifier = Classifier.from_folder(model, annotator, device)
+    if ablation := Ablation.parse(shuffle, blank):
+        classifier = ablate_classifier(classifier, ablation)
     known = None
     if data is not None:
         known, texts = read_split_for(classifier.info, task, data, split)

@@ -207,6 +207,7 @@ def _report(
         "learning_rate": best.rate,
         "best_checkpoint": best.checkpoint.name,
         "seconds_per_epoch": [round(epoch["epoch_seconds"], 2) for epoch in best.epochs],
+        "processor_seconds_per_epoch": [round(epoch["epoch_processor_seconds"], 2) for epoch in best.epochs],
         "trials": [
             {"learning_rate": trial.rate, "score": trial.score, "epochs": trial.epochs} for trial in trials
         ],

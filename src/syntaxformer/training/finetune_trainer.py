@@ -101,11 +101,6 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
         else:
             self.train(resume_from_checkpoint=str(checkpoint))
 
-    @property
-    def epoch_seconds(self) -> list[float]:
-        """Seconds that each epoch took to train, without evaluation."""
-        return [log["epoch_seconds"] for log in self.state.log_history if "epoch_seconds" in log]
-
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of like length."""
         loader = DataLoader(
@@ -159,7 +154,7 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
         found = self.evaluate_dev(self.model)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
         metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
-        self.log({**metrics, "epoch_seconds": self.epochs.seconds})
+        self.log({**metrics, **self.epochs.seconds})
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
@@ -168,20 +163,26 @@ class _Epochs(TrainerCallback):
     """Sets the order of each epoch's data and takes its time."""
 
     def __init__(self, batches: LengthBatches) -> None:
-        self.batches, self.seconds, self._start = batches, 0.0, 0.0
+        self.batches = batches
+        self.seconds: dict[str, float] = {}
+        self._start = (0.0, 0.0)
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Batches of epoch n are the same however often training was interrupted."""
         self.batches.set_epoch(round(state.epoch or 0))
-        self._start = time.monotonic()
+        self._start = (time.monotonic(), time.process_time())
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Stop the clock before evaluation."""
-        self.seconds = time.monotonic() - self._start
+        clock, processor = self._start
+        self.seconds = {
+            "epoch_seconds": time.monotonic() - clock,
+            "epoch_processor_seconds": time.process_time() - processor,
+        }
 
 
 def _arguments(config: FinetuneTraining, learning_rate: float, folder: Path, seed: int) -> TrainingArguments:

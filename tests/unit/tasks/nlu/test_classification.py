@@ -27,7 +27,7 @@ def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
     assert classifier.score(dev, predictions) == {
         "matthews": pytest.approx(report["dev"]["matthews"], abs=1e-6)
     }
-    assert len(report["seconds_per_epoch"]) == 6
+    assert len(report["seconds_per_epoch"]) == len(report["processor_seconds_per_epoch"]) == 6
     assert report["n_train"] == 40
     assert report["n_truncated"] == {"train": 0, "dev": 0}
     assert report["seed"] == 1

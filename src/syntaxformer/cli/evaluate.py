@@ -27,12 +27,23 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="Values of a factor of your own, one a word; repeatable."),
     ] = None,
+    shuffle: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Shuffle a factor, a tree, syntax or governors: does the model use it?"
+        ),
+    ] = None,
+    blank: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="The same, emptied; also parent, child, sibling. Repeatable."),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
 ) -> None:
     """Translate a test set and score it, with signatures: cased and detokenised, unless the model is not.
 
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
     """
+    from syntaxformer.analysis.ablation import Ablation, ablate_translator
     from syntaxformer.atomic import atomic_file
     from syntaxformer.cli.translate import read_factors
     from syntaxformer.errors import ConfigError, DataError
@@ -50,6 +61,11 @@ def evaluate(
     translators = {
         folder: Translator.load(folder, device=device) for folder in (model, baseline) if folder is not None
     }
+    ablation, intact = Ablation.parse(shuffle, blank), Path("the model as it is")
+    if ablation and baseline is None:
+        translators[intact], baseline = translators[model], intact
+    if ablation:
+        translators[model] = ablate_translator(translators[model], ablation)
     info = translators[model].info
     references = [info.preparation(info.tgt).clean(line) for line in references]
     known = {name for translator in translators.values() for name in translator.encoder.factors}

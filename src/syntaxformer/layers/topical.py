@@ -95,8 +95,10 @@ class SyntaxGate(nn.Module):
 
     def __init__(self, n_heads: int | None = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(() if n_heads is None else n_heads))
+        self.is_one = n_heads is None
+        # Of one axis also for a single gate: FSDP cannot shard scalars.
+        self.weight = nn.Parameter(torch.zeros(n_heads or 1))
 
     def forward(self) -> Float[Tensor, ""] | Float[Tensor, " heads"]:
         """The gate, -1 to 1."""
-        return self.weight.tanh()
+        return self.weight.tanh().squeeze(0) if self.is_one else self.weight.tanh()

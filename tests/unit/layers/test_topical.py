@@ -95,6 +95,7 @@ def test_parameter_count_of_bert_base() -> None:
 
 def test_gates_are_of_the_layer_or_of_its_heads() -> None:
     assert SyntaxGate()().shape == ()
+    assert SyntaxGate().weight.shape == (1,), "FSDP shards no scalars"
     assert SyntaxGate(HEADS)().tolist() == [0.0] * HEADS
 
 

@@ -19,6 +19,7 @@ from syntaxformer.trees.sentence import Sentence
 __all__ = ["parse_conllu", "read_conllu"]
 
 _N_COLUMNS = 10
+_MAX_DIGITS = 9
 _ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 6, 7, 9
 TEXT_KEY = "# text ="
 CONSTITUENCY_KEY = "# constituency ="
@@ -86,13 +87,15 @@ def _read_line(block: _Block, line: str, path: str | Path | None, number: int) -
             f"CoNLL-U: expected '_' for no value, got an empty column {row.index('') + 1}.", path, number
         )
     word_id = row[_ID]
-    if word_id.isdecimal() and int(word_id) == len(block.rows) + 1:
+    if _number(word_id) == len(block.rows) + 1:
         _add_word(block, row)
     elif _is_next_range(block, word_id):
         _add_token(block, row)
-        block.multiword_end = int(word_id.partition("-")[2])
+        block.multiword_end = _number(word_id.partition("-")[2])
     elif not _is_empty_node(word_id):
-        raise TreeError(f"CoNLL-U: expected word {len(block.rows) + 1}, got ID {word_id!r}.", path, number)
+        raise TreeError(
+            f"CoNLL-U: expected word {len(block.rows) + 1}, got ID {word_id[:40]!r}.", path, number
+        )
 
 
 def _read_comment(block: _Block, line: str) -> None:
@@ -103,9 +106,13 @@ def _read_comment(block: _Block, line: str) -> None:
 
 
 def _is_next_range(block: _Block, word_id: str) -> bool:
-    first, dash, last = word_id.partition("-")
-    in_order = bool(dash) and first.isdecimal() and last.isdecimal() and int(last) >= int(first)
-    return in_order and int(first) == len(block.rows) + 1 > block.multiword_end
+    first, _, last = word_id.partition("-")
+    return _number(last) >= _number(first) == len(block.rows) + 1 > block.multiword_end
+
+
+def _number(text: str) -> int:
+    """The number that digits stand for; -1 for all else, also for what no file can have so many of."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else -1
 
 
 def _is_empty_node(word_id: str) -> bool:
@@ -168,8 +175,8 @@ def _governors(block: _Block) -> tuple[int, ...] | None:
     if heads is None:
         return None
     for row in block.rows:
-        if not row[_HEAD].isdecimal():
-            raise TreeError(f"HEAD of {row[_FORM]!r}: expected 0 to {len(heads)}, got {row[_HEAD]!r}.")
+        if _number(row[_HEAD]) < 0:
+            raise TreeError(f"HEAD of {row[_FORM]!r}: expected 0 to {len(heads)}, got {row[_HEAD][:40]!r}.")
     return tuple(int(head) - 1 for head in heads)
 
 
@@ -191,6 +198,6 @@ def _written_range(row: list[str]) -> tuple[int, int] | None:
     if value is None:
         return None
     start, _, end = value.removeprefix(RANGE_KEY).partition(":")
-    if not (start.isdecimal() and end.isdecimal()):
-        raise TreeError(f"MISC of {row[_FORM]!r}: expected {RANGE_KEY}START:END, got {value!r}.")
+    if _number(start) < 0 or _number(end) < 0:
+        raise TreeError(f"MISC of {row[_FORM]!r}: expected {RANGE_KEY}START:END, got {value[:40]!r}.")
     return int(start), int(end)

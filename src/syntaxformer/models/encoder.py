@@ -61,7 +61,8 @@ class Encoder(nn.Module):
         )
         self.norm = final_norm(config)
         has_tags = self.embedding.kind.join == "encoder"
-        self.tags = TagEncoder(config, self.embedding.sizes) if has_tags else None
+        attn_head = 0 if self.syntax.lisa is None else self.syntax.lisa.attn_head
+        self.tags = TagEncoder(config, self.embedding.sizes, attn_head) if has_tags else None
 
     def forward(
         self,
@@ -83,8 +84,8 @@ class Encoder(nn.Module):
             syntax: Relations of the pieces in each tree, for masks and biases.
             governors: Place of each piece's governor, negative for none: what LISA's head is compared with,
                 or, where the model injects and is not in training, what it looks at.
-            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`; layers with
-                syntax attention have none.
+            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`; None with syntax
+                attention, which makes none.
             output_hidden_states: Return the input and the states after each layer.
             return_dict: Accepted because `generate` passes it; the answer is always an `EncoderOutput`.
         """
@@ -96,11 +97,11 @@ class Encoder(nn.Module):
         for layer in self.layers:
             states, weights = layer(states, mask, bool(output_attentions), context)
             hidden.append(states)
-            attentions.append(weights)
+            attentions += [] if weights is None else [weights]
         return EncoderOutput(
             last_hidden_state=self._with_tags(self.norm(states), factor_ids, mask, context),
             hidden_states=tuple(hidden) if output_hidden_states else None,
-            attentions=tuple(attentions) if output_attentions else None,
+            attentions=tuple(attentions) if len(attentions) == len(self.layers) else None,
             governor_logits=tuple(context.logits) or None,
         )
 

@@ -24,11 +24,12 @@ class TagEncoder(nn.Module):
     Args:
         config: Of the model; its `tag_layers` layers are as wide as the others.
         sizes: Rows of each factor's table; several factors are summed.
+        attn_head: The head of each layer that is biaffine.
 
     Source: Kapadia et al. (2020), system 5, "LISA layer trained with POS", figure 1.
     """
 
-    def __init__(self, config: SyntaxTransformerConfig, sizes: Mapping[str, int]) -> None:
+    def __init__(self, config: SyntaxTransformerConfig, sizes: Mapping[str, int], attn_head: int = 0) -> None:
         super().__init__()
         self.tables = nn.ModuleDict(
             {name: nn.Embedding(size, config.d_model) for name, size in sizes.items()}
@@ -36,7 +37,6 @@ class TagEncoder(nn.Module):
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
         self.dropout = Dropout(config.dropout)
-        attn_head = 0 if config.lisa is None else config.lisa["attn_head"]
         arguments = layer_arguments(config)
         self.layers = nn.ModuleList(
             EncoderLayer(**arguments, syntax=SyntaxHeads(config.d_model, config.n_heads, attn_head))

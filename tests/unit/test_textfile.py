@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from syntaxformer.errors import DataError
-from syntaxformer.textfile import TextLines, count_lines, read_lines
+from syntaxformer.textfile import LiveLines, TextLines, count_lines, read_lines
 
 CONTENT = "\ufeffein Satz\r\n\nb\u2028c\x85d\tü\nlast".encode()
 
@@ -52,3 +52,39 @@ def test_missing_file_folder_and_truncated_gzip(tmp_path):
     path.write_bytes(b"no gzip")
     with pytest.raises(DataError, match="expected a whole file, got: Not a gzipped file"):
         list(read_lines(path))
+
+
+def test_live_lines_know_whether_the_next_has_come():
+    import threading
+
+    gate = threading.Event()
+
+    def typed():
+        yield b"one\n"
+        yield b"two\r\n"
+        gate.wait()
+        yield b"three"
+
+    lines = LiveLines(typed(), "standard input")
+    assert next(lines) == "one"
+    assert not lines.is_waiting()
+    assert next(lines) == "two"
+    assert lines.is_waiting()
+    gate.set()
+    assert list(lines) == ["three"]
+    assert list(lines) == []
+    assert not lines.is_waiting()  # the end has come
+
+
+def test_live_lines_report_what_was_read_wrongly():
+    lines = LiveLines([b"one\n", b"\xff\n"], "standard input")
+    assert next(lines) == "one"
+    with pytest.raises(DataError, match=r"^standard input:2: expected UTF-8, got byte 0xff"):
+        next(lines)
+
+    def broken():
+        yield b"one\n"
+        raise OSError(5, "gone")
+
+    with pytest.raises(OSError, match="gone"):
+        list(LiveLines(broken(), "standard input"))

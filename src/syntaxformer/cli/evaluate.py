@@ -12,7 +12,7 @@ __all__ = ["evaluate"]
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
+    model: Annotated[Path, typer.Argument(help="Folder that `train` or `export` wrote.")],
     src: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
     ref: Annotated[Path, typer.Option(help="Reference translations, line by line.")],
     output: Annotated[

@@ -13,7 +13,7 @@ __all__ = ["read_factors", "translate"]
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
+    model: Annotated[Path, typer.Argument(help="Folder that `train` or `export` wrote.")],
     source: Annotated[
         Path | None, typer.Argument(metavar="[IN]", help="Text file, plain or .gz; default stdin.")
     ] = None,
@@ -45,16 +45,18 @@ def translate(
     """
     from syntaxformer.atomic import atomic_file
     from syntaxformer.errors import ConfigError
+    from syntaxformer.progress import track
     from syntaxformer.tasks.translator import Translator
-    from syntaxformer.textfile import decode_lines, read_lines
+    from syntaxformer.textfile import LiveLines, read_lines
 
     translator = Translator.load(model, annotator, device, inject)
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
-    lines = decode_lines(sys.stdin.buffer, "standard input") if source is None else read_lines(source)
+    lines = LiveLines(sys.stdin.buffer, "standard input") if source is None else read_lines(source)
     results = translator.translate(
         lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor or ())
     )
+    results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     rows = _rows(results, n_best)
     if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]

@@ -197,7 +197,7 @@ class Translator:
         iterator = iter(lines)
         values = {name: iter(rows) for name, rows in user_factors.items()}
         done = 0
-        while chunk := list(islice(iterator, CHUNK_LINES)):
+        while chunk := _lines_at_hand(iterator, CHUNK_LINES):
             part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
             done += len(chunk)
             for name, rows in part.items():
@@ -245,13 +245,31 @@ class Translator:
         first_line: int,
         user_factors: UserFactors,
     ) -> Iterator[list[Hypothesis]]:
+        yield from self.search(lines, self.encode(lines, user_factors, first_line), settings, n_best, scored)
+
+    def search(
+        self,
+        lines: Sequence[str],
+        source: EncodedText,
+        settings: DecodingConfig,
+        n_best: int = 1,
+        scored: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """Translate lines that are encoded already, all of them in memory.
+
+        Args:
+            lines: Raw text; an empty line gives an empty translation.
+            source: What `encode` made of them.
+            settings: As in the folder's `info.decoding`.
+            n_best: Translations of each line, best first, at most `settings.beam_size`.
+            scored: Give each hypothesis its score.
+        """
         results = [[Hypothesis("", 0.0 if scored else None)] * n_best for _ in lines]
-        source = self.encode(lines, user_factors, first_line)
         rows = [row for row in np.argsort(-source.lengths, kind="stable").tolist() if lines[row].strip()]
         found = self.decoder.decode(source, rows, settings, n_best, scored)
         for row, translations in zip(rows, found, strict=True):
             results[row] = self._hypotheses(translations)
-        yield from results
+        return results
 
     def _hypotheses(self, found: Sequence[FoundPieces]) -> list[Hypothesis]:
         tokenizer = self.encoder.target_tokenizer
@@ -260,6 +278,15 @@ class Translator:
             Hypothesis(self._output.restore(_one_line(text.strip())), one.score)
             for text, one in zip(texts, found, strict=True)
         ]
+
+
+def _lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
+    """The next lines; of `textfile.LiveLines` those that have come: nobody who types waits for more."""
+    is_waiting = getattr(lines, "is_waiting", lambda: False)
+    chunk = list(islice(lines, 1))
+    while chunk and len(chunk) < limit and not is_waiting() and (line := next(lines, None)) is not None:
+        chunk.append(line)
+    return chunk
 
 
 def _set_injection(decoder: PieceDecoder, inject: bool) -> None:

@@ -61,6 +61,30 @@ def test_lines_come_as_they_are_read(plain):
     assert len(read) == translator_module.CHUNK_LINES
 
 
+def test_a_line_that_is_typed_is_translated_before_the_next_is_typed(plain):
+    class Typed:
+        """Two lines at hand, and then somebody thinks."""
+
+        def __init__(self):
+            self.lines, self.taken = iter(["the cat", "sat", "cats"]), 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self.taken += 1
+            return next(self.lines)
+
+        def is_waiting(self):
+            return self.taken == 2
+
+    typed = Typed()
+    results = plain.translate(typed, beam_size=1)
+    next(results)
+    assert typed.taken == 2
+    assert len(list(results)) == 2
+
+
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_the_result_does_not_depend_on_the_batch(infused, beam_size):
     lines = _lines(11)

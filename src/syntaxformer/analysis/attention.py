@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,28 +40,31 @@ class CrossAttentionMap:
 
 
 @torch.inference_mode()
-def cross_attention(translator: Translator, line: str) -> CrossAttentionMap:
+def cross_attention(
+    translator: Translator, line: str, user_factors: Mapping[str, Sequence[str]] | None = None
+) -> CrossAttentionMap:
     """Translate a line and look at the attention that scores the translation.
 
     Args:
         translator: A loaded model.
         line: Raw text with at least one word.
+        user_factors: For each factor of the user's own, the values of the line's words.
 
     Raises:
         ValueError: The line is empty.
+        ConfigError: The values of a user factor are missing.
 
     Source: Sundararaman et al. (2019), figure 3.
     """
     if not line.strip():
         raise ValueError("line: expected text, got an empty line.")
-    (best,) = translator.translate([line])
-    tokenizer = translator.encoder.tokenizer
-    source = translator.encode([line])
-    target = translator.encoder.tokenizer(best[0].text)["input_ids"]
-    device = translator.model.device
-    batch = {
-        name: tensor.to(device) for name, tensor in source_batch(source, [0], tokenizer.pad_token_id).items()
-    }
+    own = {name: [list(values)] for name, values in (user_factors or {}).items()}
+    (best,) = translator.translate([line], user_factors=own)
+    tokenizer = translator.encoder.target_tokenizer
+    source = translator.encode([line], own)
+    target = tokenizer(best[0].text)["input_ids"]
+    device, pad_id = translator.model.device, translator.model.source_pad_id
+    batch = {name: tensor.to(device) for name, tensor in source_batch(source, [0], pad_id).items()}
     output = translator.model(**batch, labels=torch.tensor([target], device=device), output_attentions=True)
     factors = {
         name: translator.encoder.vocabularies[name].decode(source.factors[:, column])

@@ -1,36 +1,155 @@
-"""`syntaxformer attend`: an attention figure for one sentence."""
+"""`syntaxformer attend`: attention of one sentence as a figure, or its spread over a test set as numbers."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from syntaxformer.analysis import SpreadOfAttention
+    from syntaxformer.evaluation.significance import Interval
 
 __all__ = ["attend"]
 
 
 def attend(
-    model: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
-    text: Annotated[str, typer.Argument(help="The sentence.")],
+    model: Annotated[Path, typer.Argument(help="Folder that `train` wrote, or `finetune` with masks.")],
+    text: Annotated[str | None, typer.Argument(help="The sentence.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="PNG, PDF or SVG.")] = Path("attention.png"),
     beside: Annotated[Path | None, typer.Option(help="A second model, drawn to the left.")] = None,
     layer: Annotated[int, typer.Option(help="Layer, counted from 0; -1 is the last.")] = -1,
     head: Annotated[int | None, typer.Option(min=0, help="One head; default: the mean.")] = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Values of a factor of your own; repeatable."),
+    ] = None,
+    pair: Annotated[str | None, typer.Option(help="Second text of a fine-tuned model of pairs.")] = None,
+    network: Annotated[
+        str | None, typer.Option(help='Sub-network: "dependency sibling 3"; default: the strongest.')
+    ] = None,
+    spread: Annotated[
+        Path | None, typer.Option(help="Source text: print how widely its attention is spread.")
+    ] = None,
+    annotator: Annotated[str, typer.Option(help="Whose trees --spread counts edges in.")] = "en",
+    as_json: Annotated[bool, typer.Option("--json", help="Print --spread as one JSON object.")] = False,
 ) -> None:
-    """Draw which source pieces each target piece attends to."""
+    """Draw which source pieces each target piece attends to; of a fine-tuned model, its sub-networks.
+
+    syntaxformer attend runs/sit "Two dogs play in the snow." --beside runs/base -o attention.png
+
+    syntaxformer attend runs/sit --beside runs/base --spread test2016.en
+
+    syntaxformer attend runs/cola-masks "John slipped in front of anyone who was there."
+    """
+    from syntaxformer.errors import ConfigError
+
+    if spread is not None:
+        _spread(model, beside, spread, annotator, layer, head, as_json)
+        return
+    if text is None or not text.strip():
+        raise ConfigError("text: expected a sentence, got an empty one.")
+    if (model / "classifier.json").exists():
+        _subnetworks(model, (text, pair) if pair else text, output, network, layer)
+    else:
+        _cross_attention(model, beside, text, output, layer, head, factor or ())
+    typer.echo(output)
+
+
+def _cross_attention(
+    model: Path,
+    beside: Path | None,
+    text: str,
+    output: Path,
+    layer: int,
+    head: int | None,
+    factor: Sequence[str],
+) -> None:
     from syntaxformer.analysis import cross_attention, draw_attention
+    from syntaxformer.cli.translate import read_factors
     from syntaxformer.errors import ConfigError
     from syntaxformer.tasks.translator import Translator
 
-    if not text.strip():
-        raise ConfigError("text: expected a sentence, got an empty one.")
-    folders = [folder for folder in (beside, model) if folder is not None]
-    maps = {str(folder): cross_attention(Translator.load(folder), text) for folder in folders}
+    given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
+    maps = {}
+    for folder in (one for one in (beside, model) if one is not None):
+        translator = Translator.load(folder)
+        own = {name: values for name, values in given.items() if name in translator.encoder.factors}
+        maps[str(folder)] = cross_attention(translator, text, own)
     n_layers, n_heads = maps[str(model)].weights.shape[:2]
     if not -n_layers <= layer < n_layers or (head is not None and head >= n_heads):
         raise ConfigError(f"layer, head: expected below {n_layers} and {n_heads}, got {layer} and {head}.")
     draw_attention(maps, output, layer, head)
     for folder, one in maps.items():
         typer.echo(f"{folder}: {one.translation}")
-    typer.echo(output)
+
+
+def _subnetworks(
+    model: Path, text: str | tuple[str, str], output: Path, network: str | None, layer: int
+) -> None:
+    from syntaxformer.analysis import draw_subnetwork, subnetwork_view
+    from syntaxformer.errors import ConfigError
+    from syntaxformer.tasks.classifier import Classifier
+
+    view = subnetwork_view(Classifier.from_folder(model), text)
+    if not -len(view.layers) <= layer < len(view.layers):
+        raise ConfigError(f"layer: expected below {len(view.layers)}, got {layer}.")
+    chosen = view.strongest(1)[0] if network is None else view.network(network)
+    draw_subnetwork(view, output, chosen, layer)
+    typer.echo(f"prediction: {view.prediction}")
+    weights = view.topical_weights().mean(0)
+    for one in view.strongest(5):
+        typer.echo(f"{view.networks[one]:<28} {weights[one]:.4f}")
+
+
+def _spread(
+    model: Path,
+    beside: Path | None,
+    source: Path,
+    annotator: str,
+    layer: int,
+    head: int | None,
+    as_json: bool,
+) -> None:
+    from syntaxformer.analysis import attention_spread
+    from syntaxformer.analysis.attention_spread import MEASURES
+    from syntaxformer.annotate import load_annotator
+    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.textfile import read_lines
+
+    sentences = load_annotator(annotator).annotate(read_lines(source))
+    folders = [folder for folder in (beside, model) if folder is not None]
+    found = {
+        str(folder): attention_spread(Translator.load(folder), sentences, layer, head) for folder in folders
+    }
+    rows = {name: {measure: one.interval(measure) for measure in MEASURES} for name, one in found.items()}
+    if beside is not None:
+        rows["difference"] = _differences(found[str(model)], found[str(beside)], MEASURES)
+    if as_json:
+        content = {name: {key: vars(one) for key, one in row.items()} for name, row in rows.items()}
+        typer.echo(json.dumps(content))
+    else:
+        _print_spread(rows)
+
+
+def _differences(
+    system: SpreadOfAttention, baseline: SpreadOfAttention, measures: Sequence[str]
+) -> dict[str, Interval]:
+    return {measure: system.difference(baseline, measure) for measure in measures}
+
+
+def _print_spread(rows: Mapping[str, Mapping[str, Interval]]) -> None:
+    titles = {
+        "entropy": "entropy, bits",
+        "words": "mean distance, words",
+        "edges": "mean distance, edges",
+        "on_words": "weight on words",
+    }
+    for name, row in rows.items():
+        typer.echo(name)
+        for measure, one in row.items():
+            typer.echo(f"  {titles[measure]:<22} {one.mean:>8.3f}  [{one.low:.3f}, {one.high:.3f}]")

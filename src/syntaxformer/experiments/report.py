@@ -162,18 +162,15 @@ def _minutes(group: Group) -> str:
 
 
 def _reading(spec: Spec) -> str:
-    parts = ["mean ± standard deviation over seeds"]
+    parts = ["Mean ± standard deviation over seeds"]
     if spec.report.baseline:
         levels = ", ".join(f"{axis} {level}" for axis, level in spec.report.baseline.items())
         parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
         if spec.test is not None:
             parts += ["p (sentences): paired bootstrap by sacreBLEU, the largest over the seeds"]
     if spec.report.paper:
-        parts += [f"paper: {spec.report.paper_source or 'as printed'}"]
-    return (
-        ". ".join(one[0].upper() + one[1:] for one in parts)
-        + ". Minutes: all attempts of a run, by the clock."
-    )
+        parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
+    return ". ".join(parts) + ". Minutes: all attempts of a run, by the clock."
 
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:

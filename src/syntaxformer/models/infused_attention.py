@@ -7,7 +7,7 @@ Layers without syntax of their own compute plain attention.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from syntaxformer.layers import governor_loss, inject_governors, relation_bias, syntax_attention
+from syntaxformer.layers import RelationBias, governor_loss, inject_governors, relation_bias, syntax_attention
 from syntaxformer.models.infusion import Infusion, includes_full
 from syntaxformer.models.syntax_batch import SyntaxBatch
 
@@ -93,7 +93,7 @@ def _attend(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls: `[batch, heads, pieces, d_head]` in, `[batch, pieces, heads, d_head]` out."""
-    place: Place = module.place
+    place = cast("Place", module.place)
     if syntax_batch is None:
         raise ValueError(
             "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
@@ -117,7 +117,7 @@ def _with_relation_bias(place: Place, call: _Call, batch: SyntaxBatch) -> _Call:
     infusion = place.infusion
     if place.key not in infusion.relation_bias:
         return call
-    weight = infusion.relation_bias[place.key].weight
+    weight = cast("RelationBias", infusion.relation_bias[place.key]).weight
     if infusion.left_out:
         of_trees = infusion.active.view(len(weight), -1)
         weight = weight * F.pad(of_trees, (1, 0), value=True)[..., None]
@@ -228,6 +228,8 @@ def _record_attention(place: Place, call: _Call, batch: SyntaxBatch, is_local: b
 
     Queries and keys are as wide, with zeros, so that logits stay; so does α, which sees the first columns.
     """
+    logits = call.query @ call.key.transpose(-1, -2) * call.scaling
+    batch.seen.add("logits", place.layer, logits if call.bias is None else logits + call.bias)
     width, n_keys = call.value.shape[-1], call.value.shape[2]
     ones = torch.eye(n_keys, dtype=call.value.dtype, device=call.value.device)
     value = torch.cat([call.value, ones.expand(*call.value.shape[:2], -1, -1)], -1)

@@ -24,6 +24,7 @@ class Seen:
     Args:
         weights: α of the sub-networks, `[batch, pieces, networks]`; only while recording.
         attention: The collapsed attention, `[batch, heads, pieces, pieces]`; only while recording.
+        logits: Scaled and biased logits before any mask, `[batch, heads, pieces, pieces]`; only while recording.
         governor_losses: Loss of pointing at governors.
         pointed_at: Place that the biaffine head points at, `[batch, pieces]`.
         targets: Where it should, `[batch, pieces]`.
@@ -33,6 +34,7 @@ class Seen:
 
     weights: dict[int, list[Tensor]] = field(default_factory=dict)
     attention: dict[int, list[Tensor]] = field(default_factory=dict)
+    logits: dict[int, list[Tensor]] = field(default_factory=dict)
     governor_losses: dict[int, list[Tensor]] = field(default_factory=dict)
     pointed_at: dict[int, list[Tensor]] = field(default_factory=dict)
     targets: Tensor | None = None

@@ -124,7 +124,7 @@ class InfusedWords(HuggingFaceWords):
 
     def inputs(self, sentences: Sequence[Sentence]) -> dict[str, Tensor]:
         """The batch with what the annotator says."""
-        from syntaxformer.data import SyntaxExample
+        from syntaxformer.data.nlu_collator import SyntaxExample
 
         annotated = self.annotator.annotate_words([one.words for one in sentences])
         return dict(self.collator([SyntaxExample((one,), None) for one in annotated]))

@@ -1,0 +1,128 @@
+"""Inside syntax attention of a tiny infused classifier: what is shown adds up to what the model does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+from syntaxformer.analysis import draw_subnetwork, subnetwork_view
+from syntaxformer.data.nlu_collator import SyntaxCollator
+from syntaxformer.errors import ConfigError
+from syntaxformer.infusion_config import InfusionConfig
+from syntaxformer.models import infuse
+from syntaxformer.tasks.classifier import Classifier
+from syntaxformer.tasks.classifier_folder import ClassifierInfo
+from syntaxformer.trees import Sentence
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "slipped", "in", "front", "##s", "."]
+
+
+class FlatAnnotator:
+    """The second word governs all."""
+
+    name, version, provides = "flat", "1", frozenset({"governors"})
+
+    def stream(self, lines, *, n_processes=1):
+        return iter(self.annotate(lines))
+
+    def annotate_words(self, sentences):
+        return self.annotate(" ".join(words) for words in sentences)
+
+    def annotate(self, lines, *, n_processes=1, progress=False):
+        found = []
+        for line in lines:
+            words = line.split()
+            found.append(
+                Sentence.from_words(words, governors=tuple(-1 if n == 1 else 1 for n in range(len(words))))
+            )
+        return found
+
+
+def _classifier(infusion: str = "masks", **settings) -> Classifier:
+    config = InfusionConfig.parse(infusion)
+    if infusion == "masks":
+        config = InfusionConfig(masks={"trees": ("dependency",), "max_distance": 3}, seed=5, **settings)
+    torch.manual_seed(3)
+    model = BertForSequenceClassification(
+        BertConfig(vocab_size=len(PIECES), hidden_size=22, num_hidden_layers=3, num_attention_heads=2, intermediate_size=23,
+                   max_position_embeddings=29, initializer_range=0.3)
+    )  # fmt: skip
+    tokenizer = BertTokenizerFast(vocab={piece: number for number, piece in enumerate(PIECES)})
+    info = ClassifierInfo(
+        task="cola", labels=("bad", "good"), metrics=("matthews",), n_texts=1, annotator="flat",
+        annotator_version="1", needs=("governors",),
+    )  # fmt: skip
+    return Classifier(infuse(model.eval(), config), SyntaxCollator(tokenizer, config), info, FlatAnnotator())
+
+
+@pytest.mark.parametrize("preset", ["paper", "preserving"])
+def test_sub_networks_weighted_by_alpha_are_the_attention(preset):
+    view = subnetwork_view(_classifier(preset=preset), "john slipped in fronts .")
+    assert view.pieces == ["[CLS]", "john", "slipped", "in", "front", "##s", ".", "[SEP]"]
+    assert view.networks[0] == "dependency parent 1"
+    assert len(view.networks) == 3 * 3 + 1 + (preset == "preserving")
+    np.testing.assert_allclose(view.topical.sum(-1), 1, atol=1e-5)
+    if preset == "preserving":  # its gates are closed: the model is the plain one
+        np.testing.assert_allclose(view.attention.mean(1)[2], view.plain_attention(2), atol=1e-5)
+        return
+    for layer in range(3):
+        for head in range(2):
+            parts = [view.sub_attention(layer, one, head) for one in range(len(view.networks))]
+            expected = np.einsum("qr,rqk->qk", view.topical[layer], np.stack(parts))
+            np.testing.assert_allclose(view.attention[layer, head], expected, atol=1e-5)
+
+
+def test_masks_are_the_relations():
+    view = subnetwork_view(_classifier(), "john slipped .")
+    children = view.masks[view.network("dependency child 1")]
+    assert children.nonzero()[0].tolist() == [1, 2, 3]  # john and "." below slipped, slipped below [CLS]
+    assert children.nonzero()[1].tolist() == [2, 0, 2]
+    assert not view.masks[view.network("dependency sibling 3")].any()
+    assert view.network("dependency sibling 3") not in view.strongest(99)
+    assert "full" not in [view.networks[one] for one in view.strongest(99)]
+    with pytest.raises(
+        ConfigError,
+        match=r"^network: unknown sub-network 'dependency parents 1'\. Nearest: dependency parent",
+    ):
+        view.network("dependency parents 1")
+
+
+def test_the_figure(tmp_path):
+    view = subnetwork_view(_classifier(), "john slipped .")
+    paths = [tmp_path / "first.png", tmp_path / "second.png"]
+    for path in paths:
+        draw_subnetwork(view, path, view.strongest(1)[0])
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert paths[0].read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(
+        ConfigError, match=r"^figure: expected a file ending of .*, got a\.txt\. Use \.png\.$"
+    ):
+        draw_subnetwork(view, tmp_path / "a.txt", 0)
+
+
+def test_a_model_without_masks():
+    with pytest.raises(
+        ConfigError, match=r"^model: expected one that was fine-tuned with masks, got one without\.$"
+    ):
+        subnetwork_view(_classifier("pos_add"), "john slipped .")
+
+
+def test_an_infused_encoder_is_probed_with_its_own_trees():
+    from syntaxformer.tasks.word_states import HuggingFaceWords, InfusedWords
+
+    classifier = _classifier(preset="paper")
+    encoder = InfusedWords(classifier.model, classifier.collator, FlatAnnotator())
+    gold = Sentence.from_words(["john", "fronts", "slipped"], governors=(-1, 0, 0))
+    states, owners = encoder.encode([gold])
+    assert (encoder.n_states, len(states)) == (4, 4)
+    assert owners.tolist() == [[-1, 0, 1, 1, 2, -1]]
+    annotated = FlatAnnotator().annotate([gold.text])
+    from syntaxformer.data.nlu_collator import SyntaxExample
+
+    batch = classifier.collator([SyntaxExample((annotated[0],))])
+    expected = classifier.model(**batch, output_hidden_states=True).hidden_states
+    torch.testing.assert_close(states[3], expected[3])
+    plain = HuggingFaceWords(classifier.model, classifier.collator.tokenizer)
+    assert plain.n_pieces([gold]).tolist() == [6]

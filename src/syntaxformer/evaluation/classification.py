@@ -19,6 +19,8 @@ def matthews(labels: Numbers, predictions: Numbers) -> float:
     """Matthews correlation; 0 where all predictions, or all labels, are the same."""
     from sklearn.metrics import matthews_corrcoef
 
+    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+        return 0.0  # scikit-learn says the same, with a warning where there is one class only
     return float(matthews_corrcoef(labels, predictions))
 
 

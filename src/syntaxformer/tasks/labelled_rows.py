@@ -87,9 +87,7 @@ def _reason_to_leave_out(row: Row | BrokenRow, binding: Binding, source: str | P
     if isinstance(row, BrokenRow):
         if binding.tolerant:
             return "broken row"
-        raise DataError(
-            f"row: {row.problem}. A tab or an unclosed quote inside a text does this.", source, row.number
-        )
+        raise row.error(source)
     if binding.label is not None and _text(row.cells.get(binding.label)) in binding.no_label:
         return "no gold label"
     for column in binding.texts:

@@ -182,7 +182,7 @@ def _labels_of(rows: Sequence[Row | BrokenRow], column: str, path: str | Path) -
     counts: Counter[str] = Counter()
     for row in rows:
         if isinstance(row, BrokenRow):
-            continue
+            raise row.error(path)
         label = "" if row.cells.get(column) is None else str(row.cells[column]).strip()
         if not label:
             raise DataError(f"column {column!r}: expected a label, got an empty cell.", path, row.number)

@@ -76,7 +76,7 @@ def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data
         DataError: A column is missing, or a row cannot be used; with its number.
     """
     if not hasattr(dataset, "column_names") or isinstance(dataset.column_names, dict):
-        names = (split, *_SPLITS.get(split, ()))
+        names = dict.fromkeys((split, *_SPLITS.get(split, ())))
         found = next((name for name in names if name in dataset), None)
         if found is None:
             raise ConfigError(

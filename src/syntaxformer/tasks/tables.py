@@ -48,6 +48,12 @@ class BrokenRow:
     number: int
     problem: str
 
+    def error(self, source: str | Path) -> DataError:
+        """What to raise where such rows are refused."""
+        return DataError(
+            f"row: {self.problem}. A tab or an unclosed quote inside a text does this.", source, self.number
+        )
+
 
 def table_format(path: str | Path) -> str:
     """The format that a file's name tells: "tsv", "csv" or "json"; packed (.gz) or not."""

@@ -81,7 +81,7 @@ def cola(tmp_path_factory):
     folder = tmp_path_factory.mktemp("CoLA")
     (folder / "train.tsv").write_text("".join(cola_lines(40)))
     (folder / "dev.tsv").write_text("".join(cola_lines(13, 3)))
-    (folder / "test.tsv").write_text("index\tsentence\n0\tthe cat sleeps .\n1\tthe dog not runs .\n")
+    (folder / "test.tsv").write_text("index\tsentence\n0\tthe dog likes .\n1\tthe cat not sees .\n")
     return folder
 
 

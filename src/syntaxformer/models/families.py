@@ -6,6 +6,7 @@ Paths are those of transformers 5. A family is known by its `config.model_type`;
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -117,7 +118,7 @@ class Parts:
 
     def output(self, layer: int) -> nn.Linear:
         """W_O of a layer."""
-        return self.layers[layer].get_submodule(self.family.output)
+        return cast("nn.Linear", self.layers[layer].get_submodule(self.family.output))
 
 
 def parts_of(model: PreTrainedModel) -> Parts:
@@ -128,10 +129,14 @@ def parts_of(model: PreTrainedModel) -> Parts:
     """
     family = _family_of(model)
     stack = model.base_model.get_submodule(family.stack)
-    layers: list[nn.Module] = list(stack.get_submodule(family.layers[0]))
+    layers = list(_listed(stack, family.layers[0]))
     for step in family.layers[1:]:
-        layers = [layer for group in layers for layer in group.get_submodule(step)]
+        layers = [layer for group in layers for layer in _listed(group, step)]
     return Parts(family, stack, tuple(layers), stack.get_submodule(family.embeddings), _final(model, family))
+
+
+def _listed(module: nn.Module, path: str) -> nn.ModuleList:
+    return cast("nn.ModuleList", module.get_submodule(path))
 
 
 def _family_of(model: PreTrainedModel) -> Family:

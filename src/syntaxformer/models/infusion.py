@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -95,7 +95,7 @@ class Infusion(nn.Module):
         if layer not in self.masked_layers or not self.topical:
             return None
         owner = str(layer) if self.config.masks.per_layer else _SHARED
-        return self.topical[owner]
+        return cast("TopicalAttention", self.topical[owner])
 
     def gate_of(self, layer: int) -> Tensor | None:
         """The layer's g, -1 to 1; None without gates."""

@@ -6,6 +6,7 @@ module, `model.infusion`.
 
 from __future__ import annotations
 
+import inspect
 import json
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.utils import GENERATION_CONFIG_NAME
 
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.folders import read_json
@@ -101,11 +104,37 @@ def load(folder: str | Path) -> PreTrainedModel:
     ours = {
         name.removeprefix(_PREFIX): weights.pop(name) for name in list(weights) if name.startswith(_PREFIX)
     }
-    backbone = model_class.from_pretrained(
-        None, config=model_class.config_class.from_pretrained(folder), state_dict=weights
-    )
-    model = infuse(backbone, config)
+    model = infuse(_backbone(model_class, weights, folder), config)
     _fill(model.infusion, ours, folder)
+    return model
+
+
+def _backbone(
+    model_class: type[PreTrainedModel], weights: dict[str, Tensor], folder: Path
+) -> PreTrainedModel:
+    """The plain model; every parameter must be there, since a random one would go unnoticed."""
+    options: dict[str, Any] = {
+        "config": model_class.config_class.from_pretrained(folder),
+        "state_dict": weights,
+    }
+    poolable = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    if poolable and not any(name.startswith("pooler.") for name in weights):
+        options["add_pooling_layer"] = False
+    try:
+        loaded: Any = model_class.from_pretrained(None, output_loading_info=True, **options)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"{folder}: expected weights that fit config.json, got: {_short(error)}"
+        ) from error
+    model, found = loaded
+    odd = sorted({*found["missing_keys"], *found["unexpected_keys"]})
+    if odd:
+        raise CheckpointError(
+            f"{folder}: expected exactly the parameters of {model_class.__name__}, differing: "
+            f"{', '.join(odd[:3])}. The folder was altered."
+        )
+    if model.can_generate() and (folder / GENERATION_CONFIG_NAME).is_file():
+        model.generation_config = GenerationConfig.from_pretrained(folder)
     return model
 
 
@@ -184,8 +213,15 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"{folder}: expected model.safetensors, found none. Was it saved whole?")
     weights: dict[str, Tensor] = {}
     for file in files:
-        weights |= load_file(file)
+        try:
+            weights |= load_file(file)
+        except SafetensorError as error:
+            raise CheckpointError(f"{file}: expected safetensors, got: {_short(error)}") from error
     return weights
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _fill(infusion: Infusion, weights: dict[str, Tensor], folder: Path) -> None:

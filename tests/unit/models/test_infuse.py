@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 import transformers as hf
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import syntaxformer as sf
@@ -251,8 +252,40 @@ def test_folders_that_are_not_whole(tmp_path):
     assert altered(infusion={"masks": {}, "lisa": {}}) == (
         ": expected the parameters that infusion.json describes, got others: lisa.1.weight. The folder was altered."
     )
+    weights = load_file(tmp_path / "model.safetensors")
+    name = "bert.encoder.layer.1.attention.output.dense.bias"
+    save_file({key: value for key, value in weights.items() if key != name}, tmp_path / "model.safetensors")
+    assert altered() == (
+        f": expected exactly the parameters of BertForSequenceClassification, differing: {name}. The folder was altered."
+    )
+    save_file({**weights, name: torch.zeros(23)}, tmp_path / "model.safetensors")
+    assert altered().startswith(": expected weights that fit config.json, got: ")
+    (tmp_path / "model.safetensors").write_bytes(b"broken")
+    assert altered().startswith("model.safetensors: expected safetensors, got: ")
     (tmp_path / "model.safetensors").unlink()
     assert altered() == ": expected model.safetensors, found none. Was it saved whole?"
+
+
+def test_what_has_no_pooler_comes_back_without(tmp_path):
+    model = sf.infuse(
+        hf.BertModel(hf.BertConfig(**SIZES), add_pooling_layer=False), sf.InfusionConfig.parse("lisa")
+    )
+    model.save_pretrained(tmp_path)
+    assert sf.load(tmp_path).pooler is None
+
+
+def test_precision_and_generation_settings_come_back(tmp_path):
+    config = hf.T5Config(
+        d_model=22, d_kv=7, d_ff=29, num_layers=1, num_heads=3, vocab_size=31, decoder_start_token_id=0
+    )
+    model = sf.infuse(
+        hf.T5ForConditionalGeneration(config).to(torch.bfloat16), sf.InfusionConfig.parse("masks")
+    )
+    model.generation_config.num_beams = 3
+    model.save_pretrained(tmp_path)
+    loaded = sf.load(tmp_path)
+    assert loaded.generation_config.num_beams == 3
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.bfloat16}
 
 
 def test_shards_are_read(tmp_path):

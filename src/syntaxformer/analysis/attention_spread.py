@@ -1,0 +1,162 @@
+"""How widely a translator's attention is spread, over a whole test set: numbers with confidence intervals.
+
+For each target piece the weights on source words are a distribution p. Its spread is the entropy −Σ p log₂ p,
+and the mean distance Σ_ij p_i p_j d(i, j) of two words drawn from it, with d in words or in tree edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from syntaxformer.align import NO_WORD, batch_word_of_piece, encoding_offsets
+from syntaxformer.data.collator import source_batch
+from syntaxformer.data.source import encode_pieces
+from syntaxformer.errors import ConfigError
+from syntaxformer.evaluation.significance import Interval, bootstrap_interval
+from syntaxformer.progress import track
+from syntaxformer.relations import NO_PATH, batch_dependency_distances
+from syntaxformer.tasks.translator import Translator
+from syntaxformer.trees import Sentence
+
+__all__ = ["MEASURES", "SpreadOfAttention", "attention_spread", "spread_of_weights"]
+
+MEASURES = ("entropy", "words", "edges", "on_words")
+"""Entropy in bits, mean distance in words and in tree edges, share of the weight that is on words at all."""
+
+BATCH_LINES = 32
+
+
+@dataclass(frozen=True)
+class SpreadOfAttention:
+    """One value a sentence for each measure, the mean over its target pieces.
+
+    Args:
+        values: Measure → `[sentences]`; NaN where a sentence has no value.
+    """
+
+    values: dict[str, NDArray[np.float64]]
+
+    def interval(self, measure: str) -> Interval:
+        """Mean and its 95 % interval over resampled test sets."""
+        return bootstrap_interval(self.values[measure].tolist())
+
+    def difference(self, baseline: SpreadOfAttention, measure: str) -> Interval:
+        """Mean difference to a baseline on the same sentences, and its 95 % interval."""
+        return bootstrap_interval((self.values[measure] - baseline.values[measure]).tolist())
+
+
+@torch.inference_mode()
+def attention_spread(
+    translator: Translator,
+    sentences: Sequence[Sentence],
+    layer: int = -1,
+    head: int | None = None,
+    targets: Sequence[str] | None = None,
+) -> SpreadOfAttention:
+    """Measure the cross-attention of a test set.
+
+    Args:
+        translator: A loaded model.
+        sentences: Parsed source lines; the words and trees that distances are counted in.
+        layer: Of the decoder, the last by default.
+        head: One head; None for the mean over heads.
+        targets: Text to read the attention on; None for the model's own translations.
+
+    Raises:
+        ConfigError: The model reads tags between its words, or has no such layer or head.
+    """
+    if translator.encoder.prepend:
+        raise ConfigError("spread: expected a model without tags between its words, got one that has them.")
+    lines = [one.text for one in sentences]
+    if targets is None:
+        targets = [best[0].text for best in translator.translate(lines)]
+    values = {measure: np.full(len(lines), np.nan) for measure in MEASURES}
+    order = [row for row in np.argsort([-len(line) for line in lines], kind="stable") if lines[row].strip()]
+    for start in track(range(0, len(order), BATCH_LINES), "attention", unit="batches"):
+        rows = [int(row) for row in order[start : start + BATCH_LINES]]
+        weights = _weights(translator, [lines[row] for row in rows], [targets[row] for row in rows], layer)
+        for row, one in zip(rows, weights, strict=True):
+            if head is not None and head >= len(one):
+                raise ConfigError(f"head: expected below {len(one)}, got {head}.")
+            of_pieces = one.mean(0) if head is None else one[head]
+            owners = _owners(translator, sentences[row])
+            found = spread_of_weights(of_pieces, owners, sentences[row])
+            for measure, value in found.items():
+                values[measure][row] = value
+    return SpreadOfAttention(values)
+
+
+def spread_of_weights(
+    weights: NDArray[np.float32], owners: NDArray[np.int32], sentence: Sentence
+) -> dict[str, float]:
+    """The measures of one sentence, mean over its target pieces.
+
+    Args:
+        weights: `[tgt, src]`, each row sums to 1.
+        owners: Word of each source piece, `NO_WORD` for none, `[src]`.
+        sentence: The words; with governors, else distances in edges are NaN.
+    """
+    n_words = len(sentence)
+    of_words = np.zeros((len(weights), n_words))
+    owned = np.flatnonzero(owners != NO_WORD)
+    np.add.at(of_words.T, owners[owned], weights.T[owned])
+    total = of_words.sum(1)
+    kept = of_words[total > 0] / total[total > 0][:, None]
+    if not len(kept):
+        return {**dict.fromkeys(MEASURES, float("nan")), "on_words": float(total.mean())}
+    logs = np.log2(kept, out=np.zeros_like(kept), where=kept > 0)
+    places = np.arange(n_words)
+    in_words = np.abs(places[:, None] - places[None, :]).astype(float)
+    edges = float("nan")
+    if sentence.governors is not None:
+        between = batch_dependency_distances([sentence.governors], [n_words])[0].astype(float)
+        edges = _mean_distance(kept, between)
+    return {
+        "entropy": float(-(kept * logs).sum(1).mean()),
+        "words": _mean_distance(kept, in_words),
+        "edges": edges,
+        "on_words": float(total.mean()),
+    }
+
+
+def _mean_distance(weights: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
+    """Σ_ij p_i p_j d(i, j) over the pairs that a tree links, mean over rows."""
+    linked = distances != NO_PATH
+    sums = np.einsum("ti,ij,tj->t", weights, np.where(linked, distances, 0.0), weights, optimize=True)
+    shares = np.einsum("ti,ij,tj->t", weights, linked.astype(float), weights, optimize=True)
+    return float((sums / np.maximum(shares, 1e-12)).mean())
+
+
+def _weights(
+    translator: Translator, lines: Sequence[str], targets: Sequence[str], layer: int
+) -> list[NDArray[np.float32]]:
+    """Cross-attention of one layer for each line, `[heads, tgt, src]`, without padding."""
+    source, tokenizer = translator.encode(lines), translator.encoder.target_tokenizer
+    model = translator.model
+    encoded = [one.ids for one in encode_pieces(tokenizer, targets)]
+    longest = max(map(len, encoded))
+    labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in encoded], device=model.device)
+    batch = source_batch(source, range(len(lines)), model.source_pad_id)
+    batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+    found = model(**batch, labels=labels, output_attentions=True).cross_attentions
+    if not -len(found) <= layer < len(found):
+        raise ConfigError(f"layer: expected {-len(found)} to {len(found) - 1}, got {layer}.")
+    weights = found[layer].float().cpu().numpy()
+    sizes = zip(weights, encoded, source.lengths.tolist(), strict=True)
+    return [one[:, : len(ids), :length] for one, ids, length in sizes]
+
+
+def _owners(translator: Translator, sentence: Sentence) -> NDArray[np.int32]:
+    """Word of each source piece of a line."""
+    encoder = translator.encoder
+    prepared = encoder.preparation.prepare([sentence.text])
+    encodings = encode_pieces(encoder.tokenizer, prepared.texts)
+    offsets, splits = encoding_offsets(encodings)
+    return batch_word_of_piece(
+        prepared.to_raw(offsets, splits), splits, list(sentence.offsets), [0, len(sentence)]
+    )

@@ -1,0 +1,143 @@
+"""Inside syntax attention: what each sub-network attends to in one sentence, and how much it counts.
+
+Arrays only, from an infused classifier; `plots.draw_subnetwork` draws them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from syntaxformer.config import nearest
+from syntaxformer.errors import ConfigError
+from syntaxformer.relations import n_relations, relation_name
+from syntaxformer.tasks.annotated_examples import annotate_examples
+from syntaxformer.tasks.classifier import Classifier
+from syntaxformer.tasks.text_sets import TextExample
+
+__all__ = ["SubnetworkView", "subnetwork_view"]
+
+FULL = "full"
+"""Attention to all pieces, as one of the sub-networks (preset `preserving`)."""
+
+
+@dataclass(frozen=True)
+class SubnetworkView:
+    """One sentence, or pair, in an infused encoder.
+
+    Args:
+        pieces: `[pieces]`.
+        networks: Names, "dependency sibling 3", and "full" where it takes part.
+        topical: α, `[layers, pieces, networks]`.
+        logits: Scaled logits before masks, `[layers, heads, pieces, pieces]`.
+        masks: Whether M_r is 1, `[networks, pieces, pieces]`.
+        attention: What all sub-networks together attend to, `[layers, heads, pieces, pieces]`.
+        layers: Numbers of the layers.
+        mode: "multiplicative" or "additive".
+        prediction: What the classifier says.
+    """
+
+    pieces: list[str]
+    networks: list[str]
+    topical: NDArray[np.float32]
+    logits: NDArray[np.float32]
+    masks: NDArray[np.bool_]
+    attention: NDArray[np.float32]
+    layers: list[int]
+    mode: str
+    prediction: str
+
+    def network(self, name: str) -> int:
+        """Number of a sub-network.
+
+        Raises:
+            ConfigError: There is none of that name.
+        """
+        if name not in self.networks:
+            raise ConfigError(f"network: unknown sub-network {name!r}. {nearest(name, self.networks)}")
+        return self.networks.index(name)
+
+    def sub_attention(self, layer: int, network: int, head: int | None = None) -> NDArray[np.float32]:
+        """A_r without its values, softmax(QKᵀ ⊙ M_r / √d), `[pieces, pieces]`; mean over heads or one head.
+
+        Source: Bai et al. (2021), eq. 1.
+        """
+        mask, logits = self.masks[network], self.logits[layer]
+        if self.mode == "multiplicative":
+            return _mean(_softmax(logits * mask), head)
+        kept = mask | ~mask.any(1)[:, None]
+        return _mean(_softmax(np.where(kept, logits, -1e9)), head)
+
+    def plain_attention(self, layer: int, head: int | None = None) -> NDArray[np.float32]:
+        """What the layer would attend to without syntax, `[pieces, pieces]`."""
+        return _mean(_softmax(self.logits[layer]), head)
+
+    def topical_weights(self) -> NDArray[np.float32]:
+        """α by layer, mean over pieces, `[layers, networks]`."""
+        return self.topical.mean(1)
+
+    def strongest(self, n: int = 10) -> list[int]:
+        """The sub-networks that count most over all layers, of those that link a pair; not the full one."""
+        weights = self.topical_weights().mean(0)
+        order = np.argsort(-weights, kind="stable").tolist()
+        return [one for one in order if self.networks[one] != FULL and self.masks[one].any()][:n]
+
+
+def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> SubnetworkView:
+    """Run one text through an infused classifier and look inside.
+
+    Args:
+        classifier: A fine-tuned model with masks.
+        text: A text, or a pair where the model was trained on pairs.
+
+    Raises:
+        ConfigError: The model has no masks.
+        DataError: A text is empty, or single where pairs are expected.
+
+    Source: Bai et al. (2021), section 5.2 and figure 2.
+    """
+    config = classifier.collator.config
+    infusion = getattr(classifier.model, "infusion", None)
+    if config.masks is None or infusion is None:
+        raise ConfigError("model: expected one that was fine-tuned with masks, got one without.")
+    with infusion.record(attention=True):
+        found = classifier.predict([text])
+    texts = (text,) if isinstance(text, str) else text
+    example = TextExample(tuple(" ".join(one.split()) for one in texts))
+    batch = classifier.collator(annotate_examples([example], classifier.annotator, False, cached=False))
+    layers = sorted(infusion.masked_layers)
+    seen = infusion.seen
+    tensors = {
+        name: torch.stack([getattr(seen, name)[layer][-1][0] for layer in layers]).float().cpu().numpy()
+        for name in ("weights", "logits", "attention")
+    }
+    n_networks = tensors["weights"].shape[-1]
+    names, masks = _networks(batch["syntax"][0].numpy(), config.masks.used_trees, config.masks.max_distance)
+    if n_networks == len(names) + 1:
+        names, masks = [*names, FULL], np.concatenate([masks, np.ones_like(masks[:1])])
+    pieces = classifier.collator.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
+    return SubnetworkView(
+        pieces, names, tensors["weights"], tensors["logits"], masks, tensors["attention"], layers,
+        config.masks.mode, str(found.labels[0]),
+    )  # fmt: skip
+
+
+def _networks(
+    relations: NDArray[np.uint8], trees: tuple[str, ...], max_distance: int
+) -> tuple[list[str], NDArray[np.bool_]]:
+    """Names and masks of all sub-networks, tree by tree."""
+    ids = range(1, n_relations(max_distance))
+    names = [f"{tree} {relation_name(one, max_distance)}" for tree in trees for one in ids]
+    return names, np.stack([of_tree == one for of_tree in relations for one in ids])
+
+
+def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def _mean(weights: NDArray[np.float32], head: int | None) -> NDArray[np.float32]:
+    return weights.mean(0) if head is None else weights[head]

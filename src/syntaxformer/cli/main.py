@@ -27,6 +27,7 @@ from syntaxformer.cli.finetune import finetune
 from syntaxformer.cli.predict import predict
 from syntaxformer.cli.probe import probe
 from syntaxformer.cli.scratch import scratch
+from syntaxformer.cli.serve import serve
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import translate
 from syntaxformer.errors import ConfigError, SyntaxformerError
@@ -45,6 +46,7 @@ VERBS = (
     attend,
     probe,
     export,
+    serve,
     doctor,
 )
 

@@ -1,0 +1,168 @@
+"""Texts of many requests, worked on together: a bounded queue before one thread.
+
+While the thread is busy, requests gather; it then takes as many as fit. An idle service waits for nobody, so
+a single request is answered as fast as without a queue. Requests with other settings go into another batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from syntaxformer.serve.problems import Problem
+
+__all__ = ["Batcher", "Observer"]
+
+Work = Callable[[Hashable, list[Any]], Sequence[Any]]
+"""Settings and items → a result for each item."""
+
+
+@dataclass
+class Observer:
+    """What a batcher tells; see `metrics`."""
+
+    waiting: Callable[[int], None] = lambda n_items: None
+    batch: Callable[[int, float], None] = lambda n_items, seconds: None
+    refused: Callable[[str], None] = lambda reason: None
+
+
+@dataclass
+class _Job:
+    items: Sequence[Any]
+    settings: Hashable
+    deadline: float
+    answer: asyncio.Future[list[Any]]
+
+
+@dataclass
+class Batcher:
+    """Gathers items and works on them in a thread of its own.
+
+    Args:
+        work: What is done with a batch; runs in the thread.
+        max_batch: Items of a batch; a larger request is a batch of its own.
+        max_waiting: Items that may wait; a request that does not fit is refused.
+        observer: Told of queue and batches.
+    """
+
+    work: Work
+    max_batch: int = 64
+    max_waiting: int = 1024
+    observer: Observer = field(default_factory=Observer)
+    _jobs: deque[_Job] = field(default_factory=deque, init=False)
+    _n_waiting: int = field(default=0, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _thread: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="batch"), init=False
+    )
+
+    async def submit(self, items: Sequence[Any], settings: Hashable, deadline_s: float) -> list[Any]:
+        """Wait for the results of some items.
+
+        Args:
+            items: Worked on in one batch, or in parts of `max_batch`.
+            settings: Items with equal settings may share a batch.
+            deadline_s: Seconds to wait at most.
+
+        Raises:
+            Problem: 429 where too many wait already, 503 where the results did not come in time.
+        """
+        if self._n_waiting and self._n_waiting + len(items) > self.max_waiting:
+            self.observer.refused("busy")
+            raise Problem(
+                429,
+                f"queue: expected room for {len(items)} texts, got {self._n_waiting} waiting, of at most "
+                f"{self.max_waiting}. Send it again later.",
+                headers={"Retry-After": "1"},
+            )
+        job = _Job(items, settings, time.monotonic() + deadline_s, asyncio.get_running_loop().create_future())
+        self._jobs.append(job)
+        self._count(len(items))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        try:
+            return await asyncio.wait_for(job.answer, deadline_s)
+        except TimeoutError as error:
+            self.observer.refused("too_late")
+            raise Problem(
+                503,
+                f"service: expected an answer within {deadline_s:g} s, got none. Send fewer texts or wait.",
+                headers={"Retry-After": "5"},
+            ) from error
+
+    async def close(self) -> None:
+        """Finish what waits, then stop."""
+        if self._task is not None:
+            await self._task
+        self._thread.shutdown()
+
+    def _count(self, change: int) -> None:
+        self._n_waiting += change
+        self.observer.waiting(self._n_waiting)
+
+    async def _run(self) -> None:
+        """Work until nothing waits."""
+        while batch := self._take():
+            try:
+                await self._finish(batch)
+            except Exception as error:
+                if len(batch) == 1:
+                    _fail(batch[0], error)
+                    continue
+                # Nobody fails for what stands in another's request.
+                for job in batch:
+                    try:
+                        await self._finish([job])
+                    except Exception as own:
+                        _fail(job, own)
+
+    async def _finish(self, batch: Sequence[_Job]) -> None:
+        items = [item for job in batch for item in job.items]
+        start = time.monotonic()
+        loop = asyncio.get_running_loop()
+        results = await loop.run_in_executor(self._thread, self._work_in_parts, batch[0].settings, items)
+        self.observer.batch(len(items), time.monotonic() - start)
+        _deliver(batch, results)
+
+    def _work_in_parts(self, settings: Hashable, items: list[Any]) -> list[Any]:
+        results: list[Any] = []
+        for start in range(0, len(items), self.max_batch):
+            results += self.work(settings, items[start : start + self.max_batch])
+        return results
+
+    def _take(self) -> list[_Job]:
+        """The oldest job and all others with its settings that fit beside it; late ones are dropped."""
+        batch: list[_Job] = []
+        kept: deque[_Job] = deque()
+        n_items = 0
+        for job in self._jobs:
+            if job.answer.done() or job.deadline < time.monotonic():
+                self._count(-len(job.items))
+            elif not batch or (
+                job.settings == batch[0].settings and n_items + len(job.items) <= self.max_batch
+            ):
+                batch.append(job)
+                n_items += len(job.items)
+            else:
+                kept.append(job)
+        self._jobs = kept
+        self._count(-n_items)
+        return batch
+
+
+def _deliver(batch: Sequence[_Job], results: Sequence[Any]) -> None:
+    place = 0
+    for job in batch:
+        if not job.answer.done():
+            job.answer.set_result(list(results[place : place + len(job.items)]))
+        place += len(job.items)
+
+
+def _fail(job: _Job, error: Exception) -> None:
+    if not job.answer.done():
+        job.answer.set_exception(error)

@@ -1,0 +1,99 @@
+"""What of a well-formed request the served models can do: counts, lengths, characters, names of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from syntaxformer.serve.config import ServiceConfig
+from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslateSettings, TranslatorEngine
+from syntaxformer.serve.problems import Problem
+from syntaxformer.serve.schemas import TranslateRequest
+
+__all__ = ["check_pairs", "check_texts", "choose", "translate_settings"]
+
+TASKS = {"translation": "a translator", "classification": "a classifier"}
+
+
+def choose(engines: Mapping[str, Engine], task: str, name: str | None) -> Engine:
+    """The model of a request.
+
+    Raises:
+        Problem: 422, there is no such model for the task.
+    """
+    known = {key: engine for key, engine in engines.items() if engine.description.task == task}
+    if name is None and known:
+        return next(iter(known.values()))
+    if name is None or name not in known:
+        found = "nothing" if name is None else ascii(name)
+        choice = (
+            f"one of {', '.join(known)}" if known else f"{TASKS[task]} among the served models, where none is"
+        )
+        raise Problem(422, f"model: expected {choice}, got {found}. See GET /v1/models.", "no_such_model")
+    return known[name]
+
+
+def check_texts(texts: Sequence[str], config: ServiceConfig) -> None:
+    """Hold that texts are few, short and Unicode.
+
+    Raises:
+        Problem: 422.
+    """
+    if len(texts) > config.max_texts:
+        message = f"texts: expected at most {config.max_texts}, got {len(texts)}. Send several requests."
+        raise Problem(422, message, "too_many_texts")
+    for place, text in enumerate(texts):
+        if len(text) > config.max_characters:
+            raise Problem(
+                422,
+                f"texts.{place}: expected at most {config.max_characters} characters, got {len(text)}. "
+                "Send it in parts, a sentence each.",
+                "text_too_long",
+            )
+        surrogate = next((at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff"), None)
+        if surrogate is not None:
+            found = ascii(text[surrogate])
+            message = f"texts.{place}: expected Unicode text, got {found}, half a character, at {surrogate}."
+            raise Problem(422, message, "not_unicode")
+
+
+def translate_settings(request: TranslateRequest, engine: TranslatorEngine) -> TranslateSettings:
+    """The settings of a request, as far as the model can follow them.
+
+    Raises:
+        Problem: 422, more translations than beams, or something to show that the model does not show.
+    """
+    beam = request.beam_size or engine.translator.info.decoding.beam_size
+    if request.n_best > beam:
+        message = f"n_best: expected at most the beam size, {beam}, got {request.n_best}. Raise beam_size."
+        raise Problem(422, message)
+    shows = engine.description.shows
+    if hidden := sorted(set(request.show) - set(shows)):
+        name = engine.description.name
+        raise Problem(
+            422,
+            f"show: expected {' or '.join(shows)}, got {', '.join(hidden)}, which {name}, exported to "
+            f"{engine.description.backend}, does not give. Ask a model that was not exported.",
+        )
+    return TranslateSettings(
+        request.beam_size, request.n_best, request.length_penalty, request.scores, frozenset(request.show)
+    )
+
+
+def check_pairs(texts: Sequence[str | list[str]], engine: ClassifierEngine) -> list[str | tuple[str, str]]:
+    """Texts in the form that a classifier takes.
+
+    Raises:
+        Problem: 422, single texts for a model of pairs or the reverse, or an empty text.
+    """
+    items: list[str | tuple[str, str]] = []
+    for place, text in enumerate(texts):
+        parts = [text] if isinstance(text, str) else text
+        if len(parts) != engine.n_texts:
+            wanted = "a text" if engine.n_texts == 1 else "a pair of texts"
+            raise Problem(
+                422, f"texts.{place}: expected {wanted} for {engine.description.name}, got {len(parts)}."
+            )
+        if not all(part.strip() for part in parts):
+            raise Problem(422, f"texts.{place}: expected a text that is not empty, got ''.", "empty_text")
+        items.append(parts[0] if engine.n_texts == 1 else (parts[0], parts[1]))
+    return items

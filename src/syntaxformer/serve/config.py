@@ -1,0 +1,33 @@
+"""Settings of the service: where it listens and how much it takes on. Reads no model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["ServiceConfig"]
+
+
+class ServiceConfig(BaseModel):
+    """What `syntaxformer serve` was told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    models: dict[str, Path] = Field(description="name of each model → its folder; the first is the default")
+    host: str = Field(default="127.0.0.1", description="address to listen on; loopback unless told")
+    port: int = Field(default=8000, ge=0, le=65535, description="0 takes a free one")
+    workers: int = Field(default=1, ge=1, description="processes, each with models of its own")
+    device: str | None = Field(default=None, description="cpu, cuda, …; null: the best there is")
+    max_texts: int = Field(default=128, ge=1, description="texts of one request")
+    max_characters: int = Field(default=5000, ge=1, description="characters of one text")
+    max_body_bytes: int = Field(default=2_000_000, ge=1, description="bytes of one request")
+    max_batch: int = Field(default=64, ge=1, description="texts that are worked on together")
+    max_waiting: int = Field(
+        default=1024, ge=1, description="texts that wait, for each model; more are refused"
+    )
+    deadline_s: float = Field(default=30.0, gt=0, description="seconds within which a request is answered")
+    log_texts: bool = Field(default=False, description="write texts of users into the log")
+    api_key: str | None = Field(
+        default=None, repr=False, description="asked of every request to /v1; null: none"
+    )

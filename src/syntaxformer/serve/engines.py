@@ -1,0 +1,198 @@
+"""A served model: its folder loaded, its work on a batch, its description. Knows nothing of HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from syntaxformer.serve.schemas import (
+    Attention,
+    Classification,
+    Hypothesis,
+    ModelDescription,
+    Source,
+    Translation,
+)
+from syntaxformer.tasks.classifier_folder import CLASSIFIER, read_classifier_info, verify_classifier_folder
+from syntaxformer.tasks.model_folder import read_info, verify_model_folder
+
+if TYPE_CHECKING:
+    from syntaxformer.analysis import CrossAttentionMap
+    from syntaxformer.data.source import EncodedText
+    from syntaxformer.tasks.classifier import Classifier
+    from syntaxformer.tasks.translator import Translator
+
+__all__ = [
+    "ClassifierEngine",
+    "Engine",
+    "TranslateSettings",
+    "TranslatorEngine",
+    "check_folder",
+    "load_engine",
+]
+
+
+@dataclass(frozen=True)
+class TranslateSettings:
+    """Settings that texts of one batch share; None is the model's own."""
+
+    beam_size: int | None = None
+    n_best: int = 1
+    length_penalty: float | None = None
+    scores: bool = False
+    show: frozenset[str] = field(default_factory=frozenset)
+
+
+class Engine(Protocol):
+    """What the service asks of a model."""
+
+    description: ModelDescription
+
+    def work(self, settings: Hashable, items: list[Any]) -> Sequence[Any]:
+        """A result for each item; runs in a thread of its own, one batch at a time."""
+        ...
+
+
+class TranslatorEngine:
+    """Translates.
+
+    Args:
+        name: Of the model in requests.
+        translator: A loaded model.
+    """
+
+    def __init__(self, name: str, translator: Translator) -> None:
+        self.translator = translator
+        info = translator.info
+        factors = list(translator.encoder.factors)
+        inside = ["alignment", "attention"] if info.backend == "pytorch" else []
+        self.description = ModelDescription(
+            name=name,
+            task="translation",
+            backend=info.backend,
+            annotator=info.annotator,
+            source_language=info.src,
+            target_language=info.tgt,
+            factors=factors,
+            shows=["tags", *inside],  # type: ignore[list-item]
+        )
+
+    def work(self, settings: TranslateSettings, items: list[str]) -> list[Translation]:
+        """Translate texts; line breaks in them are spaces."""
+        lines = [" ".join(text.splitlines()) for text in items]
+        given = {"beam_size": settings.beam_size, "length_penalty": settings.length_penalty}
+        decoding = self.translator.info.decoding.model_copy(
+            update={name: value for name, value in given.items() if value is not None}
+        )
+        source = self.translator.encode(lines)
+        self.translator.encoder.unseen.counts.clear()  # nobody would read the warning
+        found = self.translator.search(lines, source, decoding, settings.n_best, settings.scores)
+        several = settings.n_best > 1 or settings.scores
+        translations = [
+            Translation(
+                text=best[0].text,
+                hypotheses=[Hypothesis(text=one.text, score=one.score) for one in best] if several else None,
+            )
+            for best in found
+        ]
+        for place, translation in enumerate(translations):
+            self._show(translation, settings.show, lines[place], source, place)
+        return translations
+
+    def _show(
+        self, translation: Translation, show: frozenset[str], line: str, source: EncodedText, row: int
+    ) -> None:
+        if "tags" in show:
+            translation.source = self._source(source, row)
+        if show & {"alignment", "attention"} and translation.text:
+            from syntaxformer.analysis import cross_attention
+
+            looked = cross_attention(self.translator, line)
+            if "alignment" in show:
+                best = looked.average().argmax(1).tolist()
+                translation.alignment = [[piece, place] for place, piece in enumerate(best)]
+            if "attention" in show:
+                translation.attention = _attention(looked)
+
+    def _source(self, source: EncodedText, row: int) -> Source:
+        encoder = self.translator.encoder
+        start, stop = list(pairwise(source.splits.tolist()))[row]
+        factors = {
+            name: encoder.vocabularies[name].decode(source.factors[start:stop, column])
+            for column, name in enumerate(encoder.columns)
+        }
+        return Source(pieces=encoder.piece_names(source.pieces[start:stop]), factors=factors)
+
+
+class ClassifierEngine:
+    """Classifies.
+
+    Args:
+        name: Of the model in requests.
+        classifier: A loaded model.
+    """
+
+    def __init__(self, name: str, classifier: Classifier) -> None:
+        self.classifier = classifier
+        info = classifier.info
+        self.n_texts = info.n_texts
+        self.description = ModelDescription(
+            name=name,
+            task="classification",
+            backend="pytorch",
+            annotator=info.annotator,
+            labels=None if info.labels is None else list(info.labels),
+        )
+
+    def work(self, settings: Hashable, items: list[str | tuple[str, str]]) -> list[Classification]:
+        """Classify texts or pairs."""
+        found = self.classifier.predict(items)
+        if found.probabilities is None:
+            return [Classification(score=float(score)) for score in found.labels]
+        names = self.description.labels or []
+        return [
+            Classification(label=str(label), probabilities=dict(zip(names, row, strict=True)))
+            for label, row in zip(found.labels, found.probabilities, strict=True)
+        ]
+
+
+def check_folder(folder: Path) -> None:
+    """Hold that a folder is a model, without loading it.
+
+    Raises:
+        CheckpointError: It is unfinished, altered or something else.
+    """
+    if (folder / CLASSIFIER).is_file():
+        verify_classifier_folder(folder)
+        read_classifier_info(folder)
+        return
+    verify_model_folder(folder)
+    read_info(folder)
+
+
+def load_engine(name: str, folder: Path, device: str | None = None) -> Engine:
+    """Load a translator (trained or exported) or a classifier.
+
+    Raises:
+        CheckpointError: It cannot be read.
+        BackendMissingError: Its annotator or backend is not installed.
+        ConfigError: There is no such device.
+    """
+    if (folder / CLASSIFIER).is_file():
+        from syntaxformer.tasks.classifier import Classifier
+
+        return ClassifierEngine(name, Classifier.from_folder(folder, device=device))
+    from syntaxformer.tasks.translator import Translator
+
+    return TranslatorEngine(name, Translator.load(folder, device=device))
+
+
+def _attention(looked: CrossAttentionMap) -> Attention:
+    return Attention(
+        source=looked.src_pieces,
+        target=looked.tgt_pieces,
+        weights=[[round(float(weight), 5) for weight in row] for row in looked.average()],
+    )

@@ -1,0 +1,113 @@
+"""What is wrong with a request, as JSON that says what to change: one form for every error.
+
+`{"error": {"status": 422, "code": "too_many_texts", "message": "texts: expected …", "request_id": …}}`
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from syntaxformer.serve.request_ids import current_request_id
+
+__all__ = ["Problem", "handle_problems", "problem_response"]
+
+CODES = {
+    400: "not_json",
+    401: "no_key",
+    404: "no_such_path",
+    405: "wrong_method",
+    413: "too_large",
+    422: "invalid",
+    429: "busy",
+    500: "internal",
+    503: "too_late",
+}
+
+
+_PREFIX = re.compile(r"^(Value error, |(Input|List|String|Value) should (be |have )?)")
+"""How pydantic's messages begin, before what was expected."""
+
+
+class Problem(Exception):
+    """An answer that is not the wanted one.
+
+    Args:
+        status: HTTP status.
+        message: `<what>: expected <constraint>, got <value>. <remedy>.`
+        code: For programs; None for the usual one of the status.
+        headers: Further headers, as Retry-After.
+    """
+
+    def __init__(
+        self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers
+        self.code = code or CODES[status]
+
+
+def problem_response(problem: Problem) -> JSONResponse:
+    """The body of every error."""
+    error = {
+        "status": problem.status,
+        "code": problem.code,
+        "message": problem.message,
+        "request_id": current_request_id(),
+    }
+    return JSONResponse({"error": error}, problem.status, problem.headers)
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Give all errors of an application this form."""
+
+    @app.exception_handler(Problem)
+    async def _known(_: Request, problem: Problem) -> JSONResponse:
+        return problem_response(problem)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return problem_response(_problem_of(error))
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> JSONResponse:
+        return problem_response(_http_problem(request, error))
+
+
+def _problem_of(error: RequestValidationError) -> Problem:
+    details = error.errors()
+    if any(detail["type"] == "json_invalid" for detail in details):
+        return Problem(
+            400, f"body: expected JSON, got: {details[0].get('ctx', {}).get('error', 'other bytes')}."
+        )
+    return Problem(422, " ".join(_sentence(detail) for detail in details[:10]))
+
+
+def _sentence(detail: Any) -> str:
+    place = ".".join(str(part) for part in detail["loc"] if part not in ("body", "query", "path")) or "body"
+    if detail["type"] == "missing":
+        return f"{place}: expected a value, got nothing."
+    if detail["type"] == "extra_forbidden":
+        return f"{place}: unknown field."
+    shown = ascii(detail.get("input"))
+    shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
+    expected = _PREFIX.sub("", detail["msg"])
+    return f"{place}: expected {expected}, got {shown}."
+
+
+def _http_problem(request: Request, error: HTTPException) -> Problem:
+    headers = dict(error.headers or {})
+    if error.status_code == 404:
+        return Problem(
+            404, f"path: expected one of the service's paths, got {request.url.path!a}. See /openapi.json."
+        )
+    if error.status_code == 405:
+        allowed = headers.get("Allow") or headers.get("allow", "another method")
+        return Problem(405, f"method: expected {allowed}, got {request.method}.", headers=headers)
+    code = CODES.get(error.status_code, "http")
+    return Problem(error.status_code, f"request: {error.detail}.", code, headers)

@@ -1,0 +1,185 @@
+"""Bodies of requests and answers, with examples: what the OpenAPI document shows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "Attention",
+    "Classification",
+    "ClassifyAnswer",
+    "ClassifyRequest",
+    "ErrorBody",
+    "Hypothesis",
+    "ModelDescription",
+    "ModelList",
+    "Source",
+    "TranslateAnswer",
+    "TranslateRequest",
+    "Translation",
+]
+
+Shown = Literal["tags", "alignment", "attention"]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class TranslateRequest(_Body):
+    """Texts to translate."""
+
+    texts: list[str] = Field(
+        min_length=1, description="a sentence or segment each; an empty text stays empty"
+    )
+    model: str | None = Field(default=None, description="name of a model; null: the first translator")
+    beam_size: int | None = Field(default=None, ge=1, le=20, description="null: the model's setting")
+    n_best: int = Field(default=1, ge=1, le=20, description="translations of each text, at most beam_size")
+    length_penalty: float | None = Field(
+        default=None, ge=-5, le=5, allow_inf_nan=False, description="null: the model's setting"
+    )
+    scores: bool = Field(default=False, description="give each translation its score")
+    show: list[Shown] = Field(
+        default=[],
+        max_length=3,
+        description="tags of the source; alignment and attention of the best translation",
+    )
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"texts": ["A man is standing on a ladder."]},
+                {"texts": ["Two dogs run."], "beam_size": 5, "n_best": 3, "scores": True, "show": ["tags"]},
+            ]
+        },
+    )
+
+
+class Hypothesis(BaseModel):
+    """One translation."""
+
+    text: str
+    score: float | None = Field(default=None, description="log-probability / length ** length_penalty")
+
+
+class Source(BaseModel):
+    """What the model saw of the source."""
+
+    pieces: list[str] = Field(description="subword pieces, the end piece included")
+    factors: dict[str, list[str]] = Field(description="factor → its value for each piece")
+
+
+class Attention(BaseModel):
+    """Cross-attention of the last layer, mean over its heads."""
+
+    source: list[str]
+    target: list[str]
+    weights: list[list[float]] = Field(description="[target][source], each row sums to 1")
+
+
+class Translation(BaseModel):
+    """The translation of one text."""
+
+    text: str = Field(description="the best translation")
+    hypotheses: list[Hypothesis] | None = Field(default=None, description="best first, with n_best or scores")
+    source: Source | None = None
+    alignment: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = Field(
+        default=None, description="[source piece, target piece]: what each target piece looks at most"
+    )
+    attention: Attention | None = None
+    truncated: bool = Field(
+        default=False, description="whether the text was cut to the model's longest input"
+    )
+
+
+class TranslateAnswer(BaseModel):
+    """Translations, one for each text, in order."""
+
+    model: str
+    translations: list[Translation]
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "sit",
+                    "translations": [{"text": "Ein Mann steht auf einer Leiter.", "truncated": False}],
+                }
+            ]
+        }
+    )
+
+
+class ClassifyRequest(_Body):
+    """Texts, or pairs of texts, to classify."""
+
+    texts: list[str | Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+        min_length=1, description="texts, or pairs where the model was trained on pairs; none of them empty"
+    )
+    model: str | None = Field(default=None, description="name of a model; null: the first classifier")
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"texts": ["They drank the pub dry."]}]}
+    )
+
+
+class Classification(BaseModel):
+    """What a model says about one text."""
+
+    label: str | None = Field(default=None, description="null where the model gives scores")
+    score: float | None = Field(default=None, description="of a model that gives scores")
+    probabilities: dict[str, float] | None = None
+
+
+class ClassifyAnswer(BaseModel):
+    """Classifications, one for each text, in order."""
+
+    model: str
+    classifications: list[Classification]
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "cola",
+                    "classifications": [{"label": "1", "probabilities": {"0": 0.02, "1": 0.98}}],
+                }
+            ]
+        }
+    )
+
+
+class ModelDescription(BaseModel):
+    """A model that is served."""
+
+    name: str
+    task: Literal["translation", "classification"]
+    backend: str
+    annotator: str | None = None
+    source_language: str | None = None
+    target_language: str | None = None
+    factors: list[str] = []
+    labels: list[str] | None = None
+    shows: list[Shown] = Field(default=[], description="what `show` may ask of it")
+
+
+class ModelList(BaseModel):
+    """All models, the default of each task first."""
+
+    models: list[ModelDescription]
+
+
+class _Error(BaseModel):
+    status: int
+    code: str
+    message: str = Field(description="what was expected, what was found, and what to change")
+    request_id: str
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is not 2xx."""
+
+    error: _Error

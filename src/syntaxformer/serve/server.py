@@ -1,0 +1,98 @@
+"""Running the application: one process or several, logs as JSON lines, an end that finishes what it took."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from syntaxformer.errors import ConfigError
+from syntaxformer.serve.app import create_app
+from syntaxformer.serve.config import ServiceConfig
+from syntaxformer.serve.engines import check_folder, load_engine
+from syntaxformer.serve.gate import JsonLines
+
+__all__ = ["PAGES", "app_from_environment", "name_models", "run"]
+
+CONFIG = "SYNTAXFORMER_SERVE"
+"""Variable that carries the settings to worker processes."""
+
+PAGES: list[Callable[[FastAPI], None]] = []
+"""Each adds web pages to the application; the place for the explorer."""
+
+
+def name_models(folders: list[Path]) -> dict[str, Path]:
+    """Models by the names of their folders.
+
+    Raises:
+        ConfigError: Two folders of one name.
+    """
+    named: dict[str, Path] = {}
+    for folder in folders:
+        name = folder.resolve().name
+        if name in named:
+            raise ConfigError(f"models: expected folders of different names, got {named[name]} and {folder}.")
+        named[name] = folder
+    return named
+
+
+def run(config: ServiceConfig) -> None:
+    """Serve until told to stop.
+
+    Raises:
+        CheckpointError: A folder is no model.
+        BackendMissingError: An annotator or backend is not installed.
+    """
+    import uvicorn
+
+    for folder in config.models.values():
+        check_folder(folder)
+    settings = {
+        "host": config.host,
+        "port": config.port,
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": math.ceil(config.deadline_s) + 5,
+    }
+    if config.workers == 1:
+        app = _build(config)
+        uvicorn.run(app, **settings)
+        return
+    os.environ[CONFIG] = config.model_dump_json()
+    available = os.cpu_count() or 1
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available // config.workers)))
+    _log_as_json()
+    with tempfile.TemporaryDirectory(prefix="syntaxformer-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        factory = "syntaxformer.serve.server:app_from_environment"
+        uvicorn.run(factory, factory=True, workers=config.workers, **settings)
+
+
+def app_from_environment() -> FastAPI:
+    """The application of a worker process."""
+    return _build(ServiceConfig.model_validate_json(os.environ[CONFIG]))
+
+
+def _build(config: ServiceConfig) -> FastAPI:
+    _log_as_json()
+    engines = {name: load_engine(name, folder, config.device) for name, folder in config.models.items()}
+    app = create_app(config, engines)
+    for add in PAGES:
+        add(app)
+    return app
+
+
+def _log_as_json() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in ("syntaxformer.serve", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)

@@ -23,11 +23,12 @@ from syntaxformer.folders import MANIFEST, read_json
 from syntaxformer.textfile import read_lines
 from syntaxformer.training.checkpoints import numbered_checkpoints
 
-__all__ = ["CELL", "HYPOTHESES", "RESULT", "run_cell", "write_cell"]
+__all__ = ["CELL", "HYPOTHESES", "REFERENCES", "RESULT", "run_cell", "write_cell"]
 
 _log = logging.getLogger("syntaxformer.experiments")
 
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
+REFERENCES = "references.txt"
 
 
 def write_cell(cell: Cell, folder: Path, keep: str) -> None:
@@ -83,14 +84,18 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
 def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, float]:
     """Translate and score the test set; the translations stay, for tests over sentences."""
     from syntaxformer.evaluation import score_translations
+    from syntaxformer.tasks.model_folder import scoring
     from syntaxformer.tasks.translator import Translator
 
     test = cell.test or {}
-    outputs = Translator.load(folder / MODEL).translate(read_lines(test["src"]))
-    hypotheses = [best[0].text for best in outputs]
-    with atomic_file(folder / HYPOTHESES) as temporary:
-        temporary.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
-    scores = score_translations(hypotheses, list(read_lines(test["ref"])))
+    translator = Translator.load(folder / MODEL)
+    clean, found["scoring"] = translator.info.preparation(translator.info.tgt).clean, scoring(translator.info)
+    hypotheses = [best[0].text for best in translator.translate(read_lines(test["src"]))]
+    references = [clean(line) for line in read_lines(test["ref"])]
+    for name, lines in ((HYPOTHESES, hypotheses), (REFERENCES, references)):
+        with atomic_file(folder / name) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    scores = score_translations(hypotheses, references, **found["scoring"])
     found["signatures"] = {"bleu": scores.bleu_signature, "chrf": scores.chrf_signature}
     return {"bleu": scores.bleu, "chrf": scores.chrf}
 

@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.evaluation.significance import Spread, paired_t_test, spread
 from syntaxformer.evaluation.translation import compare_translations
-from syntaxformer.experiments.cell_run import HYPOTHESES
+from syntaxformer.experiments.cell_run import HYPOTHESES, REFERENCES
 from syntaxformer.experiments.spec import SEED, PaperNumber, Spec, matches
 from syntaxformer.experiments.store import DONE, RunStore, StoredRun
 from syntaxformer.textfile import read_lines
@@ -135,7 +136,9 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
         name = f"{baseline.cell.key} {system.cell.key}"
         files = [store.cell_folder(one.cell) / HYPOTHESES for one in (baseline, system)]
         if name not in known and all(file.exists() for file in files):
-            known[name] = _p_value(*files, spec.test.ref)
+            own = files[1].with_name(REFERENCES)  # prepared as the systems' output is
+            references = own if own.exists() else spec.test.ref
+            known[name] = _p_value(*files, references, system.result.get("scoring") or {})
         found.append(known.get(name, math.nan))
     if len(known) > n_known:
         with atomic_file(path) as temporary:
@@ -143,5 +146,6 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
     return [one for one in found if not math.isnan(one)]
 
 
-def _p_value(baseline: Path, system: Path, reference: Path) -> float:
-    return compare_translations(*(list(read_lines(file)) for file in (baseline, system, reference))).p_value
+def _p_value(baseline: Path, system: Path, reference: Path, scoring: Mapping[str, Any]) -> float:
+    lines = (list(read_lines(file)) for file in (baseline, system, reference))
+    return compare_translations(*lines, **scoring).p_value

@@ -1,0 +1,31 @@
+"""A cell is scored as its model's target side was prepared, and the references that it was scored on stay."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from syntaxformer.experiments import cell_run, groups
+from syntaxformer.experiments.cell_run import HYPOTHESES, REFERENCES
+from syntaxformer.experiments.spec import Cell
+from syntaxformer.tasks.model_folder import FolderInfo
+from syntaxformer.tasks.translator import Hypothesis
+
+INFO = FolderInfo(
+    src="de", tgt="en", annotator=None, annotator_version=None, factors=[], tokenized=True, lowercase=True,
+    unescape=True,
+)  # fmt: skip
+
+
+def test_escaped_lower_cased_words(tmp_path, monkeypatch):
+    fake = SimpleNamespace(info=INFO, translate=lambda lines: [[Hypothesis("that 's it .")] for _ in lines])
+    monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", lambda folder: fake)
+    (tmp_path / "src").write_text("das ist es .\n", "utf-8")
+    (tmp_path / "ref").write_text("That &apos;s it .\n", "utf-8")
+    test = {"src": str(tmp_path / "src"), "ref": str(tmp_path / "ref")}
+    found = {}
+    scores = cell_run._translate(Cell("train", "tiny", {}, {}, test), tmp_path, found)
+    assert round(scores["bleu"], 6) == 100
+    assert "case:lc|eff:no|tok:none" in found["signatures"]["bleu"]
+    assert (tmp_path / REFERENCES).read_text("utf-8") == "That 's it .\n"
+    files = [tmp_path / name for name in (HYPOTHESES, HYPOTHESES, REFERENCES)]
+    assert groups._p_value(*files, found["scoring"]) == 1.0

@@ -18,6 +18,7 @@ import typer
 from syntaxformer import __version__
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.attend import attend
+from syntaxformer.cli.compare import compare
 from syntaxformer.cli.demo import demo
 from syntaxformer.cli.doctor import doctor
 from syntaxformer.cli.evaluate import evaluate
@@ -44,6 +45,7 @@ VERBS = (
     finetune,
     predict,
     attend,
+    compare,
     probe,
     export,
     serve,

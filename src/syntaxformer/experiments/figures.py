@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from syntaxformer.analysis.charts import Curve, draw_curves
+from syntaxformer.analysis.document import Block, Figure, Heading
 from syntaxformer.evaluation.significance import spread
-from syntaxformer.experiments.document import Block, Figure, Heading
 from syntaxformer.experiments.groups import Difference, Group, paper_number
 from syntaxformer.experiments.spec import SearchConfig, Spec
 from syntaxformer.experiments.store import StoredRun

@@ -12,9 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from syntaxformer.atomic import atomic_file
-from syntaxformer.evaluation.significance import Spread, spread
-from syntaxformer.experiments.document import (
+from syntaxformer.analysis.document import (
     Block,
     Code,
     Heading,
@@ -23,6 +21,8 @@ from syntaxformer.experiments.document import (
     to_html,
     to_markdown,
 )
+from syntaxformer.atomic import atomic_file
+from syntaxformer.evaluation.significance import Spread, spread
 from syntaxformer.experiments.figures import curve_figures, gain_figure, size_figure, trial_figures
 from syntaxformer.experiments.groups import (
     Difference,

@@ -7,10 +7,10 @@ import statistics
 import pytest
 from scipy.stats import ttest_rel
 
+from syntaxformer.analysis.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.evaluation import compare_translations
 from syntaxformer.experiments import write_report
 from syntaxformer.experiments.cell_run import HYPOTHESES
-from syntaxformer.experiments.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.experiments.spec import ScoredText
 
 BLEU = {

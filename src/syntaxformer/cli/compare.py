@@ -1,0 +1,72 @@
+"""`syntaxformer compare`: two translators, or two files of translations, sentence by sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["compare"]
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="Model folder or file of translations: the baseline.")],
+    second: Annotated[Path, typer.Argument(help="The other model, or its translations.")],
+    src: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
+    ref: Annotated[Path, typer.Option(help="Reference translations, line by line.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Report, .md or .html; default: to the terminal.")
+    ] = None,
+    train: Annotated[
+        Path | None, typer.Option(help="Source text of training, in which words are rare or not.")
+    ] = None,
+    annotator: Annotated[str, typer.Option(help="Parses the source.")] = "en",
+    target_annotator: Annotated[str, typer.Option(help="Tags the reference.")] = "de",
+    examples: Annotated[int, typer.Option(min=0, help="Sentences shown on each side.")] = 10,
+    names: Annotated[str | None, typer.Option(help="What to call them: baseline,syntax.")] = None,
+) -> None:
+    """Show where two systems differ: by length, tree depth, part of speech, rare words, and the sentences.
+
+    syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
+    """
+    from syntaxformer.analysis.case_report import case_blocks
+    from syntaxformer.analysis.cases import compare_cases, word_counts
+    from syntaxformer.analysis.document import to_html, to_markdown
+    from syntaxformer.annotate import load_annotator
+    from syntaxformer.atomic import atomic_file
+    from syntaxformer.errors import ConfigError, DataError
+    from syntaxformer.textfile import read_lines
+
+    called = tuple(names.split(",")) if names else (first.name, second.name)
+    if len(called) != 2:
+        raise ConfigError(f"--names: expected two with a comma between, got {names}.")
+    sources, references = list(read_lines(src)), list(read_lines(ref))
+    outputs = [_outputs(path, sources) for path in (first, second)]
+    for path, lines in ((ref, references), (first, outputs[0]), (second, outputs[1])):
+        if len(lines) != len(sources) or not sources:
+            raise DataError(
+                f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}.", path
+            )
+    parser = load_annotator(annotator)
+    counts = None if train is None else word_counts([one.words for one in parser.annotate(read_lines(train))])
+    tagged = load_annotator(target_annotator).annotate(references)
+    cases = compare_cases(parser.annotate(sources), tagged, *outputs, counts)
+    blocks = case_blocks(cases, (called[0], called[1]), examples)
+    if output is None:
+        typer.echo(to_markdown(blocks))
+        return
+    text = to_html(blocks, output.parent) if output.suffix == ".html" else to_markdown(blocks)
+    with atomic_file(output) as temporary:
+        temporary.write_text(text, "utf-8")
+    typer.echo(output)
+
+
+def _outputs(path: Path, sources: list[str]) -> list[str]:
+    from syntaxformer.textfile import read_lines
+
+    if path.is_dir():
+        from syntaxformer.tasks.translator import Translator
+
+        return [best[0].text for best in Translator.load(path).translate(sources)]
+    return list(read_lines(path))

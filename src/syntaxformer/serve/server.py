@@ -18,7 +18,7 @@ from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine
 from syntaxformer.serve.gate import JsonLines
 
-__all__ = ["PAGES", "app_from_environment", "name_models", "run"]
+__all__ = ["PAGES", "app_from_environment", "name_models", "run", "serve_app"]
 
 CONFIG = "SYNTAXFORMER_SERVE"
 """Variable that carries the settings to worker processes."""
@@ -49,39 +49,44 @@ def run(config: ServiceConfig) -> None:
         CheckpointError: A folder is no model.
         BackendMissingError: An annotator or backend is not installed.
     """
-    import uvicorn
-
     for folder in config.models.values():
         check_folder(folder)
-    settings = {
-        "host": config.host,
-        "port": config.port,
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "timeout_graceful_shutdown": math.ceil(config.deadline_s) + 5,
-    }
     if config.workers == 1:
-        app = _build(config)
-        uvicorn.run(app, **settings)
+        serve_app(_build(config), config)
         return
     os.environ[CONFIG] = config.model_dump_json()
     available = os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available // config.workers)))
-    _log_as_json()
     with tempfile.TemporaryDirectory(prefix="syntaxformer-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        factory = "syntaxformer.serve.server:app_from_environment"
-        uvicorn.run(factory, factory=True, workers=config.workers, **settings)
+        serve_app("syntaxformer.serve.server:app_from_environment", config)
+
+
+def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
+    """Serve an application, or in several processes what a function of that name builds, until the end."""
+    import uvicorn
+
+    _log_as_json()
+    uvicorn.run(
+        app,
+        factory=isinstance(app, str),
+        workers=config.workers if isinstance(app, str) else None,
+        host=config.host,
+        port=config.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(config.deadline_s) + 5,
+    )
 
 
 def app_from_environment() -> FastAPI:
     """The application of a worker process."""
+    _log_as_json()
     return _build(ServiceConfig.model_validate_json(os.environ[CONFIG]))
 
 
 def _build(config: ServiceConfig) -> FastAPI:
-    _log_as_json()
     engines = {name: load_engine(name, folder, config.device) for name, folder in config.models.items()}
     app = create_app(config, engines)
     for add in PAGES:

@@ -1,0 +1,242 @@
+"""Routes by HTTP: answers, and a status and a sentence for every request that cannot be answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from fastapi.testclient import TestClient
+
+from syntaxformer.serve.gate import JsonLines
+
+
+@pytest.fixture
+def client(make_app):
+    with TestClient(make_app()) as one:
+        yield one
+
+
+def _error(response, status, code):
+    error = response.json()["error"]
+    assert (response.status_code, error["status"], error["code"]) == (status, status, code)
+    assert error["request_id"] == response.headers["x-request-id"]
+    return error["message"]
+
+
+def test_translate(client):
+    response = client.post("/v1/translate", json={"texts": ["a cat", "", "ß"]})
+    assert response.status_code == 200
+    assert response.json() == {
+        "model": "echo",
+        "translations": [{"text": text, "truncated": False} for text in ("A CAT", "", "SS")],
+    }
+
+
+def test_options_reach_the_model(make_app, echo):
+    engine = echo()
+    with TestClient(make_app(engine)) as client:
+        body = {
+            "texts": ["x"],
+            "beam_size": 7,
+            "n_best": 3,
+            "length_penalty": 0.5,
+            "scores": True,
+            "show": ["tags"],
+        }
+        response = client.post("/v1/translate", json=body)
+    assert [one["text"] for one in response.json()["translations"][0]["hypotheses"]] == ["0", "1", "2"]
+    ((settings, _),) = engine.batches
+    assert (settings.beam_size, settings.n_best, settings.length_penalty, settings.scores) == (
+        7,
+        3,
+        0.5,
+        True,
+    )
+    assert settings.show == {"tags"}
+
+
+def test_another_model_by_name(client):
+    assert client.post("/v1/translate", json={"texts": ["x"], "model": "second"}).json()["model"] == "second"
+
+
+def test_classify(client):
+    response = client.post("/v1/classify", json={"texts": ["short", "much longer"]})
+    assert [one["label"] for one in response.json()["classifications"]] == ["short", "long"]
+    pairs = {"texts": [["a", "a"], ["a", "b"]], "model": "pairs"}
+    response = client.post("/v1/classify", json=pairs)
+    assert [one["label"] for one in response.json()["classifications"]] == ["long", "short"]
+    assert response.json()["classifications"][0]["probabilities"] == {"short": 0.0, "long": 1.0}
+
+
+def test_models_probes_and_counters(client):
+    models = client.get("/v1/models").json()["models"]
+    assert [(one["name"], one["task"]) for one in models][:3] == [
+        ("echo", "translation"), ("second", "translation"), ("length", "classification"),
+    ]  # fmt: skip
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+    client.post("/v1/translate", json={"texts": ["a", "b"]})
+    counters = client.get("/metrics").text
+    assert 'syntaxformer_texts_total{model="echo"} 2.0' in counters
+    assert 'syntaxformer_requests_total{path="/v1/translate",status="200"} 1.0' in counters
+
+
+def test_not_ready_before_the_start_and_after_the_end(make_app):
+    app = make_app()
+    client = TestClient(app)
+    assert client.get("/readyz").status_code == 503
+    with client:
+        assert client.get("/readyz").status_code == 200
+    assert client.get("/readyz").json() == {"status": "not ready"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code", "message"),
+    [
+        ("translate", {"texts": []}, 422, "invalid", "texts: expected at least 1 item after validation, not 0, got []."),
+        ("translate", {"texts": "x"}, 422, "invalid", "texts: expected a valid list, got 'x'."),
+        ("translate", {"texts": [5]}, 422, "invalid", "texts.0: expected a valid string, got 5."),
+        ("translate", {}, 422, "invalid", "texts: expected a value, got nothing."),
+        ("translate", {"texts": ["x"], "beam": 5}, 422, "invalid", "beam: unknown field."),
+        ("translate", {"texts": ["x"], "beam_size": 0}, 422, "invalid", "beam_size: expected greater than or equal to 1, got 0."),
+        ("translate", {"texts": ["x"], "n_best": 6}, 422, "invalid", "n_best: expected at most the beam size, 5, got 6. Raise beam_size."),
+        ("translate", {"texts": ["x"] * 8}, 422, "too_many_texts", "texts: expected at most 7, got 8. Send several requests."),
+        ("translate", {"texts": ["x", "y" * 102]}, 422, "text_too_long", "texts.1: expected at most 101 characters, got 102. Send it in parts, a sentence each."),
+        ("translate", {"texts": ["x"], "model": "none"}, 422, "no_such_model", "model: expected one of echo, second, got 'none'. See GET /v1/models."),
+        ("translate", {"texts": ["x"], "model": "length"}, 422, "no_such_model", "model: expected one of echo, second, got 'length'. See GET /v1/models."),
+        ("translate", {"texts": ["x"], "show": ["tags", "attention"]}, 422, "invalid", "show: expected tags, got attention, which echo, exported to ctranslate2, does not give. Ask a model that was not exported."),
+        ("classify", {"texts": ["x", " "]}, 422, "empty_text", "texts.1: expected a text that is not empty, got ''."),
+        ("classify", {"texts": [["x", "y"]]}, 422, "invalid", "texts.0: expected a text for length, got 2."),
+        ("classify", {"texts": ["x"], "model": "pairs"}, 422, "invalid", "texts.0: expected a pair of texts for pairs, got 1."),
+        ("classify", {"texts": ["x"], "model": "echo"}, 422, "no_such_model", "model: expected one of length, pairs, got 'echo'. See GET /v1/models."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_says_what_to_change(make_app, path, body, status, code, message):
+    with TestClient(make_app(max_texts=7, max_characters=101)) as client:
+        assert _error(client.post(f"/v1/{path}", json=body), status, code) == message
+
+
+def test_no_model_of_the_task(make_app, echo):
+    with TestClient(make_app(echo())) as client:
+        message = _error(client.post("/v1/classify", json={"texts": ["x"]}), 422, "no_such_model")
+    assert message == (
+        "model: expected a classifier among the served models, where none is, got nothing. See GET /v1/models."
+    )
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe\x00", b"", b"[" * 100_000, b'{"texts": [NaN'])
+def test_bodies_that_are_no_json(client, content):
+    response = client.post("/v1/translate", content=content, headers={"content-type": "application/json"})
+    assert response.status_code in (400, 422)
+    assert response.json()["error"]["message"]
+
+
+def test_half_a_character(client):
+    body = b'{"texts": ["fine", "a\\ud800b"]}'
+    response = client.post("/v1/translate", content=body, headers={"content-type": "application/json"})
+    message = _error(response, 422, "not_unicode")
+    assert message == "texts.1: expected Unicode text, got '\\ud800', half a character, at 1."
+    body = b'{"texts": ["fine"], "model": "\\ud800", "length_penalty": NaN}'
+    response = client.post("/v1/translate", content=body, headers={"content-type": "application/json"})
+    assert _error(response, 422, "invalid").startswith("length_penalty: expected ")
+
+
+def test_too_large_bodies(make_app):
+    with TestClient(make_app(max_body_bytes=50)) as client:
+        message = _error(client.post("/v1/translate", json={"texts": ["x" * 60]}), 413, "too_large")
+        assert message.startswith("body: expected at most 50 bytes, got ")
+
+        def parts():  # sent in chunks, without a length
+            yield b'{"texts": ["'
+            yield b"x" * 60
+            yield b'"]}'
+
+        response = client.post("/v1/translate", content=parts(), headers={"content-type": "application/json"})
+        assert "got more" in _error(response, 413, "too_large")
+
+
+def test_the_key(make_app):
+    with TestClient(make_app(api_key="s3cret é")) as client:
+        body = {"texts": ["x"]}
+        message = _error(client.post("/v1/translate", json=body), 401, "no_key")
+        assert (
+            message
+            == "key: expected the service's key, got none. Send the header `Authorization: Bearer KEY`."
+        )
+        wrong = client.post("/v1/translate", json=body, headers={"authorization": "Bearer wrong"})
+        assert "got another" in _error(wrong, 401, "no_key")
+        assert wrong.headers["www-authenticate"] == "Bearer"
+        key = "s3cret é".encode()
+        assert (
+            client.post("/v1/translate", json=body, headers={b"authorization": b"Bearer " + key}).status_code
+            == 200
+        )
+        assert client.post("/v1/translate", json=body, headers={b"x-api-key": key}).status_code == 200
+        assert client.get("/v1/models").status_code == 401
+        assert client.get("/healthz").status_code == 200
+
+
+def test_other_paths_and_methods(client):
+    assert _error(client.get("/nowhere"), 404, "no_such_path") == (
+        "path: expected one of the service's paths, got '/nowhere'. See /openapi.json."
+    )
+    response = client.get("/v1/translate")
+    assert _error(response, 405, "wrong_method") == "method: expected POST, got GET."
+    assert response.headers["allow"] == "POST"
+
+
+def test_an_error_of_ours_has_the_same_form(client):
+    message = _error(client.post("/v1/translate", json={"texts": ["broken"]}), 500, "internal")
+    assert message == "service: expected to answer, got an error of its own. Its log tells more."
+
+
+def test_request_ids(client):
+    given = client.get("/healthz", headers={"x-request-id": "mine-1"})
+    assert given.headers["x-request-id"] == "mine-1"
+    made = client.get("/healthz", headers={"x-request-id": "no good\t" * 20})
+    assert len(made.headers["x-request-id"]) == 32
+
+
+@pytest.mark.parametrize("log_texts", [False, True])
+def test_the_log_has_no_text_of_users_unless_asked(make_app, caplog, log_texts):
+    with (
+        TestClient(make_app(log_texts=log_texts)) as client,
+        caplog.at_level(logging.INFO, "syntaxformer.serve"),
+    ):
+        client.post("/v1/translate", json={"texts": ["my secret"]})
+    (record,) = [record for record in caplog.records if record.name == "syntaxformer.serve"]
+    line = json.loads(JsonLines().format(record))
+    assert (line["event"], line["path"], line["status"], line["texts"], line["characters"]) == (
+        "request", "/v1/translate", 200, 1, 9,
+    )  # fmt: skip
+    assert line.get("content") == (["my secret"] if log_texts else None)
+    assert ("my secret" in json.dumps(line)) is log_texts
+
+
+def test_too_many_at_once(make_app, echo):
+    import threading
+
+    gate = threading.Event()
+
+    class Slow(echo):
+        def work(self, settings, items):
+            gate.wait(10)
+            return super().work(settings, items)
+
+    with TestClient(make_app(Slow(), max_waiting=1, deadline_s=0.3)) as client:
+        answers = []
+        threads = [
+            threading.Thread(
+                target=lambda: answers.append(client.post("/v1/translate", json={"texts": ["x"]}))
+            )
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        gate.set()
+    codes = sorted(answer.status_code for answer in answers)
+    assert set(codes) == {429, 503}
+    assert all(answer.headers["retry-after"] for answer in answers)

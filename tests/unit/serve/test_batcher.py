@@ -1,0 +1,159 @@
+"""A queue that gathers, refuses in time, and mixes nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from syntaxformer.serve.batcher import Batcher, Observer
+from syntaxformer.serve.problems import Problem
+
+
+class Work:
+    """Doubles numbers; waits at a gate; remembers its batches."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.batches = []
+
+    def __call__(self, settings, items):
+        self.batches.append((settings, list(items)))
+        self.gate.wait(5)
+        if -1 in items:
+            raise ValueError("minus one")
+        return [2 * item for item in items]
+
+
+@pytest.fixture
+def work():
+    return Work()
+
+
+def _run(main):
+    async def guarded():
+        return await asyncio.wait_for(main(), 20)
+
+    return asyncio.run(guarded())
+
+
+def test_requests_that_come_meanwhile_share_a_batch(work):
+    async def main():
+        batcher = Batcher(work, max_batch=5)
+        first = asyncio.create_task(batcher.submit([1], "a", 9))
+        await asyncio.sleep(0.05)
+        rest = [
+            asyncio.create_task(batcher.submit(items, key, 9))
+            for items, key in (([2, 3], "a"), ([4], "b"), ([5, 6, 7], "a"), ([8], "a"))
+        ]
+        await asyncio.sleep(0.05)
+        work.gate.set()
+        results = await asyncio.gather(first, *rest)
+        await batcher.close()
+        return results
+
+    assert _run(main) == [[2], [4, 6], [8], [10, 12, 14], [16]]
+    assert work.batches == [("a", [1]), ("a", [2, 3, 5, 6, 7]), ("b", [4]), ("a", [8])]
+
+
+def test_a_request_larger_than_a_batch_is_worked_on_in_parts(work):
+    work.gate.set()
+
+    async def main():
+        batcher = Batcher(work, max_batch=3, max_waiting=2)
+        return await batcher.submit(list(range(7)), None, 9)
+
+    assert _run(main) == [0, 2, 4, 6, 8, 10, 12]
+    assert [len(items) for _, items in work.batches] == [3, 3, 1]
+
+
+def test_too_many_waiting_are_refused(work):
+    refused = []
+
+    async def main():
+        batcher = Batcher(work, max_waiting=3, observer=Observer(refused=refused.append))
+        first = asyncio.create_task(batcher.submit([1], None, 9))
+        await asyncio.sleep(0.05)
+        second = asyncio.create_task(batcher.submit([2, 3], None, 9))
+        await asyncio.sleep(0)
+        with pytest.raises(Problem) as caught:
+            await batcher.submit([4, 5], None, 9)
+        work.gate.set()
+        assert await asyncio.gather(first, second) == [[2], [4, 6]]
+        assert await batcher.submit([4, 5], None, 9) == [8, 10]
+        return caught.value
+
+    problem = _run(main)
+    assert (problem.status, problem.code, problem.headers) == (429, "busy", {"Retry-After": "1"})
+    assert (
+        problem.message
+        == "queue: expected room for 2 texts, got 2 waiting, of at most 3. Send it again later."
+    )
+    assert refused == ["busy"]
+
+
+def test_what_is_late_is_given_up_and_not_worked_on(work):
+    waiting = []
+
+    async def main():
+        batcher = Batcher(work, observer=Observer(waiting=waiting.append))
+        first = asyncio.create_task(batcher.submit([1], None, 9))
+        await asyncio.sleep(0.05)
+        with pytest.raises(Problem) as caught:
+            await batcher.submit([2], None, 0.05)
+        work.gate.set()
+        assert await first == [2]
+        await batcher.close()
+        return caught.value
+
+    problem = _run(main)
+    assert (problem.status, problem.headers) == (503, {"Retry-After": "5"})
+    assert problem.message.startswith("service: expected an answer within 0.05 s, got none. ")
+    assert [items for _, items in work.batches] == [[1]]
+    assert waiting[-1] == 0
+
+
+def test_nobody_fails_for_anothers_text(work):
+    async def main():
+        batcher = Batcher(work)
+        first = asyncio.create_task(batcher.submit([1], None, 9))
+        await asyncio.sleep(0.05)
+        rest = [asyncio.create_task(batcher.submit([item], None, 9)) for item in (2, -1, 3)]
+        await asyncio.sleep(0.05)
+        work.gate.set()
+        return await asyncio.gather(first, *rest, return_exceptions=True)
+
+    one, two, failed, three = _run(main)
+    assert (one, two, three) == ([2], [4], [6])
+    assert isinstance(failed, ValueError)
+
+
+def test_closing_finishes_what_waits(work):
+    async def main():
+        batcher = Batcher(work, max_batch=1)
+        tasks = [asyncio.create_task(batcher.submit([item], None, 9)) for item in range(5)]
+        await asyncio.sleep(0.05)
+        work.gate.set()
+        await batcher.close()
+        return await asyncio.gather(*tasks)
+
+    assert _run(main) == [[0], [2], [4], [6], [8]]
+
+
+def test_a_thousand_requests_get_their_own_answers():
+    async def main():
+        batcher = Batcher(
+            lambda settings, items: [item + settings for item in items], max_batch=7, max_waiting=10**6
+        )
+        tasks = [
+            batcher.submit(list(range(place, place + place % 5 + 1)), place % 3, 15) for place in range(1000)
+        ]
+        start = time.monotonic()
+        results = await asyncio.gather(*tasks)
+        assert time.monotonic() - start < 15
+        return results
+
+    for place, result in enumerate(_run(main)):
+        assert result == [item + place % 3 for item in range(place, place + place % 5 + 1)]

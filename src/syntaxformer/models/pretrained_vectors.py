@@ -66,14 +66,13 @@ def contextual_vectors(
     longest = getattr(model.config, "max_position_embeddings", 512) - 2
     encoded = [one.ids[:longest] for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
     order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))
-    sums, counts = None, torch.zeros(len(tokenizer))
+    sums, counts = torch.zeros(len(tokenizer), model.config.hidden_size), torch.zeros(len(tokenizer))
     for start in range(0, len(order), BATCH_LINES):
         rows = [torch.tensor(encoded[row]) for row in order[start : start + BATCH_LINES]]
         pieces = torch.nn.utils.rnn.pad_sequence(rows, True, tokenizer.pad_token_id)
         mask = torch.arange(pieces.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
         given = {"input_ids": pieces.to(model.device), "attention_mask": mask.long().to(model.device)}
         states = model(**given).last_hidden_state.float().cpu()
-        sums = torch.zeros(len(tokenizer), states.shape[-1]) if sums is None else sums
         sums.index_add_(0, pieces[mask], states[mask])
         counts.index_add_(0, pieces[mask], torch.ones(int(mask.sum())))
     means = sums / counts.clamp(min=1)[:, None]

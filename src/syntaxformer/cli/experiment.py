@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from syntaxformer.experiments import RunStore, Spec
 
 __all__ = ["experiment"]
@@ -29,6 +31,9 @@ def run(
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side; with GPUs, one each.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show runs, states and cost; run none.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed ones again.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="AXIS=LEVEL", help="Run only these; repeatable.")
+    ] = None,
 ) -> None:
     """Run what is missing. Killed runs are resumed; failed ones keep their error until --retry-failed.
 
@@ -41,7 +46,7 @@ def run(
     if dry_run:
         _show_plan(loaded, opened, jobs)
         return
-    counts = run_experiment(loaded, opened, jobs, retry_failed)
+    counts = run_experiment(loaded, opened, jobs, retry_failed, only=_parts(only or ()))
     typer.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
         raise typer.Exit(1)
@@ -72,6 +77,15 @@ def cell(folder: Annotated[Path, typer.Argument(help="Folder of one run.")]) -> 
     from syntaxformer.experiments import run_cell
 
     run_cell(folder)
+
+
+def _parts(settings: Sequence[str]) -> dict[str, str]:
+    from syntaxformer.errors import ConfigError
+
+    parts = [setting.partition("=") for setting in settings]
+    if wrong := [name for name, equals, _ in parts if not equals]:
+        raise ConfigError(f"--only: expected AXIS=LEVEL, got {wrong[0]}.")
+    return {axis: level for axis, _, level in parts}
 
 
 def _store(spec: Spec, folder: Path | None) -> RunStore:

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
 from syntaxformer.experiments.search import next_trial
-from syntaxformer.experiments.spec import Cell, Spec
+from syntaxformer.experiments.spec import Cell, Spec, matches
 from syntaxformer.experiments.store import FAILED, KILLED, RUNNING, WAITING, RunStore
 from syntaxformer.folders import read_json
 
@@ -50,7 +50,12 @@ class _Job:
 
 
 def run_experiment(
-    spec: Spec, store: RunStore, n_jobs: int = 1, retry_failed: bool = False, command: Command | None = None
+    spec: Spec,
+    store: RunStore,
+    n_jobs: int = 1,
+    retry_failed: bool = False,
+    command: Command | None = None,
+    only: Mapping[str, str] | None = None,
 ) -> Counter[str]:
     """Run what is not done.
 
@@ -60,15 +65,17 @@ def run_experiment(
         n_jobs: Processes side by side; with GPUs, each has one of them.
         retry_failed: Run failed ones again.
         command: What runs the folder of one run; by default this package's own command line.
+        only: Axis → level of the runs to do; the others wait. None for all.
 
     Returns:
         State → number of runs.
 
     Raises:
-        ConfigError: Another runner is at work on this store.
+        ConfigError: Another runner is at work on this store, or there is no such axis or level.
         DataError: The store cannot be written.
         BackendMissingError: A search needs Optuna, and it is not installed.
     """
+    spec.check_levels("only", only or {})
     store.folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(store.folder / "runner.lock")
     try:
@@ -80,12 +87,14 @@ def run_experiment(
     with lock:
         store.add(spec.cells())
         store.release([RUNNING, KILLED, *([FAILED] if retry_failed else [])])
-        return _Runner(spec, store, n_jobs, command or _own_command).run()
+        return _Runner(spec, store, n_jobs, command or _own_command, only or {}).run()
 
 
 class _Runner:
-    def __init__(self, spec: Spec, store: RunStore, n_jobs: int, command: Command) -> None:
-        self.spec, self.store, self.n_jobs, self.command = spec, store, n_jobs, command
+    def __init__(
+        self, spec: Spec, store: RunStore, n_jobs: int, command: Command, only: Mapping[str, str]
+    ) -> None:
+        self.spec, self.store, self.n_jobs, self.command, self.only = spec, store, n_jobs, command, only
         self.jobs: list[_Job] = []
         self.kills: Counter[str] = Counter()
 
@@ -129,7 +138,8 @@ class _Runner:
             if cell is not None:
                 self.store.add([cell])
             return cell
-        waiting = (cell for cell in self.spec.cells() if runs[cell.key].state == WAITING)
+        wanted = (cell for cell in self.spec.cells() if matches(cell.labels, self.only))
+        waiting = (cell for cell in wanted if runs[cell.key].state == WAITING)
         first = next(waiting, None)
         return None if first is None else runs[first.key].cell
 

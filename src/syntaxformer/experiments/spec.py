@@ -132,18 +132,29 @@ class Spec(_Section):
             yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
 
     def _name_problems(self) -> Iterator[str]:
-        levels = {axis: list(self.levels(axis)) for axis in self.axes}
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
         given["report.paper"] = [one.cell for one in self.report.paper]
         for place, parts in given.items():
             for part in parts:
-                for axis, level in part.items():
-                    if axis not in levels:
-                        yield f"{place}: unknown axis {axis!r}. {nearest(axis, list(levels))}"
-                    elif level not in levels[axis]:
-                        yield f"{place}: {axis} has no level {level!r}. {nearest(level, levels[axis])}"
-        if self.report.x is not None and self.report.x not in levels:
-            yield f"report.x: unknown axis {self.report.x!r}. {nearest(self.report.x, list(levels))}"
+                yield from self._level_problems(place, part)
+        if self.report.x is not None and self.report.x not in self.axes:
+            yield f"report.x: unknown axis {self.report.x!r}. {nearest(self.report.x, list(self.axes))}"
+
+    def _level_problems(self, place: str, part: Mapping[str, str]) -> Iterator[str]:
+        for axis, level in part.items():
+            if axis not in self.axes:
+                yield f"{place}: unknown axis {axis!r}. {nearest(axis, list(self.axes))}"
+            elif level not in self.levels(axis):
+                yield f"{place}: {axis} has no level {level!r}. {nearest(level, list(self.levels(axis)))}"
+
+    def check_levels(self, place: str, part: Mapping[str, str]) -> None:
+        """Hold that a part names axes and levels that there are.
+
+        Raises:
+            ConfigError: All that it names and are not there.
+        """
+        if problems := list(self._level_problems(place, part)):
+            raise ConfigError(problems)
 
     def levels(self, axis: str) -> dict[str, Settings]:
         """Level → settings of one axis."""

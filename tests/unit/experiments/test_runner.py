@@ -90,6 +90,19 @@ def test_what_a_killed_runner_left_running_is_taken_up(spec, store):
     assert store.runs()[first.key].attempts == 2
 
 
+def test_only_some_of_the_grid(spec, store):
+    spec = _small(spec, 2)
+    found = run_experiment(spec, store, command=_command(DONE_AT_ONCE), only={"seed": "2"})
+    assert found == {DONE: 2, WAITING: 2}
+    assert {one.cell.labels["seed"] for one in store.runs().values() if one.state == DONE} == {"2"}
+    with pytest.raises(ConfigError) as error:
+        run_experiment(spec, store, only={"seed": "3", "sede": "1"})
+    assert error.value.problems == [
+        "only: seed has no level '3'. Known: 1, 2.",
+        "only: unknown axis 'sede'. Nearest: seed.",
+    ]
+
+
 def test_one_runner_a_store(spec, store):
     store.folder.mkdir()
     with (

@@ -1,0 +1,135 @@
+"""Infusion kinds, lisa and masks from the command line on the demo corpus: folders, resuming, governors, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from syntaxformer.data.demo import demo_corpus, write_demo
+from syntaxformer.tasks.translator import Translator
+
+SMALL = (
+    "subwords.vocab_size=400", "model.d_model=24", "model.d_ff=31", "model.n_heads=2", "training.max_steps=4",
+    "training.eval_every=2", "training.precision=fp32", "training.tensorboard=false", "decoding.beam_size=2",
+)  # fmt: skip
+SYSTEMS = {
+    "onehot_concat": ("masks={preset: paper, trees: [dependency]}",),
+    "learned_concat": ("infusion.factors=[pos, predicate]", "lisa={supervised: false}"),
+    "prepend": ("infusion.place=prefix", "lisa={}", "masks={}", "relation_bias={}"),
+    "pos_encoder": ("infusion.tag_layers=2", "lisa={inject: gold}"),
+}
+LINES = ["The man saw the red house .", "", "She sleeps .", "We plant a rose ."]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    pairs = demo_corpus(260)
+    for name, part in (("train", pairs[:220]), ("valid", pairs[220:])):
+        for language in ("en", "de"):
+            lines = (f"{getattr(pair, language).text}\n" for pair in part)
+            (folder / f"{name}.{language}").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture
+def train(cli, corpus):
+    def run(output: Path, *settings: str, flags: tuple[str, ...] = ()):
+        where = (f"data.dir={corpus}", f"data.cache={corpus / 'cache'}", f"output={output}")
+        return cli("--quiet", "train", "tiny", *where, *SMALL, *settings, *flags)
+
+    return run
+
+
+@pytest.mark.parametrize("kind", SYSTEMS)
+def test_trained_resumed_and_translated(train, cli, tmp_path, kind):
+    """An interrupted run is the unbroken one; a translation does not depend on its batch."""
+    settings = (f"infusion.kind={kind}", *SYSTEMS[kind])
+    for folder, steps, flags in (("whole", 4, ()), ("parts", 2, ()), ("parts", 4, ("--resume",))):
+        done = train(tmp_path / folder, *settings, f"training.max_steps={steps}", flags=flags)
+        assert (done.code, done.err) == (0, "")
+    whole, parts = (load_file(tmp_path / folder / "model.safetensors") for folder in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    for name, tensor in whole.items():
+        torch.testing.assert_close(parts[name], tensor, atol=1e-5, rtol=0)
+    translator = Translator.load(tmp_path / "whole")
+    together = [best[0] for best in translator.translate(LINES, scored=True, batch_size=4)]
+    alone = [best[0] for best in translator.translate(LINES, scored=True, batch_size=1)]
+    assert [one.text for one in together] == [one.text for one in alone]
+    assert [one.score for one in together] == pytest.approx([one.score for one in alone], abs=1e-4)
+    assert together[1].text == ""
+    has_governors = "lisa={}" in settings or "lisa={inject: gold}" in settings
+    assert (
+        "dev_governor_accuracy" in json.loads((tmp_path / "whole" / "run.json").read_text())
+    ) == has_governors
+
+
+def test_governors_are_injected_on_demand(train, cli, tmp_path):
+    assert train(tmp_path / "model", "lisa={}").code == 0
+    assert Translator.load(tmp_path / "model").annotator is None
+    scores = {}
+    for inject in (False, True):
+        translator = Translator.load(tmp_path / "model", inject_governors=inject)
+        scores[inject] = [best[0].score for best in translator.translate(LINES, scored=True)]
+        assert (translator.annotator is not None) == inject
+    assert scores[True][0] != pytest.approx(scores[False][0], abs=1e-7)
+    done = cli("translate", tmp_path / "model", "--inject", stdin=b"She sleeps .\n")
+    assert (done.code, done.err) == (0, "")
+
+
+def test_injection_needs_a_head(train, cli, tmp_path):
+    assert train(tmp_path / "model", "training.max_steps=2").code == 0
+    done = cli("translate", tmp_path / "model", "--inject", stdin=b"She sleeps .\n")
+    assert done.code == 2
+    assert done.err == "error: inject governors: expected a model with a LISA head, got one without.\n"
+
+
+def test_a_limit_without_room_for_tags(train, corpus, tmp_path):
+    done = train(tmp_path / "model", "infusion.kind=prepend", "data.max_pieces=24")
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert line.startswith(
+        "error: data.max_pieces: expected room for the tags of infusion.kind=prepend, got 24: "
+    )
+    assert " pairs are too long. Raise it, to " in line
+    assert not (tmp_path / "model").exists()
+
+
+def test_an_annotator_without_tags_or_trees(train, corpus, tmp_path):
+    bare = corpus / "bare"
+    for split in ("train", "valid"):
+        lines = (corpus / f"{split}.en").read_text().splitlines()
+        trees = (
+            "\n".join(f"{n}\t{word}" + "\t_" * 8 for n, word in enumerate(line.split(), 1)) for line in lines
+        )
+        path = bare.with_name(f"bare.{split}.conllu")
+        path.write_text("".join(f"{tree}\n\n" for tree in trees))
+    annotator = f"annotation.annotator=conllu:{corpus}/bare.{{split}}.conllu"
+    done = train(tmp_path / "tags", "infusion.kind=prepend", annotator)
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+    assert "factor 'pos': expected upos, got none from" in done.err
+    done = train(tmp_path / "trees", "masks={}", annotator)
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+    assert (
+        "masks, relation_bias, lisa: expected governors and constituency from the annotator, got none"
+        in done.err
+    )
+
+
+@pytest.mark.skipif(
+    "SYNTAXFORMER_EXHAUSTIVE" not in os.environ, reason="two minutes; set SYNTAXFORMER_EXHAUSTIVE=1"
+)
+def test_a_supervised_head_finds_the_gold_governors(cli, tmp_path):
+    write_demo(tmp_path / "demo")
+    settings = (
+        f"data.dir={tmp_path / 'demo'}", f"output={tmp_path / 'model'}", "lisa={}", "training.max_steps=300",
+        f"annotation.annotator=conllu:{tmp_path / 'demo'}/{{split}}.en.conllu", "training.tensorboard=false",
+    )  # fmt: skip
+    done = cli("--quiet", "train", "tiny", *settings)
+    assert (done.code, done.err) == (0, "")
+    assert json.loads((tmp_path / "model" / "run.json").read_text())["dev_governor_accuracy"] > 0.85

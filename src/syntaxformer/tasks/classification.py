@@ -113,7 +113,7 @@ def _open(config: FinetuneConfig, inputs: FinetuneInputs, resume: bool, overwrit
 def _build(config: FinetuneConfig, inputs: FinetuneInputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend on the seed alone."""
     set_seed(config.seed)
-    return load_pretrained(config.model, inputs.info.labels, config.infusion)
+    return load_pretrained(config.model, inputs.info.labels, config.infusion, inputs.info.words is not None)
 
 
 def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _Trial:
@@ -160,7 +160,8 @@ def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _T
 
 def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> dict[str, float]:
     """Official metrics on dev."""
-    logits = batch_logits(model, inputs.collator, inputs.dev, inputs.info.eval_batch_size)
+    size = inputs.info.eval_batch_size
+    logits = batch_logits(model, inputs.collator, inputs.dev, size, inputs.text_labels)
     found = decide(logits, inputs.info.score_range)
     gold = [float(one.label or 0) for one in inputs.data.dev.examples]
     return score_predictions(inputs.info.metrics, gold, found)

@@ -23,6 +23,7 @@ from syntaxformer.tasks.pretrained import load_collator, load_finetuned
 from syntaxformer.tasks.text_sets import TextExample, TextSet
 from syntaxformer.tasks.torch_decoder import pick_device
 from syntaxformer.training.logits import batch_logits, decide
+from syntaxformer.training.text_labels import TextLabels
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -65,6 +66,7 @@ class Classifier:
         self, model: PreTrainedModel, collator: Any, info: ClassifierInfo, annotator: Annotator | None = None
     ) -> None:
         self.model, self.collator, self.info, self.annotator = model.eval(), collator, info, annotator
+        self.text_labels = None if info.words is None else TextLabels(collator.tokenizer, info.words)
 
     @classmethod
     def from_folder(
@@ -93,7 +95,7 @@ class Classifier:
                 f"{parser.name} {parser.version}; trees may differ.",
                 stacklevel=2,
             )
-        model = load_finetuned(folder).to(pick_device(device))
+        model = load_finetuned(folder, info.words is not None).to(pick_device(device))
         return cls(model, load_collator(folder), info, parser)
 
     def predict(self, texts: Sequence[Text], batch_size: int | None = None) -> Predictions:
@@ -131,7 +133,7 @@ class Classifier:
         examples = annotate_examples(texts.examples, self.annotator, use_trees, cache, cached=cached)
         self.collator.n_truncated = 0
         size = batch_size or self.info.eval_batch_size
-        logits = batch_logits(self.model, self.collator, examples, size)
+        logits = batch_logits(self.model, self.collator, examples, size, self.text_labels)
         found = decide(logits, self.info.score_range)
         if self.info.labels is None:
             return Predictions([float(score) for score in found], None, self.collator.n_truncated)

@@ -30,6 +30,8 @@ class ClassifierInfo(BaseModel):
     format_version: int = FORMAT_VERSION
     task: str
     labels: tuple[str, ...] | None
+    words: tuple[str, ...] | None = None
+    """What a text-to-text model writes for each label; None for a model with a classifier."""
     metrics: tuple[str, ...]
     n_texts: int
     score_range: tuple[float, float] | None = None

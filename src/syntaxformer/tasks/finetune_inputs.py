@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
@@ -15,9 +15,10 @@ from syntaxformer.tasks.annotated_examples import (
 )
 from syntaxformer.tasks.classifier_folder import ClassifierInfo
 from syntaxformer.tasks.finetune_data import FinetuneData, read_finetune_data
-from syntaxformer.tasks.pretrained import load_tokenizer
+from syntaxformer.tasks.pretrained import load_tokenizer, writes_labels
 from syntaxformer.tasks.text_sets import TextSet, hash_examples
 from syntaxformer.training.finetune_config import FinetuneConfig
+from syntaxformer.training.text_labels import TextLabels, label_words
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -38,6 +39,7 @@ class FinetuneInputs:
         lengths: Pieces of each training example, at most `training.max_length`.
         collator: Examples to batches.
         info: What is stored of them beside the model.
+        text_labels: Scores labels as texts, for a model that writes them.
         n_truncated: Split → examples that are cut.
     """
 
@@ -47,6 +49,7 @@ class FinetuneInputs:
     lengths: list[int]
     collator: SyntaxCollator
     info: ClassifierInfo
+    text_labels: TextLabels | None
     n_truncated: dict[str, int]
 
     @property
@@ -74,15 +77,20 @@ def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
     annotator = load_for(annotator_name(needed, config.annotation.annotator), needed)
     parsing = annotator, use_trees, config.data.cache, config.annotation.processes
     train, dev = (annotate_examples(texts.examples, *parsing) for texts in (data.train, data.dev))
+    labels = data.task.labels
+    words = label_words(labels) if writes_labels(config.model, config.head, labels) else None
+    if words is not None:
+        train = [replace(one, label=words[one.label]) for one in train]
+    text_labels = None if words is None else TextLabels(tokenizer, words)
     collator = SyntaxCollator(tokenizer, config.infusion, max_length=config.training.max_length)
     lengths = {texts.name: _piece_lengths(tokenizer, texts) for texts in (data.train, data.dev)}
     n_truncated = {
         texts.name: _report_long(texts, lengths[texts.name], config.training.max_length)
         for texts in (data.train, data.dev)
     }
-    info = _info(config, data, needed, annotator, use_trees)
+    info = _info(config, data, needed, annotator, use_trees).model_copy(update={"words": words})
     cut = [min(length, config.training.max_length) for length in lengths[data.train.name]]
-    return FinetuneInputs(data, train, dev, cut, collator, info, n_truncated)
+    return FinetuneInputs(data, train, dev, cut, collator, info, text_labels, n_truncated)
 
 
 def _report_long(texts: TextSet, lengths: list[int], max_length: int) -> int:

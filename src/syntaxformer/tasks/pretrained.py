@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+)
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.data.nlu_collator import SyntaxCollator
@@ -20,7 +26,14 @@ from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.models import infuse, infusion_parameters, load
 from syntaxformer.models.plug_in import INFUSION_FILE
 
-__all__ = ["load_collator", "load_finetuned", "load_pretrained", "load_tokenizer", "new_parameters"]
+__all__ = [
+    "load_collator",
+    "load_finetuned",
+    "load_pretrained",
+    "load_tokenizer",
+    "new_parameters",
+    "writes_labels",
+]
 
 _log = logging.getLogger("syntaxformer.finetune")
 
@@ -59,35 +72,58 @@ def load_tokenizer(path: str, max_length: int) -> Any:
     return tokenizer
 
 
-def load_pretrained(path: str, labels: tuple[str, ...] | None, infusion: InfusionConfig) -> PreTrainedModel:
-    """A checkpoint with a new head, infused.
+def writes_labels(path: str, head: str, labels: tuple[str, ...] | None) -> bool:
+    """Whether a checkpoint is to write its labels as text.
+
+    Args:
+        path: Folder, or name on the Hub.
+        head: "auto", "classifier" or "text".
+        labels: Label names; None for scores.
+
+    Raises:
+        ConfigError: Text is asked for where there are scores, or of a checkpoint without a decoder.
+    """
+    if head == "classifier" or (labels is None and head == "auto"):
+        return False
+    with checkpoint_errors(path):
+        has_decoder = bool(AutoConfig.from_pretrained(path).is_encoder_decoder)
+    if head == "text" and (labels is None or not has_decoder):
+        got = "scores" if labels is None else "one without a decoder"
+        raise ConfigError(
+            f"head: expected labels and an encoder-decoder for text, got {got}. Use classifier."
+        )
+    return has_decoder
+
+
+def load_pretrained(
+    path: str, labels: tuple[str, ...] | None, infusion: InfusionConfig, as_text: bool = False
+) -> PreTrainedModel:
+    """A checkpoint with a new head, or none where it writes its labels, infused.
 
     Args:
         path: Folder, or name on the Hub.
         labels: Label names; None for one score.
         infusion: What is put in.
+        as_text: It writes labels.
 
     Raises:
         ConfigError: It cannot be read, or a model of its family cannot be infused.
     """
     names = list(labels) if labels is not None else ["score"]
-    try:
-        with quiet_loading():
-            model, report = AutoModelForSequenceClassification.from_pretrained(
-                path,
-                num_labels=len(names),
-                id2label=dict(enumerate(names)),
-                label2id={name: number for number, name in enumerate(names)},
-                problem_type="regression" if labels is None else "single_label_classification",
-                use_safetensors=True,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-            )
-    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
-        raise ConfigError(
-            f"model: expected a pretrained checkpoint at {path}, got: {_short(error)}"
-        ) from error
-    missing = sorted(name for name in report["missing_keys"] if not _is_head(name))
+    head: dict[str, Any] = {
+        "num_labels": len(names),
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: number for number, name in enumerate(names)},
+        "problem_type": "regression" if labels is None else "single_label_classification",
+        "ignore_mismatched_sizes": True,  # the head of another task is of no use
+    }
+    home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
+    with checkpoint_errors(path), quiet_loading():
+        model, report = home.from_pretrained(
+            path, use_safetensors=True, output_loading_info=True, **({} if as_text else head)
+        )
+    mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
+    missing = sorted(name for name in {*report["missing_keys"], *mismatched} if not _is_head(name))
     if missing:
         raise ConfigError(
             f"model: expected the weights of a {model.config.model_type} model at {path}, missing: "
@@ -101,8 +137,12 @@ def new_parameters(model: PreTrainedModel) -> list[str]:
     return [name for name, _ in infusion_parameters(model)] if hasattr(model, "infusion") else []
 
 
-def load_finetuned(folder: Path) -> PreTrainedModel:
+def load_finetuned(folder: Path, as_text: bool = False) -> PreTrainedModel:
     """The network of a fine-tuned folder.
+
+    Args:
+        folder: The folder.
+        as_text: It writes labels.
 
     Raises:
         CheckpointError: It cannot be read.
@@ -111,9 +151,8 @@ def load_finetuned(folder: Path) -> PreTrainedModel:
         with quiet_loading():
             if (folder / INFUSION_FILE).exists():
                 return load(folder).eval()
-            return AutoModelForSequenceClassification.from_pretrained(
-                folder, use_safetensors=True, local_files_only=True
-            ).eval()
+            home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
+            return home.from_pretrained(folder, use_safetensors=True, local_files_only=True).eval()
     except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{folder}: expected a model, got: {_short(error)}") from error
 
@@ -128,6 +167,21 @@ def load_collator(folder: Path) -> SyntaxCollator:
         return SyntaxCollator.from_pretrained(folder)
     except Exception as error:  # the tokenizers library raises bare Exception on a broken file
         raise CheckpointError(f"{folder}: expected a tokenizer, got: {_short(error)}") from error
+
+
+@contextmanager
+def checkpoint_errors(path: str) -> Iterator[None]:
+    """Whatever a library raises while it reads a checkpoint is one line.
+
+    Raises:
+        ConfigError: It did.
+    """
+    try:
+        yield
+    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
+        raise ConfigError(
+            f"model: expected a pretrained checkpoint at {path}, got: {_short(error)}"
+        ) from error
 
 
 @contextmanager

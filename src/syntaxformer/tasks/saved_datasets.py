@@ -95,9 +95,10 @@ def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data
 def _rows(task: Task, dataset: Any, label: str | None, source: str) -> Iterator[Row]:
     """Rows with labels by name; a class number without a name is taken in the task's order, -1 is none."""
     feature = dataset.features.get(label) if label else None
-    names = getattr(feature, "names", None)
-    if names is None or not set(map(str.lower, names)) <= {name.lower() for name in task.labels or ()}:
-        names = task.labels
+    known = task.labels or ()
+    names = getattr(feature, "names", None) or known
+    if not set(map(str.lower, names)) <= {name.lower() for name in known}:
+        names = known
     for number, cells in enumerate(dataset, 1):
         if label is not None and task.labels is not None and isinstance(cells[label], int):
             value = cells[label]

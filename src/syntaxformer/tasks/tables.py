@@ -133,11 +133,9 @@ def _table_rows(path: str | Path, columns: Sequence[str] | None, cells_of: Any) 
     first = next(rows, None)
     if first is None:
         raise DataError("expected rows, got an empty file.", path)
-    if columns is None:
-        columns = first[1]
-    else:
+    if columns is not None:
         rows = chain([first], rows)
-    names = [name.strip() for name in columns]
+    names = [name.strip() for name in columns or first[1]]
     for number, cells in rows:
         if len(cells) == len(names):
             yield Row(number, dict(zip(names, cells, strict=True)))

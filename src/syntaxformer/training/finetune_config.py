@@ -127,6 +127,10 @@ class FinetuneConfig(_Section):
     output: Path = Field(description="folder of the finished model")
     task: str = Field(description="cola, sst2, …, or classify or regress for a table of your own")
     model: str = Field(description="folder of a pretrained checkpoint, or its name on the Hub")
+    head: Literal["auto", "classifier", "text"] = Field(
+        default="auto",
+        description="text: the model writes the label's words; auto: text for encoder-decoders (T5)",
+    )
     seed: int = Field(default=1, ge=0, description="of initialisation, dropout and data order")
     data: LabelledData = LabelledData()
     annotation: ParserConfig = ParserConfig()

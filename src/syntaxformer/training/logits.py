@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from syntaxformer.errors import ConfigError
+from syntaxformer.training.text_labels import TextLabels
 
 __all__ = ["batch_logits", "decide"]
 
@@ -20,6 +21,7 @@ def batch_logits(
     collate: Callable[[list[Any]], dict[str, Tensor]],
     examples: Sequence[Any],
     batch_size: int,
+    text_labels: TextLabels | None = None,
 ) -> Tensor:
     """Logits of examples, long ones first so that little is padded.
 
@@ -28,6 +30,7 @@ def batch_logits(
         collate: Examples to a batch.
         examples: `SyntaxExample`s.
         batch_size: Examples together.
+        text_labels: Scores the labels of a text-to-text model; None for a model with a classifier.
 
     Returns:
         `[examples, labels]`, fp32, on the CPU.
@@ -42,7 +45,8 @@ def batch_logits(
     for start in range(0, len(order), batch_size):
         batch = collate([examples[row] for row in order[start : start + batch_size]])
         batch.pop("labels", None)
-        logits = model(**{name: tensor.to(model.device) for name, tensor in batch.items()}).logits
+        batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+        logits = model(**batch).logits if text_labels is None else text_labels(model, batch)
         parts.append(logits.float().cpu())
     model.train(was_training)
     found = torch.cat(parts)

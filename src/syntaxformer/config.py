@@ -75,10 +75,11 @@ class _UniqueKeys(yaml.SafeLoader):
         """Build a mapping; see the base class."""
         seen: set[str] = set()
         for key, _ in node.value:
-            if key.value in seen and isinstance(key, yaml.ScalarNode):
-                raise _TwiceError(f"{key.value!r} twice, at line {key.start_mark.line + 1}")
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # a list as a key: the base class refuses it
+            if key.value in seen:
+                raise _TwiceError(f"{key.value[:40]!r} twice, at line {key.start_mark.line + 1}")
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 

@@ -59,7 +59,7 @@ def survives(read, *arguments):
         return list(result) if hasattr(result, "__next__") else result
     except SyntaxformerError as error:
         message = str(error)
-    assert 0 < len(message) < 5000
+    assert 0 < len(message) < 20_000
     return None
 
 

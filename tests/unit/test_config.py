@@ -132,3 +132,19 @@ def test_a_key_that_stands_twice(tmp_path):
     with pytest.raises(ConfigError) as caught:
         read_yaml(path)
     assert str(caught.value) == f"{path}: expected each key once, got 'width' twice, at line 5."
+
+
+def test_a_list_as_a_key_and_brackets_by_the_thousand(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("? [a, b]\n: 1\n? [a, b]\n: 2\n")
+    with pytest.raises(ConfigError, match=r"a\.yaml: expected YAML, got .*unhashable"):
+        read_yaml(path)
+    path.write_text("a: " + "[" * 101)
+    with pytest.raises(
+        ConfigError, match=r"a\.yaml: expected YAML, got more than 100 brackets open at once\."
+    ):
+        read_yaml(path)
+    with pytest.raises(
+        ConfigError, match="a: expected a YAML value, got more than 100 brackets open at once"
+    ):
+        apply_overrides({}, ["a=" + "{" * 20_000])

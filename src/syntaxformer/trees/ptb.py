@@ -104,7 +104,7 @@ def parse_trees(
             elif open_phrases:
                 open_phrases[-1].append(token)
             elif labels:
-                raise TreeError(f"tree: expected an opening bracket, got {token!r}.", path, number)
+                raise TreeError(f"tree: expected an opening bracket, got {token[:40]!r}.", path, number)
             else:
                 yield Tree("", (_unescape(token),))
     if open_phrases:

@@ -35,6 +35,7 @@ __all__ = [
     "annotate_cached",
     "annotate_to_file",
     "read_annotations",
+    "read_if_current",
     "write_annotations",
 ]
 
@@ -150,7 +151,7 @@ def _annotate(
     progress: bool,
 ) -> AnnotatedCorpus:
     wanted = (annotator.name, annotator.version, content_hash)
-    if (found := _read_if_current(path, wanted)) is not None:
+    if (found := read_if_current(path, wanted)) is not None:
         return found
     total = len(lines) if isinstance(lines, Sized) else None
     sentences = annotator.stream(lines, n_processes=n_processes)
@@ -164,7 +165,8 @@ def _annotate(
     return read_annotations(path)
 
 
-def _read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus | None:
+def read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus | None:
+    """Return what a file holds, if that is the annotation wanted: annotator, version and hash of the text."""
     if not path.is_file():
         return None
     try:

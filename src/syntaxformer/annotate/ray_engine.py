@@ -1,0 +1,100 @@
+"""Annotation by Ray Data: a pool of actors that each load the annotator once and take shard after shard.
+
+Only the driver is here; what is done to a shard is in `shards`. Ray restarts actors that die and gives their
+shard to another; a shard that was half written leaves nothing.
+"""
+
+# pyright: basic
+# (Ray Data has no complete types.)
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from typing import Any
+
+from syntaxformer.annotate.registry import load_annotator
+from syntaxformer.annotate.shards import Engine, Shard, annotate_shard
+from syntaxformer.errors import BackendMissingError, SyntaxformerError
+
+__all__ = ["ray_engine"]
+
+
+def ray_engine(n_workers: int, address: str | None = None) -> Engine:
+    """Return the engine that works on a Ray cluster.
+
+    Args:
+        n_workers: Actors, each with one processor.
+        address: Of a running cluster, "auto" or "ray://host:10001"; None starts one here, for this job.
+
+    Raises:
+        BackendMissingError: Ray is not installed.
+        SyntaxformerError: While it works: there is no cluster at the address, or it cannot go on.
+    """
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise BackendMissingError("the package ray", "python -m pip install 'ray[data]'") from error
+    return lambda shards: _run(ray, shards, n_workers, address)
+
+
+def _run(ray: Any, shards: Sequence[Shard], n_workers: int, address: str | None) -> Iterator[dict[str, Any]]:
+    started = not ray.is_initialized()
+    try:
+        if started:
+            _start(ray, n_workers, address)
+        rows = [{"shard": json.dumps(asdict(shard))} for shard in shards]
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        # Shards are handed out one by one, and none before an actor is free to take it.
+        dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+            _Worker,
+            compute=ray.data.ActorPoolStrategy(
+                size=min(n_workers, len(rows)), max_tasks_in_flight_per_actor=1
+            ),
+            num_cpus=1,
+        )
+        # Ray tells of dead workers on stdout, which is for results.
+        with redirect_stdout(sys.stderr):
+            for row in dataset.iter_rows():
+                yield json.loads(row["record"])
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise SyntaxformerError(
+            f"ray: expected the cluster to work, got: {reason}. What is done is kept; run the same command "
+            "again."
+        ) from error
+    finally:
+        if started and ray.is_initialized():
+            ray.shutdown()
+
+
+def _start(ray: Any, n_workers: int, address: str | None) -> None:
+    local = {"num_cpus": n_workers + 1, "include_dashboard": False} if address is None else {}
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.WARNING, **local)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise SyntaxformerError(
+            f"ray: expected a cluster at {address or 'this machine'}, got: {reason}. "
+            "Start one with `ray start --head`, or leave out --address."
+        ) from error
+
+
+class _Worker:
+    """An actor: annotators by name, loaded when the first shard asks for one."""
+
+    def __init__(self) -> None:
+        self.annotators: dict[str, Any] = {}
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        shard = Shard(**json.loads(row["shard"]))
+        if shard.annotator not in self.annotators:
+            self.annotators[shard.annotator] = load_annotator(shard.annotator)
+        return {"record": json.dumps(annotate_shard(shard, self.annotators[shard.annotator]))}

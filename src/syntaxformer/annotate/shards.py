@@ -1,0 +1,318 @@
+"""Annotation of big or many files in shards: each made once, kept once, and put together in order.
+
+A shard is a run of lines of one source. Whoever works on it (a process here, a Ray actor elsewhere) writes
+its sentences to a temporary name, renames, and leaves a record of what it made; a killed worker leaves
+nothing, and a record that does not fit its file counts for nothing. The result is, byte for byte, what one
+process writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.columns import FORMAT
+from syntaxformer.annotate.corpus import AnnotatedCorpus, read_annotations
+from syntaxformer.annotate.fingerprint import hash_lines
+from syntaxformer.annotate.sources import SourceLines
+from syntaxformer.annotate.store import read_if_current, write_annotations
+from syntaxformer.atomic import atomic_file
+from syntaxformer.errors import ConfigError, DataError, SyntaxformerError
+from syntaxformer.progress import track
+from syntaxformer.trees import Sentence
+
+__all__ = [
+    "LINES_PER_SHARD",
+    "Engine",
+    "Job",
+    "Shard",
+    "annotate_shard",
+    "annotate_sharded",
+    "in_this_process",
+]
+
+LINES_PER_SHARD = 20_000
+"""Lines of a shard: about a minute of one core."""
+
+MAX_ATTEMPTS = 5
+"""Workers that a shard may cost in one run."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One source and where its annotation goes.
+
+    Args:
+        source: Path or URL.
+        target: The Parquet file. For workers on several machines it must be on a disk that all see.
+        annotator: Name that workers load.
+        version: Version that they must have.
+    """
+
+    source: str
+    target: Path
+    annotator: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A run of lines.
+
+    Args:
+        source: Path or URL.
+        first: Its first line, from 0.
+        n_lines: Its lines.
+        content_hash: `hash_lines` of them.
+        path: The Parquet file to make.
+        annotator: Name of the annotator.
+        version: Its version.
+    """
+
+    source: str
+    first: int
+    n_lines: int
+    content_hash: str
+    path: str
+    annotator: str
+    version: str
+
+    @property
+    def record(self) -> Path:
+        """The file that says what was made."""
+        return Path(f"{self.path}.json")
+
+    @property
+    def attempts(self) -> Path:
+        """The file with a byte for each worker that began it."""
+        return Path(f"{self.path}.attempts")
+
+    def is_done(self) -> bool:
+        """Whether its file is there and is what its record says."""
+        try:
+            record = json.loads(self.record.read_text("utf-8"))
+            path = Path(self.path)
+            return (
+                record["shard"] == asdict(self)
+                and "error" not in record
+                and record["bytes"] == path.stat().st_size
+                and record["sha256"] == _sha256(path)
+            )
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return False
+
+
+Engine = Callable[[Sequence[Shard]], Iterator[dict[str, Any]]]
+"""Works on shards, in any order, and yields the record of each when it is done."""
+
+
+def annotate_shard(shard: Shard, annotator: Annotator) -> dict[str, Any]:
+    """Annotate a shard and write its file, then its record; an error is a record, too.
+
+    Args:
+        shard: What to do.
+        annotator: Who does it.
+
+    Returns:
+        The record: `shard`, `pid`, and either `bytes`, `sha256` and `n_words` or `error`.
+    """
+    record: dict[str, Any] = {"shard": asdict(shard), "pid": os.getpid()}
+    try:
+        _count_attempt(shard)
+        record |= _made(shard, annotator)
+    except SyntaxformerError as error:
+        record["error"] = str(error)
+    except Exception as error:  # a parser's own: this shard is lost, the others need not be
+        record["error"] = f"{type(error).__name__}: {error}"
+    with atomic_file(shard.record) as temporary:
+        temporary.write_text(json.dumps(record, ensure_ascii=False), "utf-8")
+    return record
+
+
+def _count_attempt(shard: Shard) -> None:
+    """Leave a trace of each attempt: a shard that kills whoever takes it is given up, not tried for ever."""
+    with shard.attempts.open("ab") as file:
+        file.write(b".")
+    if (n_attempts := shard.attempts.stat().st_size) > MAX_ATTEMPTS:
+        raise DataError(
+            f"expected workers to outlive their shards, got {n_attempts - 1} killed by this one "
+            "(out of memory?)."
+        )
+
+
+def _made(shard: Shard, annotator: Annotator) -> dict[str, Any]:
+    if annotator.version != shard.version:
+        raise ConfigError(
+            f"annotator {shard.annotator}: expected version {shard.version} on every worker, got "
+            f"{annotator.version}. Install the same packages and models everywhere."
+        )
+    lines = list(islice(iter(SourceLines(shard.source)), shard.first, shard.first + shard.n_lines))
+    if hash_lines(lines) != shard.content_hash:
+        raise DataError(
+            "expected the lines that were counted, got others: the file was changed.", shard.source
+        )
+    write_annotations(
+        shard.path,
+        annotator.stream(lines),
+        annotator=shard.annotator,
+        version=shard.version,
+        content_hash=shard.content_hash,
+    )
+    path = Path(shard.path)
+    return {
+        "bytes": path.stat().st_size,
+        "sha256": _sha256(path),
+        "n_words": read_annotations(path).header.n_words,
+    }
+
+
+def in_this_process(annotator: Annotator) -> Engine:
+    """Return the engine that works on one shard after the other, here."""
+    return lambda shards: (annotate_shard(shard, annotator) for shard in shards)
+
+
+def annotate_sharded(
+    jobs: Sequence[Job], engine: Engine, *, lines_per_shard: int = LINES_PER_SHARD, progress: bool = False
+) -> list[AnnotatedCorpus]:
+    """Annotate sources in shards; what is done already, as a whole or in shards, is not done again.
+
+    Args:
+        jobs: Sources and targets.
+        engine: Who works.
+        lines_per_shard: Lines of a shard.
+        progress: Show a bar.
+
+    Returns:
+        The corpus of each job.
+
+    Raises:
+        DataError: A source cannot be read or changed meanwhile, or shards failed: the other ones are kept,
+            and the same call goes on with those that failed.
+    """
+    plans = [_Plan.of(job, lines_per_shard) for job in jobs]
+    waiting = [shard for plan in plans if not plan.is_current for shard in plan.shards if not shard.is_done()]
+    n_shards = sum(len(plan.shards) for plan in plans)
+    if not waiting and all(plan.is_current for plan in plans):
+        _log.info("nothing to do: all %d file(s) are annotated", len(plans))
+    elif len(waiting) < n_shards:
+        _log.info("going on: %d of %d shards are done", n_shards - len(waiting), n_shards)
+    name = jobs[0].annotator if jobs else ""
+    for shard in waiting:
+        Path(shard.path).parent.mkdir(parents=True, exist_ok=True)
+        shard.attempts.unlink(missing_ok=True)
+    records = engine(waiting) if waiting else iter(())
+    failed = [
+        record
+        for record in track(records, f"annotating ({name})", len(waiting), "shards", enabled=progress)
+        if "error" in record
+    ]
+    if failed:
+        raise DataError(_failure(failed, n_shards))
+    return [plan.finish() for plan in plans]
+
+
+def _failure(failed: Sequence[dict[str, Any]], n_shards: int) -> str:
+    first = failed[0]
+    shard = first["shard"]
+    return (
+        f"annotation: expected all {n_shards} shards to succeed, got {len(failed)} that failed, the first "
+        f"{shard['source']}, lines {shard['first'] + 1} to {shard['first'] + shard['n_lines']}: "
+        f"{first['error']} The others are kept; the same command goes on with those that failed."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A job cut into shards."""
+
+    job: Job
+    content_hash: str
+    n_lines: int
+    shards: tuple[Shard, ...]
+    is_current: bool
+
+    @classmethod
+    def of(cls, job: Job, lines_per_shard: int) -> _Plan:
+        """Count and hash the lines of a source, and cut it."""
+        whole = hashlib.sha256()
+        shards: list[Shard] = []
+        first = 0
+        lines = iter(SourceLines(job.source))
+        folder = _folder(job, lines_per_shard)
+        while chunk := list(islice(lines, lines_per_shard)):
+            for line in chunk:
+                whole.update(line.encode("utf-8", "surrogatepass"))
+                whole.update(b"\n")
+            path = folder / f"{len(shards):06d}.parquet"
+            rest = (str(path), job.annotator, job.version)
+            shards.append(Shard(job.source, first, len(chunk), hash_lines(chunk), *rest))
+            first += len(chunk)
+        content_hash = whole.hexdigest()
+        current = read_if_current(job.target, (job.annotator, job.version, content_hash)) is not None
+        return cls(job, content_hash, first, tuple(shards), current)
+
+    def finish(self) -> AnnotatedCorpus:
+        """Put the shards together, look whether all lines are there in order, and delete them."""
+        job = self.job
+        if self.is_current:
+            return read_annotations(job.target)
+        audit = _Audit(self)
+        write_annotations(
+            job.target,
+            audit.passing(sentence for shard in self.shards for sentence in read_annotations(shard.path)),
+            annotator=job.annotator,
+            version=job.version,
+            content_hash=self.content_hash,
+        )
+        if self.shards:
+            shutil.rmtree(Path(self.shards[0].path).parent, ignore_errors=True)
+        return read_annotations(job.target)
+
+
+class _Audit:
+    """Holds that what comes out is, line for line, what went in."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self.plan = plan
+
+    def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """Yield the sentences.
+
+        Raises:
+            DataError: At their end: other lines, more or fewer than the source had.
+        """
+        digest = hashlib.sha256()
+        n_lines = 0
+        for sentence in sentences:
+            digest.update(sentence.text.encode("utf-8", "surrogatepass"))
+            digest.update(b"\n")
+            n_lines += 1
+            yield sentence
+        if digest.hexdigest() != self.plan.content_hash:
+            raise DataError(
+                f"annotation: expected the {self.plan.n_lines} lines of {self.plan.job.source} in their "
+                f"order, got {n_lines} lines that differ. Nothing was written."
+            )
+
+
+def _folder(job: Job, lines_per_shard: int) -> Path:
+    """Where the shards of a job wait; another annotator or size has another folder."""
+    identity = "\0".join([str(FORMAT), job.source, job.annotator, job.version, str(lines_per_shard)])
+    key = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    return job.target.parent / f".{job.target.name}.{key}.shards"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

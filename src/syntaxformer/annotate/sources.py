@@ -1,0 +1,88 @@
+"""Lines to annotate, wherever they are: text files, plain or .gz, Parquet with a column `text`, URLs."""
+
+# pyright: basic
+# (fsspec and pyarrow have no complete types.)
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from syntaxformer.errors import BackendMissingError, DataError
+from syntaxformer.textfile import count_lines, decode_lines, read_lines
+
+__all__ = ["SourceLines"]
+
+TEXT_COLUMN = "text"
+_ROWS_AT_A_TIME = 4096
+
+
+class SourceLines:
+    """The lines of a source, to be walked through as often as needed.
+
+    Args:
+        source: A path, or a URL that fsspec knows ("s3://bucket/a.txt.gz"); `.gz` is unpacked, `.parquet`
+            gives its column `text`.
+
+    Raises:
+        DataError: While reading: it cannot be read, a line is no UTF-8, or there is no such column.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._length: int | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        if self.source.endswith(".parquet"):
+            return self._column()
+        return self._remote() if "://" in self.source else read_lines(self.source)
+
+    def __len__(self) -> int:
+        if self._length is None:
+            is_file = "://" not in self.source and not self.source.endswith(".parquet")
+            self._length = count_lines(self.source) if is_file else sum(1 for _ in self)
+        return self._length
+
+    def _remote(self) -> Iterator[str]:
+        import fsspec
+
+        try:
+            packing = "gzip" if self.source.endswith(".gz") else None
+            opened = fsspec.open(self.source, "rb", compression=packing)
+            with opened as file:
+                yield from decode_lines(file, self.source)
+        except ImportError as error:
+            protocol = self.source.partition("://")[0]
+            raise BackendMissingError(
+                f"the package that reads {protocol}://", f"python -m pip install 'fsspec[{protocol}]'"
+            ) from error
+        except (OSError, EOFError, ValueError) as error:
+            raise DataError(f"expected a readable file, got: {_reason(error)}.", self.source) from error
+
+    def _column(self) -> Iterator[str]:
+        import fsspec
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with fsspec.open(self.source, "rb") as file:
+                table = pq.ParquetFile(file)
+                if TEXT_COLUMN not in table.schema_arrow.names:
+                    names = ", ".join(table.schema_arrow.names)
+                    raise DataError(f"expected a column {TEXT_COLUMN!r}, got {names[:100]}.", self.source)
+                for batch in table.iter_batches(_ROWS_AT_A_TIME, columns=[TEXT_COLUMN]):
+                    yield from self._checked(batch.column(0).to_pylist())
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"expected a Parquet file, got: {_reason(error)}.", self.source) from error
+
+    def _checked(self, values: Iterable[Any]) -> Iterator[str]:
+        for value in values:
+            if not isinstance(value, str):
+                raise DataError(
+                    f"column {TEXT_COLUMN}: expected text in each row, got {value!r}.", self.source
+                )
+            yield value
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(getattr(error, "strerror", None) or error or type(error).__name__).split())[:160]

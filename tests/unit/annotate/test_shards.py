@@ -1,0 +1,196 @@
+"""Shards without Ray: what workers do, resume, errors, the audit."""
+
+import gzip
+import json
+import logging
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from syntaxformer.annotate import annotate_to_file, read_annotations
+from syntaxformer.annotate import shards as shards_module
+from syntaxformer.annotate.shards import Job, annotate_sharded, in_this_process
+from syntaxformer.annotate.sources import SourceLines
+from syntaxformer.errors import BackendMissingError, DataError
+
+LINES = [f"John slipped {number} times. John slipped." if number % 7 else "" for number in range(103)]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(LINES) + "\n")
+    return path
+
+
+@pytest.fixture
+def job(source, annotator, tmp_path):
+    return Job(str(source), tmp_path / "out.parquet", annotator.name, annotator.version)
+
+
+def counting(annotator, seen):
+    engine = in_this_process(annotator)
+
+    def work(shards):
+        seen.append(len(shards))
+        return engine(shards)
+
+    return work
+
+
+def test_shards_give_what_one_process_gives(job, source, annotator, tmp_path):
+    (corpus,) = annotate_sharded([job], in_this_process(annotator), lines_per_shard=10)
+    annotate_to_file(tmp_path / "plain.parquet", LINES, annotator)
+    assert job.target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
+    assert [sentence.text for sentence in corpus] == LINES
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parquet", "plain.parquet"]
+
+
+def test_a_finished_job_does_no_work_and_says_so(job, annotator, caplog):
+    seen = []
+    annotate_sharded([job], counting(annotator, seen), lines_per_shard=10)
+    before = job.target.stat().st_mtime_ns
+    with caplog.at_level(logging.INFO):
+        (corpus,) = annotate_sharded([job], counting(annotator, seen), lines_per_shard=10)
+    assert seen == [11]
+    assert len(corpus) == 103
+    assert job.target.stat().st_mtime_ns == before
+    assert "nothing to do: all 1 file(s) are annotated" in caplog.text
+
+
+def test_a_broken_run_goes_on_where_it_was(job, annotator, caplog):
+    def stop_early(shards):
+        engine = in_this_process(annotator)(shards)
+        for _ in range(4):
+            yield next(engine)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        annotate_sharded([job], stop_early, lines_per_shard=10)
+    (folder,) = job.target.parent.glob(".out.parquet.*.shards")
+    # A shard that was changed, one that was cut off, and one without its record are made again.
+    made = sorted(folder.glob("*.parquet"))
+    made[0].write_bytes(made[0].read_bytes()[:-1] + b"x")
+    made[1].write_bytes(b"")
+    (folder / f"{made[2].name}.json").write_text("[" * 9)
+    seen = []
+    with caplog.at_level(logging.INFO):
+        annotate_sharded([job], counting(annotator, seen), lines_per_shard=10)
+    assert seen == [10]
+    assert "going on: 1 of 11 shards are done" in caplog.text
+    assert [sentence.text for sentence in read_annotations(job.target)] == LINES
+
+
+class Choosy:
+    """An annotator that fails on some lines."""
+
+    def __init__(self, annotator):
+        self.annotator, self.version, self.bad = annotator, annotator.version, "slipped 25 "
+
+    def stream(self, lines):
+        if any(self.bad in line for line in lines):
+            raise RuntimeError("out of luck")
+        return self.annotator.stream(lines)
+
+
+def test_an_error_costs_its_shard_only(job, annotator):
+    choosy = Choosy(annotator)
+    seen = []
+    with pytest.raises(DataError) as caught:
+        annotate_sharded([job], counting(choosy, seen), lines_per_shard=10)
+    assert str(caught.value) == (
+        f"annotation: expected all 11 shards to succeed, got 1 that failed, the first {job.source}, lines 21 to 30: "
+        "RuntimeError: out of luck The others are kept; the same command goes on with those that failed."
+    )
+    (record,) = job.target.parent.glob(".out.parquet.*.shards/000002.parquet.json")
+    assert json.loads(record.read_text())["error"] == "RuntimeError: out of luck"
+    choosy.bad = "nothing"
+    annotate_sharded([job], counting(choosy, seen), lines_per_shard=10)
+    assert seen == [11, 1]
+    assert len(read_annotations(job.target)) == 103
+
+
+def test_a_shard_that_kills_every_worker_is_given_up(job, annotator):
+    def kill(shards):
+        for shard in shards:
+            for _ in range(shards_module.MAX_ATTEMPTS):
+                shards_module._count_attempt(shard)  # and then the worker dies
+        return in_this_process(annotator)(shards)
+
+    with pytest.raises(DataError, match=r"got 5 killed by this one \(out of memory\?\)\."):
+        annotate_sharded([job], kill)
+    assert len(annotate_sharded([job], in_this_process(annotator))[0]) == 103
+
+
+def test_a_worker_with_another_version_is_refused(job, annotator):
+    choosy = Choosy(annotator)
+    choosy.version = "2"
+    with pytest.raises(
+        DataError, match=r"expected version .* on every worker, got 2\. Install the same packages"
+    ):
+        annotate_sharded([job], in_this_process(choosy))
+
+
+def test_a_source_that_changes_meanwhile_is_refused(job, source, annotator):
+    def change(shards):
+        source.write_text("other\n" * 103)
+        return in_this_process(annotator)(shards)
+
+    with pytest.raises(
+        DataError, match=r"expected the lines that were counted, got others: the file was changed\."
+    ):
+        annotate_sharded([job], change)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda lines: lines[::-1], lambda lines: lines[1:], lambda lines: [*lines, lines[0]]]
+)
+def test_the_audit_sees_lines_that_are_lost_doubled_or_out_of_order(job, annotator, monkeypatch, spoil):
+    work = in_this_process(annotator)
+
+    def make(shards):
+        records = list(work(shards))
+        monkeypatch.setattr(
+            shards_module, "read_annotations", lambda path: spoil(list(read_annotations(path)))
+        )
+        return iter(records)
+
+    with pytest.raises(
+        DataError,
+        match=r"^annotation: expected the 103 lines of .* in their order, got 10[234] lines that differ",
+    ):
+        annotate_sharded([job], make)
+    assert not job.target.exists()
+
+
+def test_sources(tmp_path):
+    pq.write_table(pa.table({"id": [1, 2], "text": ["a b", ""]}), tmp_path / "a.parquet")
+    (tmp_path / "a.txt").write_text("a b\n\n")
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"a b\n\n"))
+    for name in ("a.parquet", "a.txt", "a.gz"):
+        for place in (str(tmp_path / name), f"file://{tmp_path / name}"):
+            lines = SourceLines(place)
+            assert (list(lines), len(lines)) == (["a b", ""], 2)
+
+
+def test_sources_that_cannot_be_read(tmp_path):
+    pq.write_table(pa.table({"body": ["a"], "text": [3]}), tmp_path / "number.parquet")
+    pq.write_table(pa.table({"body": ["a"]}), tmp_path / "other.parquet")
+    (tmp_path / "no.parquet").write_text("no")
+    (tmp_path / "bad.txt").write_bytes(b"\xff\n")
+    for name, message in (
+        ("number.parquet", "column text: expected text in each row, got 3."),
+        ("other.parquet", "expected a column 'text', got body."),
+        ("no.parquet", "expected a Parquet file, got: "),
+        ("none.parquet", "expected a Parquet file, got: No such file or directory."),
+        ("none.txt", "expected a readable file, got: No such file or directory."),
+        ("file:///none.txt", "expected a readable file, got: No such file or directory."),
+        ("nowhere://none.txt", "expected a readable file, got: Protocol not known: nowhere."),
+        (f"file://{tmp_path}/bad.txt", "expected UTF-8"),
+    ):
+        with pytest.raises(DataError) as caught:
+            list(SourceLines(name if "://" in name else str(tmp_path / name)))
+        assert message in str(caught.value)
+    with pytest.raises((BackendMissingError, DataError), match="s3"):
+        list(SourceLines("s3://bucket/a.txt"))

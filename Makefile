@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DATA ?= $(or $(SYNTAXFORMER_DATA),../shared/data)
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format bench docs annotators install clean
+.PHONY: demo test check format bench docs gallery annotators install clean
 
 install: $(STAMP)
 
@@ -33,6 +33,13 @@ format: $(STAMP)
 
 bench: $(STAMP)  ## training, annotation and alignment speed, each against a plain twin in the same run
 	$(BIN)/python -m benchmarks --data $(DATA)
+
+demo/infused/manifest.json: | $(STAMP)
+	$(BIN)/syntaxformer demo -o demo --overwrite
+
+gallery: $(STAMP) demo/infused/manifest.json  ## figures and tables of the demo's two models, into docs/results
+	$(BIN)/python experiments/gallery.py demo/baseline demo/infused --src demo/corpus/test.en --ref demo/corpus/test.de \
+	  --train demo/corpus/train.en -o docs/results
 
 annotators: $(STAMP)  ## train the bundled pipelines anew (about an hour on one core)
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language en

@@ -1,0 +1,169 @@
+"""The figure gallery: attention of two translators, its spread, ablation, cases, and the probe's curve.
+
+    make gallery                       of the demo's two models; for others:
+    python experiments/gallery.py runs/base runs/sit --src test.en --ref test.de -o docs/results
+
+Everything is written into one folder: gallery.md and its PNG files, cases.md. The same models and text give
+the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from syntaxformer.analysis import (
+    Ablation,
+    ablate_translator,
+    attention_spread,
+    cross_attention,
+    draw_attention,
+)
+from syntaxformer.analysis.attention_spread import MEASURES
+from syntaxformer.analysis.case_report import case_blocks
+from syntaxformer.analysis.cases import Case, compare_cases, word_counts
+from syntaxformer.analysis.charts import Curve, draw_curves
+from syntaxformer.analysis.document import Block, Figure, Heading, Paragraph, Table, to_markdown
+from syntaxformer.annotate import load_annotator
+from syntaxformer.atomic import atomic_file
+from syntaxformer.evaluation import compare_translations, score_translations
+from syntaxformer.tasks.translator import Translator
+from syntaxformer.textfile import read_lines
+
+PROBE = "probe_minilm_ewt.json"
+N_FIGURES = 3
+
+
+def main() -> None:
+    """Read the command line, write the gallery."""
+    options = _options()
+    output: Path = options.output
+    models = {"baseline": Translator.load(options.baseline), "infused": Translator.load(options.infused)}
+    sources, references = (list(read_lines(path))[: options.lines] for path in (options.src, options.ref))
+    outputs = {name: _translate(one, sources) for name, one in models.items()}
+    parser = load_annotator("en")
+    sentences = parser.annotate(sources)
+    counts = (
+        word_counts([one.words for one in parser.annotate(read_lines(options.train))])
+        if options.train
+        else None
+    )
+    tagged = load_annotator("de").annotate(references)
+    cases = compare_cases(sentences, tagged, *outputs.values(), counts)
+    _write(output / "cases.md", case_blocks(cases, ("baseline", "infused")))
+    blocks: list[Block] = [
+        Heading("Gallery", 1),
+        Paragraph(
+            f"{len(sources)} lines. Written by `experiments/gallery.py`; sentences that differ stand in "
+            "[cases.md](cases.md)."
+        ),
+        *_attention(models, cases, output),
+        *_spread(models, outputs, sentences),
+        *(
+            []
+            if options.no_ablation
+            else _ablation(models["infused"], outputs["infused"], sources, references)
+        ),
+        *_probe(output),
+    ]
+    _write(output / "gallery.md", blocks)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("baseline", type=Path, help="model folder")
+    parser.add_argument("infused", type=Path, help="model folder")
+    parser.add_argument("--src", type=Path, required=True, help="source text")
+    parser.add_argument("--ref", type=Path, required=True, help="its translation")
+    parser.add_argument("--train", type=Path, help="source text of training, to know rare words")
+    parser.add_argument("--lines", type=int, help="only so many lines")
+    parser.add_argument("--no-ablation", action="store_true", help="leave out what translates once a factor")
+    parser.add_argument("-o", "--output", type=Path, default=Path("docs/results"))
+    return parser.parse_args()
+
+
+def _translate(translator: Translator, lines: Sequence[str]) -> list[str]:
+    return [best[0].text for best in translator.translate(lines)]
+
+
+def _attention(models: dict[str, Translator], cases: Sequence[Case], output: Path) -> list[Block]:
+    """Figure 3 of paper 000, on short sentences where the infused model gains most."""
+    short = [case for case in cases if 5 <= len(case.source) <= 14]
+    chosen = sorted(short, key=lambda case: -case.gain)[:N_FIGURES]
+    blocks: list[Block] = [Heading("Attention of the last decoder layer, mean over heads")]
+    for number, case in enumerate(chosen, 1):
+        file = f"attention_{number}.png"
+        maps = {name: cross_attention(one, case.source.text) for name, one in models.items()}
+        draw_attention(maps, output / file)
+        blocks.append(Figure(file, f"{case.source.text} ({case.gain:+.0f} chrF)"))
+    return blocks
+
+
+def _spread(models: dict[str, Translator], outputs: dict[str, list[str]], sentences: Sequence) -> list[Block]:
+    """Is attention more widely distributed? Over all lines."""
+    found = {name: attention_spread(one, sentences, targets=outputs[name]) for name, one in models.items()}
+    rows = []
+    for measure in MEASURES:
+        intervals = [one.interval(measure) for one in found.values()]
+        intervals.append(found["infused"].difference(found["baseline"], measure))
+        rows.append([measure, *(f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]" for one in intervals)])
+    text = (
+        "Entropy in bits, mean distance of two words drawn from a target piece's attention in words and in "
+        "tree edges, share of the weight on words; last layer, mean over heads, 95 % bootstrap over "
+        "sentences."
+    )
+    return [
+        Heading("How widely attention is spread"),
+        Paragraph(text),
+        Table(["", *found, "difference"], rows),
+    ]
+
+
+def _ablation(
+    translator: Translator, intact: list[str], sources: Sequence[str], references: Sequence[str]
+) -> list[Block]:
+    """BLEU with one factor spoiled after the other."""
+    factors = translator.encoder.factors
+    wanted = [(way, (name,)) for way in ("shuffle", "blank") for name in factors]
+    wanted += [(way, factors) for way in ("shuffle", "blank")]
+    rows = [["none", "", f"{score_translations(intact, references).bleu:.2f}", "", ""]]
+    for way, names in wanted:
+        output = _translate(ablate_translator(translator, Ablation(**{way: names})), sources)
+        found = compare_translations(intact, output, references)
+        bleu = score_translations(output, references).bleu
+        rows.append(
+            [way, ", ".join(names), f"{bleu:.2f}", f"{found.difference:+.2f}", f"{found.p_value:.3f}"]
+        )
+    header = ["spoiled", "factors", "BLEU", "Δ", "p (sentences)"]
+    return [Heading("Does the infused model use its factors?"), Table(header, rows)]
+
+
+def _probe(output: Path) -> list[Block]:
+    """UUAS by layer, from the scores that `syntaxformer probe -o` wrote."""
+    path = output / PROBE
+    if not path.exists():
+        return []
+    stored = json.loads(path.read_text("utf-8"))
+    layers = [
+        one for one in stored["scores"] if one["name"] == "embeddings" or one["name"].startswith("layer")
+    ]
+    controls = [one for one in stored["scores"] if one not in layers]
+    x = [float(number) for number in range(len(layers))]
+    curves = {stored["model"]: Curve(x, [100 * one["uuas"] for one in layers])}
+    curves |= {one["name"]: Curve(x, [100 * one["uuas"]] * len(x)) for one in controls}
+    draw_curves(curves, output / "probe.png", "layer (0: embeddings)", "UUAS")
+    return [
+        Heading("Structural probe"),
+        Figure("probe.png", f"UUAS of distance probes, rank {stored['rank']}"),
+    ]
+
+
+def _write(path: Path, blocks: Sequence[Block]) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(to_markdown(blocks), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

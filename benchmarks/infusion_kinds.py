@@ -36,7 +36,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 IWSLT = {"d_model": 512, "d_ff": 1024, "n_heads": 4, "encoder_layers": 6, "decoder_layers": 6}
 SMALL = {"d_model": 256, "d_ff": 1024, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3}
-N_LINES, LENGTH, BEAM = 32, 24, 5
+N_LINES, LENGTH, BEAM = 8, 24, 5
 
 
 def build(shape: dict[str, int], settings: dict[str, Any]) -> tuple[SyntaxTransformer, dict[str, Any]]:

@@ -1,0 +1,114 @@
+"""A real server in a process of its own: told to stop under load, it finishes what it took."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+
+SERVER = """
+import sys, time
+from types import SimpleNamespace
+from syntaxformer.serve import ServiceConfig, create_app
+from syntaxformer.serve.engines import TranslatorEngine
+from syntaxformer.serve.schemas import ModelDescription, Translation
+from syntaxformer.serve.server import serve_app
+
+class Slow(TranslatorEngine):
+    def __init__(self):
+        self.translator = SimpleNamespace(info=SimpleNamespace(decoding=SimpleNamespace(beam_size=5)))
+        self.description = ModelDescription(name="slow", task="translation", backend="none")
+    def work(self, settings, items):
+        time.sleep(0.15)
+        return [Translation(text=text.upper()) for text in items]
+
+config = ServiceConfig(models={"slow": "."}, port=0, max_batch=4)
+serve_app(create_app(config, {"slow": Slow()}), config)
+"""
+
+
+class Server:
+    """The process, and what it wrote to its log."""
+
+    def __init__(self, script):
+        self.lines = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )  # fmt: skip
+        self.ready = threading.Event()
+        self.port = 0
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if "Uvicorn running on" in line:
+                self.port = int(json.loads(line)["event"].split(":")[2].split()[0])
+                self.ready.set()
+        self.ready.set()
+
+    def answered(self):
+        """Ids of the requests that the log says were answered with 200."""
+        found = [json.loads(line) for line in self.lines]
+        return {one["request_id"] for one in found if one["event"] == "request" and one["status"] == 200}
+
+
+def test_sigterm_under_load_loses_no_accepted_request():
+    server = Server(SERVER)
+    answers, refused = {}, []
+
+    def client(number):
+        for turn in range(1000):
+            request_id, text = f"c{number}-{turn}", f"text {number} {turn}"
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            try:
+                body = json.dumps({"texts": [text]})
+                headers = {"content-type": "application/json", "x-request-id": request_id}
+                connection.request("POST", "/v1/translate", body, headers)
+                response = connection.getresponse()
+                answers[request_id] = (
+                    response.status,
+                    json.loads(response.read())["translations"][0]["text"],
+                    text,
+                )
+            except OSError:
+                refused.append(request_id)
+                return
+            except http.client.HTTPException:  # taken off the line before the server read it
+                refused.append(request_id)
+                return
+            finally:
+                connection.close()
+
+    try:
+        assert server.ready.wait(120)
+        assert server.port, "".join(server.lines)
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        while len(answers) < 12:
+            time.sleep(0.02)
+        before = len(answers)
+        server.process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join(60)
+        server.process.wait(60)
+    finally:
+        server.process.kill()
+        server.reader.join(10)
+        server.process.stderr.close()
+    assert len(answers) > before  # what was in its hands when told to stop, it finished
+    assert all(status == 200 and found == text.upper() for status, found, text in answers.values())
+    assert server.answered() == set(answers)
+    assert len(refused) == 12  # each client's last word: nobody listens any more
+    assert any("Finished server process" in line for line in server.lines)

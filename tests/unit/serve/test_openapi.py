@@ -1,0 +1,67 @@
+"""The OpenAPI document holds: whatever is sent by it or against it, no answer is an error of ours."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi.testclient import TestClient
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+
+from hypothesis import HealthCheck, Phase, given, settings  # noqa: E402
+from schemathesis import GenerationMode  # noqa: E402
+from schemathesis.checks import not_a_server_error  # noqa: E402
+from schemathesis.specs.openapi import checks  # noqa: E402
+
+# Not among them: that all data of the right form is accepted. n_best may be more than the beam, for one.
+HOLD = [
+    not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+    checks.response_schema_conformance, checks.response_headers_conformance,
+]  # fmt: skip
+WITH_BODY = ("/v1/translate", "/v1/classify")
+OPERATIONS = (*WITH_BODY, "/v1/models", "/healthz", "/readyz", "/metrics")
+QUICK = settings(
+    max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.generate),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [(path, GenerationMode.POSITIVE) for path in OPERATIONS]
+    + [(path, GenerationMode.NEGATIVE) for path in WITH_BODY],
+)
+def test_no_request_is_answered_by_an_error_of_ours(make_app, path, mode):
+    """Requests by the document, and requests against it: statuses, headers and bodies are those that it lists."""
+    schema = schemathesis.openapi.from_asgi("/openapi.json", make_app())
+    (operation,) = [one.ok() for one in schema.get_all_operations() if one.ok().path == path]
+    n_sent = 0
+
+    @QUICK
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def send(case):
+        nonlocal n_sent
+        n_sent += 1
+        case.call_and_validate(checks=HOLD)
+
+    send()
+    assert n_sent > 0
+
+
+def test_the_document_has_examples_and_all_errors(make_app):
+    with TestClient(make_app()) as client:
+        document = client.get("/openapi.json").json()
+    assert set(document["paths"]) == {
+        "/v1/translate",
+        "/v1/classify",
+        "/v1/models",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    }
+    post = document["paths"]["/v1/translate"]["post"]
+    assert {"200", "400", "401", "413", "422", "429", "503"} <= set(post["responses"])
+    example = document["components"]["schemas"]["TranslateRequest"]["examples"][0]
+    assert example == {"texts": ["A man is standing on a ladder."]}
+    assert post["responses"]["422"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/ErrorBody"
+    }

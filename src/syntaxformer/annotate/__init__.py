@@ -6,7 +6,7 @@ Importing this room imports no tagger; `load_annotator` imports what it is asked
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.phrases import WithPhrases, with_constituency
 from syntaxformer.annotate.registry import load_annotator
-from syntaxformer.annotate.splits import annotator_for
+from syntaxformer.annotate.splits import annotator_for, annotator_in_chunks
 from syntaxformer.annotate.store import (
     AnnotatedCorpus,
     Columns,
@@ -26,6 +26,7 @@ __all__ = [
     "annotate_cached",
     "annotate_to_file",
     "annotator_for",
+    "annotator_in_chunks",
     "load_annotator",
     "read_annotations",
     "with_constituency",

@@ -48,6 +48,7 @@ def _run(ray: Any, shards: Sequence[Shard], n_workers: int, address: str | None)
     try:
         if started:
             _start(ray, n_workers, address)
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
         rows = [{"shard": json.dumps(asdict(shard))} for shard in shards]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False

@@ -16,7 +16,7 @@ from syntaxformer.annotate.fingerprint import hash_file
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.trees import Sentence
 
-__all__ = ["SPLIT", "SplitAnnotator", "annotator_for"]
+__all__ = ["SPLIT", "AnnotatedLines", "SplitAnnotator", "annotator_for", "annotator_in_chunks"]
 
 SPLIT = "{split}"
 """Stands for "train", "dev" … in the path of a parsed file."""
@@ -30,6 +30,64 @@ def annotator_for(annotator: Annotator, split: str) -> Annotator:
     """
     choose = cast("Callable[[str], Annotator] | None", getattr(annotator, "for_split", None))
     return annotator if choose is None else choose(split)
+
+
+def annotator_in_chunks(annotator: Annotator, split: str, lines: Sequence[str]) -> Annotator:
+    """Return what annotates the lines of a split chunk by chunk, as translating does.
+
+    A parsed file is read from its start by each call, so its sentences are laid out here; every other
+    annotator comes back as it is.
+
+    Args:
+        annotator: The recipe's.
+        split: "dev".
+        lines: All lines of the split, in order.
+
+    Raises:
+        DataError: The file of the split is missing or does not fit the lines.
+    """
+    chosen = annotator_for(annotator, split)
+    return annotator if chosen is annotator else AnnotatedLines(chosen, lines)
+
+
+class AnnotatedLines:
+    """An annotator of given lines, in their order, over as many calls as it takes.
+
+    Args:
+        annotator: Annotates them, once.
+        lines: All lines.
+    """
+
+    def __init__(self, annotator: Annotator, lines: Sequence[str]) -> None:
+        self.name = annotator.name
+        self.version = annotator.version
+        self.provides = annotator.provides
+        self._waiting = iter(annotator.annotate(lines))
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield the sentences of the next lines.
+
+        Raises:
+            DataError: They are not the next lines.
+        """
+        for line in lines:
+            sentence = next(self._waiting, None)
+            if sentence is None or sentence.text != line:
+                found = "the end" if sentence is None else repr(sentence.text[:40])
+                raise DataError(
+                    f"annotator {self.name}: expected its lines in their order, got {line[:40]!r} at {found}."
+                )
+            yield sentence
+
+    def annotate(
+        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
+    ) -> list[Sentence]:
+        """Return the sentences of the next lines; see `stream`."""
+        return list(self.stream(lines))
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return the sentences of the next lines, given as words; see `stream`."""
+        return list(self.stream(" ".join(words) for words in sentences))
 
 
 class SplitAnnotator:

@@ -53,7 +53,7 @@ from syntaxformer.training.checkpoints import WEIGHTS, average_weights, complete
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.recipe import Recipe
 from syntaxformer.training.tallies import accuracies_at
-from syntaxformer.training.trainer import SyntaxTrainer, load_weights
+from syntaxformer.training.trainer import SyntaxTrainer
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -280,14 +280,18 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
 
 def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> float:
     """BLEU on the development set with the recipe's beam."""
+    from syntaxformer.annotate import annotator_in_chunks
+
     was_training = model.training
-    translator = Translator(model.eval(), data.encoder, data.info, data.annotator)
+    lines, annotator = data.dev_text.src, data.annotator
+    annotator = annotator and annotator_in_chunks(annotator, corpus.dev, lines)
+    translator = Translator(model.eval(), data.encoder, data.info, annotator)
     user_factors = {
         name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))
         for name in data.encoder.factors
         if name in corpus.factor_files
     }
-    outputs = translator.translate(data.dev_text.src, user_factors=user_factors)
+    outputs = translator.translate(lines, user_factors=user_factors)
     hypotheses = [best[0].text for best in outputs]
     model.train(was_training)
     return score_translations(hypotheses, data.dev_text.tgt, **scoring(data.info)).bleu

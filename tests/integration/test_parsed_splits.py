@@ -1,0 +1,43 @@
+"""A recipe whose train and dev are parsed elsewhere, under one name with `{split}`."""
+
+from syntaxformer.annotate import load_annotator
+from syntaxformer.trees import write_conllu
+
+SETTINGS = (
+    "model.encoder_layers=1", "model.decoder_layers=1", "training.max_steps=4", "training.eval_every=2", "subwords.vocab_size=301",
+    "training.max_batch_tokens=200", "infusion.kind=concat_pos", "infusion.width=10", "training.precision=fp32", "data.dev=dev",
+)  # fmt: skip
+
+
+def test_train_and_dev_have_their_own_parses(cli, tmp_path):
+    lines = [f"The dog saw {number} cats." for number in range(60)]
+    english = load_annotator("en")
+    for split, part in (("train", lines[:45]), ("dev", lines[45:])):
+        for side in ("en", "de"):
+            (tmp_path / f"{split}.{side}").write_text("\n".join(part) + "\n")
+        write_conllu(tmp_path / f"{split}.conllu", english.annotate(part))
+    settings = [*SETTINGS, f"annotation.annotator=conllu:{tmp_path}/{{split}}.conllu"]
+    done = cli(
+        "train",
+        "tiny",
+        f"data.dir={tmp_path}",
+        "data.src=en",
+        "data.tgt=de",
+        f"output={tmp_path / 'run'}",
+        *settings,
+    )
+    assert done.code == 0, done.err
+    (tmp_path / "dev.conllu").unlink()
+    done = cli(
+        "train",
+        "tiny",
+        f"data.dir={tmp_path}",
+        "data.src=en",
+        "data.tgt=de",
+        f"output={tmp_path / 'other'}",
+        *settings,
+    )
+    assert done.code == 2
+    assert done.err.strip().endswith(
+        f"{tmp_path}/dev.conllu: expected the parsed file of the split 'dev', found none."
+    )

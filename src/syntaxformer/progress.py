@@ -108,9 +108,12 @@ def _track_in_log(iterable: Iterable[T], description: str, total: int | None, un
 
 def _line(description: str, done: int, total: int | None, unit: str, elapsed_s: float) -> str:
     rate = done / max(elapsed_s, 1e-9)
-    line = (
-        f"{description}: {done:,}{f' of {total:,}' if total is not None else ''} {unit}, {rate:,.0f} {unit}/s"
-    )
+    line = f"{description}: {done:,}{f' of {total:,}' if total is not None else ''} {unit}, {_rounded(rate)} {unit}/s"
     if total is None or total == done:
         return line
     return f"{line}, {(total - done) / max(rate, 1e-9):,.0f} s left"
+
+
+def _rounded(rate: float) -> str:
+    """Whole numbers, and two figures of what is slow: shards, epochs."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"

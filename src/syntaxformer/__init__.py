@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from syntaxformer.infusion_config import InfusionConfig
     from syntaxformer.models import SyntaxTransformer, infuse, infusion_parameters, load, parameter_report
     from syntaxformer.relations import constituency_relations, dependency_relations
+    from syntaxformer.tasks.pipeline import pipeline
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.trees import Sentence
 
@@ -33,6 +34,7 @@ _HOMES = {
     "load": "syntaxformer.models",
     "load_annotator": "syntaxformer.annotate",
     "parameter_report": "syntaxformer.models",
+    "pipeline": "syntaxformer.tasks.pipeline",
 }
 _ROOMS = (
     "align",
@@ -40,6 +42,7 @@ _ROOMS = (
     "annotate",
     "data",
     "evaluation",
+    "export",
     "layers",
     "models",
     "relations",
@@ -63,6 +66,7 @@ __all__ = [
     "load",
     "load_annotator",
     "parameter_report",
+    "pipeline",
 ]
 
 

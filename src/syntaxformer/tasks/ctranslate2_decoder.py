@@ -28,6 +28,9 @@ transformers stops when no running beam can still win. With 1.0, CTranslate2's d
 another translation than there, mostly a worse one; with 2.0 one in 250.
 """
 
+SMALLEST_SHARE = 8
+"""Lines below which a batch is not divided among threads."""
+
 
 class CTranslate2Decoder:
     """See `decoding.PieceDecoder`.
@@ -58,8 +61,9 @@ class CTranslate2Decoder:
         limits = longest_translations(source.text_lengths[list(rows)], settings.max_length_factor).tolist()
         tokens = self.tokens(source, rows)
         waiting = []
-        for start in range(0, len(tokens), settings.batch_size):
-            stop = start + settings.batch_size
+        size = self._batch_size(len(tokens), settings.batch_size)
+        for start in range(0, len(tokens), size):
+            stop = start + size
             waiting += self._search(tokens[start:stop], max(limits[start:stop]), settings, n_best)
         results = [one.result() for one in waiting]
         for place, limit in enumerate(limits):
@@ -69,6 +73,11 @@ class CTranslate2Decoder:
                 results[place] = again.result()
         found = [[self._pieces(names) for names in result.hypotheses] for result in results]
         return self._scored(tokens, results, found, settings) if scored else found
+
+    def _batch_size(self, n_lines: int, wanted: int) -> int:
+        """Lines of a batch: few lines are shared out, so that no thread is idle; tiny batches cost more."""
+        share = -(-n_lines // self.network.num_translators)
+        return max(1, min(wanted, max(share, SMALLEST_SHARE)))
 
     def _search(
         self, tokens: list[list[str]], limit: int, settings: DecodingConfig, n_best: int

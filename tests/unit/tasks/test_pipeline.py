@@ -1,0 +1,53 @@
+"""A folder as a function: one text in, one answer out; several in, as many out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import syntaxformer as sf
+from syntaxformer.errors import ConfigError
+from syntaxformer.tasks.pipeline import ClassificationPipeline
+
+
+def test_translation(folder, plain):
+    translate = sf.pipeline("translation", folder)
+    (best,) = plain.translate(["the cat"], beam_size=1)
+    assert translate("the cat", beam_size=1) == best[0].text
+    assert translate(["the cat", ""], beam_size=1) == [best[0].text, ""]
+
+
+def _classifier(probabilities, labels):
+    seen = []
+
+    def predict(texts):
+        seen.append(texts)
+        return SimpleNamespace(labels=labels[: len(texts)], probabilities=probabilities)
+
+    return SimpleNamespace(predict=predict, info=SimpleNamespace(labels=("no", "yes")), seen=seen)
+
+
+def test_classification():
+    classifier = _classifier([[0.25, 0.75]], ["yes"])
+    classify = ClassificationPipeline(classifier)
+    answer = {"label": "yes", "probabilities": {"no": 0.25, "yes": 0.75}}
+    assert classify("a text") == answer
+    assert classify([("a", "pair")]) == [answer]
+    assert classify(("a", "pair")) == answer
+    assert classifier.seen == [["a text"], [("a", "pair")], [("a", "pair")]]
+
+
+def test_scores():
+    assert ClassificationPipeline(_classifier(None, [2.5, 3.0]))(["a", "b"]) == [
+        {"score": 2.5},
+        {"score": 3.0},
+    ]
+
+
+def test_another_task():
+    with pytest.raises(ConfigError) as caught:
+        sf.pipeline("translating", "runs/none")
+    assert str(caught.value) == (
+        "task: expected one of translation, classification, got 'translating'. Nearest: translation."
+    )

@@ -108,7 +108,8 @@ def _track_in_log(iterable: Iterable[T], description: str, total: int | None, un
 
 def _line(description: str, done: int, total: int | None, unit: str, elapsed_s: float) -> str:
     rate = done / max(elapsed_s, 1e-9)
-    line = f"{description}: {done:,}{f' of {total:,}' if total is not None else ''} {unit}, {_rounded(rate)} {unit}/s"
+    of_total = f" of {total:,}" if total is not None else ""
+    line = f"{description}: {done:,}{of_total} {unit}, {_rounded(rate)} {unit}/s"
     if total is None or total == done:
         return line
     return f"{line}, {(total - done) / max(rate, 1e-9):,.0f} s left"

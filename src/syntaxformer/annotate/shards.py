@@ -214,7 +214,9 @@ def annotate_sharded(
     records = engine(waiting) if waiting else iter(())
     failed = [
         record
-        for record in track(records, f"annotating ({name})", len(waiting), "shards", enabled=progress)
+        for record in track(
+            records, f"annotating ({name})", len(waiting), "shards", enabled=progress and bool(waiting)
+        )
         if "error" in record
     ]
     if failed:

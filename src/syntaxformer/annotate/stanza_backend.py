@@ -183,20 +183,24 @@ def load_stanza(argument: str) -> BatchedAnnotator:
 
 
 def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
-    package = options.get("package", "default")
+    package, folder = options.get("package", "default"), options.get("dir")
     keywords = {key: options[key] for key in ("dir", "device") if key in options}
+    listed = _listed(folder)
     try:
         return stanza.Pipeline(
             language,
-            processors=f"{_TOKENIZERS},{_OTHERS}".replace("mwt,", ""),
+            processors=",".join(_offered(listed.get(language, {}), listed, package)),
             package=package,
             download_method=None,
             verbose=False,
             **keywords,
         )
     except (FileNotFoundError, ValueError, KeyError) as error:
-        folder = options.get("dir")
-        _check_known(stanza, language, folder)
+        if listed and language not in listed:
+            raise ConfigError(
+                f"annotator stanza: expected a language of Stanza {stanza.__version__}, got {language!r}. "
+                f"{nearest(language, list(listed))}"
+            ) from error
         settings = "".join(
             f", {key}={value!r}"
             for key, value in (("package", options.get("package")), ("model_dir", folder))
@@ -209,20 +213,23 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
         ) from error
 
 
-def _check_known(stanza: Any, language: str, folder: str | None) -> None:
-    """Hold that a language is in Stanza's own list, where that was downloaded."""
+def _listed(folder: str | None) -> dict[str, Any]:
+    """Stanza's own list of languages and models, where it was downloaded."""
     from stanza.resources.common import DEFAULT_MODEL_DIR
 
-    listed = Path(folder or DEFAULT_MODEL_DIR) / "resources.json"
     try:
-        known = json.loads(listed.read_text("utf-8"))
+        listed = json.loads((Path(folder or DEFAULT_MODEL_DIR) / "resources.json").read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
-        return
-    if isinstance(known, dict) and language not in known:
-        raise ConfigError(
-            f"annotator stanza: expected a language of Stanza {stanza.__version__}, got {language!r}. "
-            f"{nearest(language, list(known))}"
-        )
+        return {}
+    return listed if isinstance(listed, dict) else {}
+
+
+def _offered(language: dict[str, Any], listed: dict[str, Any], package: str) -> list[str]:
+    """The processors that a language has; Stanza would look for the files of all that are asked for."""
+    language = listed.get(language.get("alias", ""), language)
+    of_package = language.get("packages", {}).get(package, {})
+    wanted = ["tokenize", *_OTHERS.split(",")]
+    return [name for name in wanted if name in of_package or package in language.get(name, {})] or wanted
 
 
 def _hash_models(config: dict[str, Any]) -> str:

@@ -142,6 +142,24 @@ def test_a_deleted_model_is_missing(models, tmp_path):
         load_annotator(f"stanza:en+dir={tmp_path / 'copy'}")
 
 
+def test_a_language_with_fewer_processors_and_an_alias(models, tmp_path):
+    """Most languages have no constituency parser; some have a second name."""
+    import json
+    import shutil
+
+    folder = tmp_path / "copy"
+    shutil.copytree(models, folder)
+    listed = json.loads((folder / "resources.json").read_text())
+    for place in (listed["en"], listed["en"]["packages"]["default"]):
+        del place["constituency"]
+    listed["eng"] = {"alias": "en"}
+    (folder / "resources.json").write_text(json.dumps(listed))
+    for language in ("en", "eng"):
+        annotator = load_annotator(f"stanza:{language}+dir={folder}+device=cpu")
+        assert annotator.provides == {"upos", "xpos", "lemmas", "governors", "deprels"}
+        assert annotator.annotate(["The dog"])[0].constituency is None
+
+
 def test_an_unknown_language_is_refused(models):
     with pytest.raises(
         ConfigError,

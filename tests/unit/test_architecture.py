@@ -26,7 +26,7 @@ ALLOWED = {
     "evaluation": set(),
     "training": {"trees", "align", "relations", "layers", "models", "data", "evaluation"},
     "tasks": {"trees", "annotate", "align", "relations", "layers", "models", "data", "evaluation", "training", "analysis"},
-    "analysis": {"trees", "annotate", "align", "relations", "layers", "models", "data", "tasks"},
+    "analysis": {"trees", "annotate", "align", "relations", "layers", "models", "data", "evaluation", "tasks"},
     "experiments": {"trees", "annotate", "align", "relations", "data", "evaluation", "training", "tasks", "analysis"},
     "export": {"align", "layers", "models", "data", "training", "tasks"},
     "serve": {"trees", "annotate", "align", "relations", "models", "data", "evaluation", "tasks", "analysis"},

@@ -27,7 +27,9 @@ def probe(
     controls: Annotated[
         bool, typer.Option("--controls/--no-controls", help="Random vectors and a linear chain beside.")
     ] = True,
-    annotator: Annotated[str, typer.Option(help="Tags and parses for an infused encoder.")] = "en",
+    annotator: Annotated[
+        str | None, typer.Option(help="Tags and parses for an infused encoder; default: its own.")
+    ] = None,
     max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the treebank at most.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Of the maps, the batches and random vectors.")] = 1,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the scores as JSON.")] = None,

@@ -126,6 +126,8 @@ class InfusedWords(HuggingFaceWords):
         """The batch with what the annotator says."""
         from syntaxformer.data.nlu_collator import SyntaxExample
 
+        if self.collator.config.is_plain:
+            return super().inputs(sentences)
         annotated = self.annotator.annotate_words([one.words for one in sentences])
         return dict(self.collator([SyntaxExample((one,), None) for one in annotated]))
 
@@ -175,12 +177,15 @@ class TranslatorWords:
         return output.hidden_states, _owners(encoded, sentences, batch["input_ids"].shape[1])
 
 
-def load_word_encoder(folder: str | Path, annotator: str = "en", device: str | None = None) -> WordEncoder:
+def load_word_encoder(
+    folder: str | Path, annotator: str | None = None, device: str | None = None
+) -> WordEncoder:
     """Load whatever kind of model a folder holds.
 
     Args:
         folder: A translator, an infused encoder, or a Hugging Face encoder.
-        annotator: Gives an infused encoder its tags and trees.
+        annotator: Gives an infused encoder its tags and trees; None for the one that it was fine-tuned with,
+            else `en+phrases`.
         device: "cpu", "cuda", …; None for the best there is.
 
     Raises:
@@ -196,13 +201,19 @@ def load_word_encoder(folder: str | Path, annotator: str = "en", device: str | N
     if not (folder / "config.json").exists():
         raise CheckpointError(f"{folder}: expected a model folder, got none with a config.json.")
     if (folder / "infusion.json").exists():
-        from syntaxformer.annotate import load_annotator
-        from syntaxformer.data.nlu_collator import SyntaxCollator
-        from syntaxformer.models import load
-
-        model = load(folder).eval().to(pick_device(device))
-        return InfusedWords(model, SyntaxCollator.from_pretrained(folder), load_annotator(annotator))
+        return _load_infused(folder, annotator, pick_device(device))
     return _load_plain(folder, pick_device(device))
+
+
+def _load_infused(folder: Path, annotator: str | None, device: torch.device) -> InfusedWords:
+    from syntaxformer.annotate import load_annotator
+    from syntaxformer.data.nlu_collator import SyntaxCollator
+    from syntaxformer.models import load
+    from syntaxformer.tasks.classifier_folder import CLASSIFIER, read_classifier_info
+
+    stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
+    parser = load_annotator(annotator or stored or "en+phrases")
+    return InfusedWords(load(folder).eval().to(device), SyntaxCollator.from_pretrained(folder), parser)
 
 
 def _load_plain(folder: Path, device: torch.device) -> HuggingFaceWords:

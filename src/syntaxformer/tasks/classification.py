@@ -26,12 +26,12 @@ from syntaxformer.tasks.classifier_folder import CLASSIFIER
 from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
 from syntaxformer.tasks.run_folder import check_run, open_run
-from syntaxformer.training.checkpoints import WEIGHTS, complete_checkpoints, load_tensors
+from syntaxformer.training.checkpoints import WEIGHTS, complete_checkpoints, load_tensors, load_weights
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
 from syntaxformer.training.logits import batch_logits, decide
 from syntaxformer.training.processes import process_team
-from syntaxformer.training.trainer import load_weights, pick_precision
+from syntaxformer.training.trainer import pick_precision
 
 __all__ = ["finetune"]
 

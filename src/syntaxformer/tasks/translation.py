@@ -49,7 +49,13 @@ from syntaxformer.tasks.model_folder import (
 from syntaxformer.tasks.pretrained_tables import fill_tables, freeze_tables
 from syntaxformer.tasks.run_folder import check_run, open_run
 from syntaxformer.tasks.translator import Translator
-from syntaxformer.training.checkpoints import WEIGHTS, average_weights, complete_checkpoints, load_tensors
+from syntaxformer.training.checkpoints import (
+    WEIGHTS,
+    average_weights,
+    complete_checkpoints,
+    load_tensors,
+    load_weights,
+)
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.recipe import Recipe
 from syntaxformer.training.tallies import accuracies_at

@@ -14,6 +14,7 @@ from accelerate.utils import set_seed
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import read_json, verify_manifest
@@ -24,6 +25,7 @@ __all__ = [
     "load_optimizer",
     "load_random_state",
     "load_tensors",
+    "load_weights",
     "numbered_checkpoints",
     "random_state",
     "save_optimizer",
@@ -175,3 +177,23 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
         for name, tensor in weights.items():
             total[name] = total.get(name, 0) + tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def load_weights(model: PreTrainedModel, weights: dict[str, Tensor], source: Path) -> None:
+    """Put weights into a model; tied tables are stored once.
+
+    Raises:
+        CheckpointError: Names or shapes do not fit the model.
+    """
+    try:
+        result = model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"{source}: expected weights of this model, got other shapes. {error}"
+        ) from error
+    missing = set(result.missing_keys) - set(model.all_tied_weights_keys)
+    if missing or result.unexpected_keys:
+        wrong = sorted([*missing, *result.unexpected_keys])[:5]
+        raise CheckpointError(
+            f"{source}: expected weights of this model, got other names: {', '.join(wrong)}."
+        )

@@ -18,12 +18,12 @@ from syntaxformer.training.checkpoints import (
     load_optimizer,
     load_random_state,
     load_tensors,
+    load_weights,
     numbered_checkpoints,
     random_state,
     save_optimizer,
     save_random_states,
 )
-from syntaxformer.training.trainer import load_weights
 
 __all__ = ["SafeCheckpoints"]
 
@@ -39,7 +39,7 @@ class SafeCheckpoints:
     accelerator: Any
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint, then delete all others but the best one."""
+        """Write a checkpoint, then delete the ones no longer wanted."""
         folder = Path(self.args.output_dir)
         random_states = gather_object([random_state()])
         if self.args.should_save:
@@ -50,11 +50,16 @@ class SafeCheckpoints:
                 save_optimizer(partial_folder, self.optimizer, self.lr_scheduler)
                 save_random_states(partial_folder, random_states)
                 self.state.save_to_json(str(partial_folder / "trainer_state.json"))
-            kept = {f"checkpoint-{step}" for step in (self.state.global_step, self.state.best_global_step)}
-            for old in numbered_checkpoints(folder):
-                if old.name not in kept:
+            numbered = numbered_checkpoints(folder)
+            kept = {path.name for path in self._wanted_checkpoints(numbered)}
+            for old in numbered:
+                if old.name not in kept | {f"checkpoint-{self.state.best_global_step}"}:
                     shutil.rmtree(old, ignore_errors=True)
         self.accelerator.wait_for_everyone()
+
+    def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
+        """Those that are kept beside the best one: the last."""
+        return numbered[-1:]
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """Weights and config only: no pickled arguments."""

@@ -6,14 +6,12 @@ What differs from the base class, and only that: where batches come from, how th
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 from transformers import (
@@ -26,20 +24,10 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
-from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import atomic_folder, verify_manifest
+from syntaxformer.folders import verify_manifest
 from syntaxformer.training.callbacks import Curves, Flow, ProgressLines, is_finished
-from syntaxformer.training.checkpoints import (
-    WEIGHTS,
-    load_optimizer,
-    load_random_state,
-    load_tensors,
-    numbered_checkpoints,
-    random_state,
-    save_optimizer,
-    save_random_states,
-)
 from syntaxformer.training.recipe import Recipe, TrainingConfig
+from syntaxformer.training.safe_checkpoints import SafeCheckpoints
 from syntaxformer.training.schedules import SCHEDULES
 from syntaxformer.training.tallies import TallyBook
 
@@ -84,7 +72,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
     return arguments
 
 
-class SyntaxTrainer(Trainer):
+class SyntaxTrainer(SafeCheckpoints, Trainer):
     """Trains a translator on encoded pairs.
 
     Args:
@@ -231,60 +219,6 @@ class SyntaxTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint whole or not at all, then delete the ones no longer wanted."""
-        folder = Path(self.args.output_dir)
-        target = folder / f"checkpoint-{self.state.global_step}"
-        random_states = gather_object([random_state()])
-        if self.args.should_save:
-            if self.state.best_global_step:
-                self.state.best_model_checkpoint = str(folder / f"checkpoint-{self.state.best_global_step}")
-            with atomic_folder(target) as partial_folder:
-                self.model.save_pretrained(partial_folder)
-                save_optimizer(partial_folder, self.optimizer, self.lr_scheduler)
-                save_random_states(partial_folder, random_states)
-                self.state.save_to_json(str(partial_folder / "trainer_state.json"))
-            self._delete_old_checkpoints(folder)
-        self.accelerator.wait_for_everyone()
-
-    def _delete_old_checkpoints(self, folder: Path) -> None:
-        for old in numbered_checkpoints(folder)[: -max(self.config.keep_checkpoints, self.config.average)]:
-            if old.name != f"checkpoint-{self.state.best_global_step}":
-                shutil.rmtree(old, ignore_errors=True)
-
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Weights and config only: no pickled arguments."""
-        self.model.save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        folder = Path(resume_from_checkpoint)
-        verify_manifest(folder)
-        load_weights(model or self.model, load_tensors(folder / WEIGHTS), folder)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is not None:
-            load_optimizer(Path(checkpoint), self.optimizer, self.lr_scheduler)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        if checkpoint is not None:
-            load_random_state(Path(checkpoint), self.args.process_index, self.args.seed)
-
-
-def load_weights(model: PreTrainedModel, weights: dict[str, torch.Tensor], source: Path) -> None:
-    """Put weights into a model; tied tables are stored once.
-
-    Raises:
-        CheckpointError: Names or shapes do not fit the model.
-    """
-    try:
-        result = model.load_state_dict(weights, strict=False)
-    except RuntimeError as error:
-        raise CheckpointError(
-            f"{source}: expected weights of this model, got other shapes. {error}"
-        ) from error
-    missing = set(result.missing_keys) - set(model.all_tied_weights_keys)
-    if missing or result.unexpected_keys:
-        wrong = sorted([*missing, *result.unexpected_keys])[:5]
-        raise CheckpointError(
-            f"{source}: expected weights of this model, got other names: {', '.join(wrong)}."
-        )
+    def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
+        """The last ones, as many as are kept or averaged."""
+        return numbered[-max(self.config.keep_checkpoints, self.config.average) :]

@@ -1,0 +1,76 @@
+"""One cell of an experiment for real: trained, translated, scored, reported; and the figure gallery."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import yaml
+
+from syntaxformer.evaluation import score_translations
+from syntaxformer.experiments import RunStore, load_spec, run_cell, write_report
+from syntaxformer.experiments.cell_run import HYPOTHESES, write_cell
+
+SETTINGS = {
+    "subwords.vocab_size": 301, "model.d_model": 32, "model.d_ff": 37, "model.n_heads": 2, "training.max_steps": 6,
+    "training.max_batch_tokens": 521, "training.eval_every": 3, "training.precision": "fp32", "decoding.beam_size": 1,
+    "training.tensorboard": False, "data.dev": "dev",
+}  # fmt: skip
+
+
+def test_a_cell_and_its_report(digits, tmp_path):
+    path = tmp_path / "spec.yaml"
+    content = {
+        "name": "digits", "verb": "train", "recipe": "tiny",
+        "settings": {**SETTINGS, "data.dir": str(digits.corpus), "data.fraction": 0.1},
+        "axes": {"seed": [1]},
+        "test": {"src": str(digits.corpus / "dev.en"), "ref": str(digits.corpus / "dev.de")},
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(content))
+    spec, store = load_spec(path), RunStore(tmp_path / "store")
+    (cell,) = spec.cells()
+    store.add([cell])
+    folder = store.cell_folder(cell)
+    folder.mkdir(parents=True)
+    write_cell(cell, folder, spec.keep)
+    found = run_cell(folder)
+    hypotheses = (folder / HYPOTHESES).read_text().splitlines()
+    references = (digits.corpus / "dev.de").read_text().splitlines()
+    assert found["metrics"]["bleu"] == score_translations(hypotheses, references).bleu
+    assert [point["step"] for point in found["curve"]] == [3, 6]
+    assert found["metrics"]["dev_loss"] == min(point["value"] for point in found["curve"])
+    assert found["n_parameters"] > 10_000
+    assert not (folder / "model" / "checkpoints").exists()
+    assert run_cell(folder) == json.loads((folder / "result.json").read_text())  # done: nothing runs again
+    store.finish(cell.key, 1.0, found)
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert f"| 1 of 1 | {found['metrics']['bleu']:.2f} |" in text
+
+
+def test_the_gallery(digits, tmp_path, monkeypatch):
+    file = Path(__file__).resolve().parents[2] / "experiments" / "gallery.py"
+    found = importlib.util.spec_from_file_location("gallery", file)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    test = digits.corpus / "test.en", digits.corpus / "test.de"
+    arguments = [
+        digits.none,
+        digits.sum_then_concat,
+        "--src",
+        test[0],
+        "--ref",
+        test[1],
+        "--lines",
+        "7",
+        "-o",
+        tmp_path,
+    ]
+    monkeypatch.setattr(sys, "argv", ["gallery", *map(str, arguments)])
+    module.main()
+    text = (tmp_path / "gallery.md").read_text()
+    assert "| entropy |" in text
+    assert "| blank | pos, case, subword |" in text
+    assert "7 sentences; chrF" in (tmp_path / "cases.md").read_text()
+    assert (tmp_path / "attention_1.png").read_bytes()[:4] == b"\x89PNG"

@@ -10,7 +10,7 @@ no word, blank lines do not reach the pipeline, very long lines go through it in
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
@@ -53,6 +53,8 @@ _PROVIDED_BY = {
     "trainable_lemmatizer": {"lemmas"},
     "experimental_edit_tree_lemmatizer": {"lemmas"},
 }
+_SEPARATE = {"governors", "deprels", "lemmas"}
+"""Columns whose components no other one builds on."""
 
 
 class SpacyAnnotator:
@@ -77,6 +79,25 @@ class SpacyAnnotator:
         )
         self._reader = DocReader(nlp.vocab.strings, self.provides)
         self._lock = threading.Lock()
+
+    def limited_to(self, columns: Collection[str]) -> SpacyAnnotator:
+        """Switch off parser and lemmatizer where no column of theirs is wanted; tags stay the same.
+
+        Args:
+            columns: What will be read: "upos", "governors", …
+
+        Returns:
+            This annotator, which from now on provides less.
+        """
+        unwanted: set[str] = set()
+        for pipe in self.nlp.pipe_names:
+            given = _PROVIDED_BY.get(self.nlp.get_pipe_meta(pipe).factory, set())
+            if given and given <= _SEPARATE and given.isdisjoint(columns):
+                self.nlp.disable_pipe(pipe)
+                unwanted |= given
+        self.provides = self.provides - unwanted
+        self._reader = DocReader(self.nlp.vocab.strings, self.provides)
+        return self
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in order, in constant memory.

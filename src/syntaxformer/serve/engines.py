@@ -51,7 +51,7 @@ class Engine(Protocol):
 
     description: ModelDescription
 
-    def work(self, settings: Hashable, items: list[Any]) -> Sequence[Any]:
+    def work(self, settings: Any, items: list[Any]) -> Sequence[Any]:
         """A result for each item; runs in a thread of its own, one batch at a time."""
         ...
 

@@ -198,3 +198,15 @@ def test_a_folder_without_pipeline_is_named(tmp_path):
     )
     with pytest.raises(DataError, match="expected a folder with a spaCy pipeline"):
         load_annotator("spacy:no/such/folder")
+
+
+def test_without_a_parser_that_nobody_needs_the_tags_are_the_same():
+    lines = ["The old man the boat.", "", "Two dogs run. A cat sleeps!"]
+    whole = load_annotator("en").annotate(lines)
+    tagger = load_annotator("en").limited_to({"upos"})
+    assert tagger.provides == {"upos"}
+    tagged = tagger.annotate(lines)
+    assert [one.upos for one in tagged] == [one.upos for one in whole]
+    assert [one.words for one in tagged] == [one.words for one in whole]
+    assert all(one.governors is None for one in tagged)
+    assert load_annotator("en").limited_to({"upos", "deprels"}).provides >= {"upos", "governors", "deprels"}

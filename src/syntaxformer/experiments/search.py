@@ -45,7 +45,7 @@ def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | Non
     """The best of the trials that are done."""
     scored = [one for one in trials if _value(search, one) is not None]
     sign = 1 if search.direction == "minimize" else -1
-    return min(scored, key=lambda one: sign * _value(search, one), default=None)
+    return min(scored, key=lambda one: sign * (_value(search, one) or 0.0), default=None)
 
 
 def _value(search: SearchConfig, run: StoredRun) -> float | None:

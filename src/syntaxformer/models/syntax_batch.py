@@ -24,7 +24,7 @@ class Seen:
     Args:
         weights: α of the sub-networks, `[batch, pieces, networks]`; only while recording.
         attention: The collapsed attention, `[batch, heads, pieces, pieces]`; only while recording.
-        logits: Scaled and biased logits before any mask, `[batch, heads, pieces, pieces]`; only while recording.
+        logits: Scaled, biased, before any mask, `[batch, heads, pieces, pieces]`; only while recording.
         governor_losses: Loss of pointing at governors.
         pointed_at: Place that the biaffine head points at, `[batch, pieces]`.
         targets: Where it should, `[batch, pieces]`.

@@ -46,7 +46,7 @@ class ProbeConfig(BaseModel):
     rank: int = Field(default=64, ge=1, description="rows of the map; above 64 theirs gained nothing")
     batch_size: int = Field(default=32, ge=1, description="sentences of an update (theirs: 20)")
     learning_rate: float = Field(default=0.001, gt=0, description="of Adam")
-    decay: float = Field(default=0.1, gt=0, lt=1, description="of the rate after each halt on dev (theirs: 0.1)")
+    decay: float = Field(default=0.1, gt=0, lt=1, description="of the rate after each halt on dev (theirs)")
     max_epochs: int = Field(default=30, ge=1, description="passes over the training sentences")
     patience: int = Field(default=2, ge=1, description="rates tried after the first one stops helping")
     depth: bool = Field(default=True, description="train the depth probe, too")

@@ -90,11 +90,11 @@ def test_injection_needs_a_head(train, cli, tmp_path):
 
 
 def test_a_limit_without_room_for_tags(train, corpus, tmp_path):
-    done = train(tmp_path / "model", "infusion.kind=prepend", "data.max_pieces=24")
+    done = train(tmp_path / "model", "infusion.kind=prepend", "data.max_pieces=16")
     assert done.code == 2
     (line,) = done.err.splitlines()
     assert line.startswith(
-        "error: data.max_pieces: expected room for the tags of infusion.kind=prepend, got 24: "
+        "error: data.max_pieces: expected room for the tags of infusion.kind=prepend, got 16: "
     )
     assert " pairs are too long. Raise it, to " in line
     assert not (tmp_path / "model").exists()

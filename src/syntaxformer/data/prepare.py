@@ -235,5 +235,5 @@ def _check_room_for_tags(src: EncodedText, fits_bare: NDArray[np.bool_], limit: 
     if 2 * n_lost > len(lengths):
         raise ConfigError(
             f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {limit}: with them "
-            f"{n_lost} of {len(lengths)} pairs are too long. Raise it, to {lengths.max()} to keep all."
+            f"{n_lost} of {len(lengths)} pairs are too long. Raise it, to {lengths.max()} to keep them."
         )

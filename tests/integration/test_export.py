@@ -1,0 +1,66 @@
+"""A trained model on the command line: exported, it says what it said before."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+
+
+@pytest.fixture(scope="module")
+def exported(cli, digits, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    for quantization in ("float32", "int8"):
+        done = cli(
+            "--quiet", "export", digits.sum_then_concat, folder / quantization, "--quantization", quantization
+        )
+        assert (done.code, done.out, done.err) == (0, f"{folder / quantization}\n", "")
+    return folder
+
+
+def test_translate(cli, digits, exported, tmp_path):
+    source = digits.corpus / "test.en"
+    outputs = {}
+    for model in (digits.sum_then_concat, exported / "float32", exported / "int8"):
+        done = cli("--quiet", "translate", model, source, "-o", tmp_path / "out.de")
+        assert (done.code, done.err) == (0, ""), done.err
+        outputs[model.name] = (tmp_path / "out.de").read_text().splitlines()
+    trained = outputs["sum_then_concat"]
+    assert len(trained) == 103
+    assert sum(one == other for one, other in zip(trained, outputs["float32"], strict=True)) >= 102
+    assert sum(one == other for one, other in zip(trained, outputs["int8"], strict=True)) >= 95
+
+
+def test_evaluate_against_the_trained_model(cli, digits, exported):
+    files = ("--src", digits.corpus / "test.en", "--ref", digits.corpus / "test.de", "--json")
+    done = cli("--quiet", "evaluate", exported / "float32", *files, "--baseline", digits.sum_then_concat)
+    assert (done.code, done.err) == (0, "")
+    assert abs(json.loads(done.out)["difference"]) < 0.3
+
+
+def test_attend_asks_for_the_trained_folder(cli, exported, tmp_path):
+    done = cli("attend", exported / "int8", "one two three", "-o", tmp_path / "figure.png")
+    assert done.code == 2
+    assert "got one exported to ctranslate2, which gives no attention" in done.err
+    assert not (tmp_path / "figure.png").exists()
+
+
+def test_an_older_export_is_kept(cli, digits, exported):
+    done = cli("export", digits.none, exported / "int8")
+    assert done.code == 2
+    assert done.err.endswith("an older export. Give --overwrite.\n")
+
+
+def test_serve_wants_models(cli, tmp_path):
+    pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+    done = cli("serve", tmp_path / "none")
+    assert (done.code, done.err) == (2, f"error: {tmp_path / 'none'}: expected a folder, found none.\n")
+    (tmp_path / "key").write_text("\n")
+    done = cli("serve", tmp_path, "--api-key-file", tmp_path / "key")
+    assert done.code == 2
+    assert "--api-key-file: expected a key on the first line of" in done.err
+    done = cli("serve", tmp_path / "a" / "sit", tmp_path / "b" / "sit")
+    assert done.code == 2
+    assert done.err.startswith("error: models: expected folders of different names, got ")

@@ -94,10 +94,11 @@ def test_overwriting(recipe, tmp_path):
 
 
 def test_resumption_needs_the_same_settings(recipe):
-    open_run(recipe("model.dropout=0.3", "infusion.widths={pos: 3}"))
-    check_run(recipe("model.dropout=0.3", "infusion.widths={pos: 3}", "training.max_steps=7"), resume=True)
+    widths = ("infusion.kind=concat_pos", "infusion.widths={pos: 3}")
+    open_run(recipe("model.dropout=0.3", *widths))
+    check_run(recipe("model.dropout=0.3", *widths, "training.max_steps=7"), resume=True)
     with pytest.raises(ConfigError) as caught:
-        check_run(recipe("model.dropout=0.2", "seed=5", "infusion.widths={pos: 3}"), resume=True)
+        check_run(recipe("model.dropout=0.2", "seed=5", *widths), resume=True)
     assert caught.value.problems == [
         "resume: expected model.dropout=0.3 as in the interrupted run, got 0.2.",
         "resume: expected seed=1 as in the interrupted run, got 5.",

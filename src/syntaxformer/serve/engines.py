@@ -99,6 +99,7 @@ class TranslatorEngine:
             for best in found
         ]
         for place, translation in enumerate(translations):
+            translation.truncated = bool(source.n_cut) and bool(self.translator.encode([lines[place]]).n_cut)
             self._show(translation, settings.show, lines[place], source, place)
         return translations
 

@@ -23,7 +23,16 @@ def train(digits, tmp_path):
     def run(name: str, processes: int, max_steps: int, *flags: str, fails: bool = False) -> str:
         where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-        verb = ["-m", "syntaxformer.cli.main", "train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags]
+        verb = [
+            "-m",
+            "syntaxformer.cli.main",
+            "train",
+            "tiny",
+            *where,
+            *SMALL,
+            f"training.max_steps={max_steps}",
+            *flags,
+        ]
         done = subprocess.run(
             [sys.executable, *launcher, *verb],
             env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},

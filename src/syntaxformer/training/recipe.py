@@ -174,10 +174,6 @@ class Recipe(_Section):
             word_width, d_model = self.width_plan().word_width, self.model.d_model
             section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
             problems = pretrained_problems(section, word_width, d_model, tokenizer)
-        if not problems:
-            word_width, d_model = self.width_plan().word_width, self.model.d_model
-            section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
-            problems = pretrained_problems(section, word_width, d_model, tokenizer)
         if problems:
             raise ValueError("\n".join(problems))
         return self

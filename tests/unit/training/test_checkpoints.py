@@ -19,8 +19,8 @@ from syntaxformer.training.checkpoints import (
     load_optimizer,
     load_random_state,
     load_tensors,
-    save_optimizer,
     random_state,
+    save_optimizer,
     save_random_states,
 )
 

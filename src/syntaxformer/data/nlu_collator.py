@@ -160,7 +160,7 @@ class SyntaxCollator:
             return_special_tokens_mask=True,
             return_tensors="np",
         )
-        self.n_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+        self.n_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
         return encoded
 
     def _labels(self, labels: list[int | float | str | None]) -> dict[str, Tensor]:

@@ -92,4 +92,4 @@ def with_tags(
     moved, placed = np.arange(len(pieces)) + shift, first_tag[:, None] + np.arange(n_tags)
     found[moved], words[moved] = pieces, owners
     found[placed], words[placed] = tags[is_first], owners[is_first][:, None]
-    return found, splits + n_before[splits], words
+    return found, (splits + n_before[splits]).astype(np.int64), words

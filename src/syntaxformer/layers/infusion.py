@@ -6,6 +6,7 @@ Which kinds there are, and whether their widths add up, is `infusion_plan`'s bus
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
 import torch
 import torch.nn.functional as F
@@ -89,7 +90,7 @@ class InfusedEmbedding(nn.Module):
             one_hots = [F.one_hot(ids, size) for ids, size in zip(columns, sizes, strict=True)]
             return torch.cat(one_hots, -1).to(self.word.weight.dtype)
         embedded = [table(ids) for table, ids in zip(self.factors.values(), columns, strict=True)]
-        return sum(embedded[1:], embedded[0]) if self.kind.merge == "sum" else torch.cat(embedded, -1)
+        return reduce(torch.add, embedded) if self.kind.merge == "sum" else torch.cat(embedded, -1)
 
     def _with_tags(self, pieces: Int[Tensor, "batch pieces"]) -> Float[Tensor, "batch pieces d_model"]:
         """Words from their table, tags from one that follows it: the tables of all factors, end to end."""

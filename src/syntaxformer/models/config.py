@@ -76,3 +76,9 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     bos_token_id: int | None = 1
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int | None = 1
+
+    @property
+    def source_pad_id(self) -> int:
+        """Padding of the source's vocabulary, which may be the target's as well."""
+        own = self.source_pad_token_id
+        return (self.pad_token_id or 0) if own is None else own

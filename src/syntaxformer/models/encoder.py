@@ -46,10 +46,9 @@ class Encoder(nn.Module):
         plan = WidthPlan.from_dict(stored) if stored else plan_widths("none", config.d_model)
         own = config.source_vocab_size
         n_pieces = config.vocab_size if own is None else own
-        padding = config.pad_token_id if own is None else config.source_pad_token_id
-        self.embedding = InfusedEmbedding(plan, n_pieces, config.factor_sizes or {}, padding)
+        self.embedding = InfusedEmbedding(plan, n_pieces, config.factor_sizes or {}, config.source_pad_id)
         if (narrow := config.source_table_width) is not None:
-            self.embedding.word = MappedEmbedding(n_pieces, narrow, plan.word_width, padding)
+            self.embedding.word = MappedEmbedding(n_pieces, narrow, plan.word_width, config.source_pad_id)
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
         self.dropout = Dropout(config.dropout)

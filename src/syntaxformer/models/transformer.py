@@ -51,6 +51,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
         target_pos = config.target_pos
         self.target_tagger = nn.Linear(config.d_model, len(target_pos["tags"])) if target_pos else None
+        self.target_pos_weight = target_pos["weight"] if target_pos else 0.0
         same_shape = (
             config.source_vocab_size is None and self.encoder.embedding.plan.word_width == config.d_model
         )
@@ -94,8 +95,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     @property
     def source_pad_id(self) -> int:
         """Padding of the source's vocabulary."""
-        own = self.config.source_vocab_size is not None
-        return self.config.source_pad_token_id if own else self.config.pad_token_id
+        return self.config.source_pad_id
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the source word table."""
@@ -165,7 +165,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         logits = self.output(states)
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
         if self.target_tagger is not None and tag_labels is not None:
-            tasks.append(tag_task(self.target_tagger(states), tag_labels, self.config.target_pos["weight"]))
+            tasks.append(tag_task(self.target_tagger(states), tag_labels, self.target_pos_weight))
         return TranslationOutput(
             loss=None if labels is None else self._loss(logits, labels, num_items_in_batch, tasks),
             logits=logits,

@@ -3,6 +3,7 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+JOBS ?= 2
 DATA ?= $(or $(SYNTAXFORMER_DATA),../shared/data)
 STAMP := $(VENV)/.installed
 
@@ -20,7 +21,7 @@ demo: $(STAMP)  ## train baseline and infused translator on the generated corpus
 	$(BIN)/syntaxformer demo -o demo --overwrite
 
 test: $(STAMP)  ## all tests; those that need the real corpora skip where these are absent
-	SYNTAXFORMER_DATA=$(DATA) $(BIN)/python -m pytest
+	SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check

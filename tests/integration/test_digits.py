@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 
@@ -35,7 +36,8 @@ def test_file_stdin_and_output_agree(digits, cli, tmp_path):
     packed = tmp_path / "test.en.gz"
     packed.write_bytes(gzip.compress(source.read_bytes()))
     done = cli("translate", digits.none, packed, "-o", tmp_path / "new" / "out.de")
-    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (done.code, done.out) == (0, "")
+    assert re.fullmatch(rf"translating {packed}: 103 of 103 lines, \S+ lines/s, done\n", done.err)
     assert from_file == from_stdin == (tmp_path / "new" / "out.de").read_text()
 
 

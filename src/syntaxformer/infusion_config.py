@@ -110,7 +110,9 @@ class LisaConfig(_Section):
         description="K of that head (U d_head²), or of all heads (U d_head·d_model, paper 002)",
     )
     supervised: bool = Field(default=True, description="add the loss of pointing at governors")
-    weight: float = Field(default=1.0, ge=0, description="of that loss beside the task's")
+    weight: float = Field(
+        default=0.1, ge=0, description="of that loss beside the task's; 1 drowns a small task (LOG.md)"
+    )
     inject: Literal["gold"] | None = Field(
         default=None, description="gold: outside training the head looks at the batch's governors"
     )

@@ -69,18 +69,20 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
     return columns
 
 
-def cut_trees(trees: WordTrees, n_kept: int) -> WordTrees:
+def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
     """Trees over the first words of a sentence, with the same relations between them as in the whole.
 
-    The words' governors above them stay, as nodes behind the kept words that no piece belongs to.
+    The words' governors above them stay, as nodes behind the kept words that no piece belongs to, as far up
+    as a relation reaches: in a text of thousands of words a parser may chain them all.
 
     Args:
         trees: Of one sentence.
         n_kept: Words that stay.
+        max_distance: D, the largest distance that has a relation.
     """
     above = np.zeros(0, np.int64)
     if trees.governors is not None:
-        above = _ancestors_beyond(np.asarray(trees.governors, np.int64), n_kept)
+        above = _ancestors_beyond(np.asarray(trees.governors, np.int64), n_kept, max_distance)
     # One further node at least, to stand for cut heads of phrases.
     n_nodes = n_kept + max(1, len(above))
     governors = phrases = None
@@ -91,14 +93,15 @@ def cut_trees(trees: WordTrees, n_kept: int) -> WordTrees:
     return WordTrees.of_sentence(n_nodes, governors, phrases)
 
 
-def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int) -> NDArray[np.int64]:
-    """Words from `n_kept` on above any of the words before, ascending."""
+def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:
+    """Words from `n_kept` on above any of the words before, at most `n_steps` edges up, ascending."""
     reached = np.zeros(len(governors) + 1, bool)
     waiting = np.arange(n_kept)
-    while len(waiting):
-        reached[waiting] = True
+    reached[waiting] = True
+    for _ in range(n_steps):
         above = np.unique(governors[waiting])
         waiting = above[(above >= 0) & ~reached[above]]
+        reached[waiting] = True
     return np.flatnonzero(reached[:-1])[n_kept:]
 
 

@@ -221,12 +221,13 @@ class SyntaxCollator:
         """Trees of each example over its words, and where each sentence's words begin."""
         options = self.config.tree_options
         wanted = set(options.used_trees if options else ()) | ({"dependency"} if self.config.lisa else set())
+        distance = options.max_distance if options else 1
         of_sentences = []
         for row, sentence in enumerate(sentences):
             trees = sentence_trees(sentence, wanted)
             n_seen = int(of_segment[piece_splits[row] : piece_splits[row + 1]].max(initial=-1)) + 1
             # Words far behind the last one seen would only cost memory: relations are quadratic in words.
-            of_sentences.append(cut_trees(trees, n_seen) if n_seen < len(sentence) else trees)
+            of_sentences.append(cut_trees(trees, n_seen, distance) if n_seen < len(sentence) else trees)
         splits = np.concatenate([[0], np.cumsum([len(trees) for trees in of_sentences])])
         pairs = zip(of_sentences[::2], of_sentences[1::2], strict=True)
         return [WordTrees.of_pair(first, second) for first, second in pairs], splits

@@ -184,22 +184,25 @@ def test_random_relations_are_as_many_and_always_the_same(tokenizer):
     assert int(shuffled[0, 0].diagonal().max()) == 0
 
 
-@pytest.mark.parametrize("n_words", [11, 12, 13])
-def test_cut_trees_keep_the_relations_of_the_whole(n_words):
+@pytest.mark.parametrize("reach", [1, 3, 100])
+@pytest.mark.parametrize("max_distance", [1, 2, 5, 15])
+@pytest.mark.parametrize("n_words", [11, 12, 23])
+def test_cut_trees_keep_the_relations_of_the_whole(n_words, max_distance, reach):
+    """`reach` bounds how far back a governor is drawn from: at 1 every tree is one chain."""
     rng = np.random.default_rng(n_words)
     for _ in range(20):
         order = rng.permutation(n_words)
         governors = np.full(n_words, -1)
         for place in range(1, n_words):
-            governors[order[place]] = order[rng.integers(0, place)]
+            governors[order[place]] = order[rng.integers(max(0, place - reach), place)]
         brackets = _random_brackets(rng, n_words)
         words = sf.Sentence.from_words(
             ["w"] * n_words, governors=tuple(governors.tolist()), constituency=brackets
         )
         whole = sentence_trees(words, ["dependency", "constituency"])
         n_kept = int(rng.integers(1, n_words))
-        cut = cut_trees(whole, n_kept)
-        of_whole, of_cut = word_relations([whole])[0], word_relations([cut])[0]
+        cut = cut_trees(whole, n_kept, max_distance)
+        of_whole, of_cut = (word_relations([trees], max_distance)[0] for trees in (whole, cut))
         assert np.array_equal(of_cut[:, :n_kept, :n_kept], of_whole[:, :n_kept, :n_kept])
         assert np.array_equal(of_cut[:, -2, :n_kept], of_whole[:, -2, :n_kept])
 
@@ -213,12 +216,26 @@ def _random_brackets(rng, n_words):
     return parts[0]
 
 
-def test_long_texts_are_cut_and_counted(tokenizer):
-    """10,000 words in a fraction of a second: relations are made of the words that are left."""
-    many = sf.Sentence.from_words(
-        ["dogs"] * 10_000, governors=(9_999, *[0] * 9_998, -1), upos=("NOUN",) * 10_000,
+def _ten_thousand_words(governors):
+    return sf.Sentence.from_words(
+        ["dogs"] * 10_000, governors=governors, upos=("NOUN",) * 10_000,
         constituency="(S " + "(NP dogs) " * 10_000 + ")",
     )  # fmt: skip
+
+
+def test_a_long_chain_is_cut(tokenizer):
+    """All words hang from the last, 9,999 edges up: only what a relation reaches is kept."""
+    many = _ten_thousand_words((*range(1, 10_000), -1))
+    batch = collator(tokenizer, max_length=128)([sf.SyntaxExample((many,))])
+    below_first = batch["syntax"][0, 0, 1]
+    assert below_first[1:19].tolist() == [0, *range(16, 31), 0, 0]
+    assert not batch["syntax"][0, 0, 0].any()
+    assert batch["governors"][0, 1:4].tolist() == [2, 3, 4]
+
+
+def test_long_texts_are_cut_and_counted(tokenizer):
+    """10,000 words in a fraction of a second: relations are made of the words that are left."""
+    many = _ten_thousand_words((9_999, *[0] * 9_998, -1))
     collate = collator(tokenizer, max_length=16)
     batch = collate(
         [sf.SyntaxExample((many, DOGS)), sf.SyntaxExample((DOGS, MAN)), sf.SyntaxExample((DOGS, DOGS))]

@@ -29,6 +29,10 @@ _log = logging.getLogger("syntaxformer.experiments")
 
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
 REFERENCES = "references.txt"
+_FACTS = (
+    *("seed", "versions", "data_sha256", "processor", "threads", "precision"),
+    *("best_step", "last_step", "seconds", "seconds_per_epoch", "processor_seconds_per_epoch"),
+)
 
 
 def write_cell(cell: Cell, folder: Path, keep: str) -> None:
@@ -131,8 +135,7 @@ def _has_begun(model: Path) -> bool:
 def _facts(model: Path, curve: list[dict[str, float]]) -> dict[str, Any]:
     """What is known of any run once its model is written."""
     run = read_json(model / "run.json")
-    names = ("seed", "versions", "data_sha256", "processor", "threads", "best_step", "last_step", "seconds")
-    facts: dict[str, Any] = {name: run[name] for name in names if name in run}
+    facts: dict[str, Any] = {name: run[name] for name in _FACTS if name in run}
     return {**facts, "n_parameters": count_parameters(model), "curve": curve}
 
 

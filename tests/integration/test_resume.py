@@ -1,4 +1,4 @@
-"""A run that is stopped and resumed on the command line is the run that was never stopped."""
+"""A run that is stopped and resumed on the command line, its pairs on the disk, is the run that was never stopped."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_stopped_and_resumed(digits, cli, tmp_path):
         assert (done.code, done.err) == (0, "")
 
     train("unbroken", 45)
-    train("stopped", 25)
-    train("stopped", 45, "--resume")
+    train("stopped", 25, "data.on_disk=true")
+    train("stopped", 45, "data.on_disk=true", "--resume")
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "stopped"))
     assert first.keys() == second.keys()
     for name, tensor in first.items():

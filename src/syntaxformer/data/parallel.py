@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -13,10 +14,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.data.preparation import TextPreparation
+from syntaxformer.data.stored_lines import StoredLines
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.textfile import count_lines, read_lines
 
-__all__ = ["CorpusConfig", "ParallelText", "find_file", "read_parallel"]
+__all__ = ["CorpusConfig", "ParallelText", "find_file", "parallel_files", "parallel_lines", "read_parallel"]
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -85,6 +87,11 @@ class CorpusConfig(BaseModel):
         default_factory=dict,
         description="your own factors: name → file ending; DIR/SPLIT.ENDING has one value a source word",
     )
+    on_disk: bool | None = Field(
+        default=None,
+        description="training text and encoded pairs are kept in the cache folder and read from the disk, "
+        "not held in memory; null: where the training files are larger than 200 MB",
+    )
     cache: Path | None = Field(
         default=None, description="folder for tagged and encoded text; null: the user's cache folder"
     )
@@ -99,6 +106,8 @@ class CorpusConfig(BaseModel):
             problems.append("moses: expected raw text, got tokenized=true. Set one of them to false.")
         if self.factor_files and (self.dataset or not isinstance(self.train, str)):
             problems.append("factor_files: expected data.dir and one training split beside them, got others.")
+        if self.on_disk and self.dir is None:
+            problems.append("on_disk: expected data.dir, got a dataset, whose text is read into memory.")
         if extra := set(self.detokenize) - set(self.train_splits):
             problems.append(f"detokenize: expected training splits, got {', '.join(sorted(extra))}.")
         if problems:
@@ -117,7 +126,7 @@ class CorpusConfig(BaseModel):
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Parallel lines in memory.
+    """Parallel lines: lists, or, where they are many, `StoredLines`.
 
     Args:
         src: Source lines.
@@ -130,8 +139,8 @@ class ParallelText:
         n_file_lines: Lines of each file.
     """
 
-    src: list[str]
-    tgt: list[str]
+    src: Sequence[str]
+    tgt: Sequence[str]
     src_path: Path
     tgt_path: Path
     n_tabs: int = 0
@@ -144,9 +153,13 @@ class ParallelText:
 
     def select(self, rows: Sequence[int]) -> ParallelText:
         """The pairs of some rows, in that order."""
-        src, tgt = [self.src[row] for row in rows], [self.tgt[row] for row in rows]
+        src, tgt = _taken(self.src, rows), _taken(self.tgt, rows)
         of_file = rows if self.rows is None else [self.rows[row] for row in rows]
         return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=of_file)
+
+
+def _taken(lines: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
+    return lines.take(rows) if isinstance(lines, StoredLines) else [lines[row] for row in rows]
 
 
 def find_file(folder: Path, split: str, ending: str) -> Path:
@@ -173,13 +186,36 @@ def read_parallel(config: CorpusConfig, split: str) -> ParallelText:
         DataError: The files have different numbers of lines (both named), a line has a tab or is not UTF-8
             text, or there is no pair with words on both sides.
     """
-    if config.dir is None:
-        raise ConfigError("data.dir: expected the folder of the parallel files, got none.")
-    src_path = find_file(config.dir, split, config.src)
-    tgt_path = find_file(config.dir, split, config.tgt)
-    clean_src, clean_tgt = config.preparation(config.src).clean, config.preparation(config.tgt).clean
+    src_path, tgt_path = parallel_files(config, split)
+    tabs: Counter[str] = Counter()
     src: list[str] = []
     tgt: list[str] = []
+    for src_line, tgt_line in parallel_lines(config, split, tabs):
+        src.append(src_line)
+        tgt.append(tgt_line)
+    if not any(one.strip() and other.strip() for one, other in zip(src, tgt, strict=True)):
+        raise DataError(
+            f"expected at least one pair of lines with text, got {len(src)} lines without.", src_path
+        )
+    sha256, n_tabs = hash_lines(src, tgt), tabs.total()
+    return ParallelText(src, tgt, src_path, tgt_path, n_tabs, sha256, n_file_lines=len(src))
+
+
+def parallel_files(config: CorpusConfig, split: str) -> tuple[Path, Path]:
+    """Source and target file of a split.
+
+    Raises:
+        ConfigError: One is missing, or the recipe names no folder.
+    """
+    if config.dir is None:
+        raise ConfigError("data.dir: expected the folder of the parallel files, got none.")
+    return find_file(config.dir, split, config.src), find_file(config.dir, split, config.tgt)
+
+
+def parallel_lines(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of a split, clean, one at a time; tabs are counted. Errors as in `read_parallel`."""
+    src_path, tgt_path = parallel_files(config, split)
+    clean_src, clean_tgt = config.preparation(config.src).clean, config.preparation(config.tgt).clean
     n_tabs = 0
     for number, (src_line, tgt_line) in enumerate(zip_longest(read_lines(src_path), read_lines(tgt_path)), 1):
         if src_line is None or tgt_line is None:
@@ -191,15 +227,10 @@ def read_parallel(config: CorpusConfig, split: str) -> ParallelText:
             )
         for path, line in ((src_path, src_line), (tgt_path, tgt_line)):
             n_tabs += _check_tab(line, path, number, config.tabs)
-        src.append(clean_src(src_line))
-        tgt.append(clean_tgt(tgt_line))
-    if not any(one.strip() and other.strip() for one, other in zip(src, tgt, strict=True)):
-        raise DataError(
-            f"expected at least one pair of lines with text, got {len(src)} lines without.", src_path
-        )
+        yield clean_src(src_line), clean_tgt(tgt_line)
+    tabs[split] = n_tabs
     if n_tabs:
         _log.info("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, n_tabs)
-    return ParallelText(src, tgt, src_path, tgt_path, n_tabs, hash_lines(src, tgt), n_file_lines=len(src))
 
 
 def hash_lines(*sides: Sequence[str]) -> str:
@@ -207,14 +238,9 @@ def hash_lines(*sides: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for side in sides:
         digest.update(f"{len(side)}\n".encode())
-        for chunk in _chunks(side, 10_000):
-            digest.update("\n".join(chunk).encode())
+        for start in range(0, len(side), 10_000):
+            digest.update("\n".join(side[start : start + 10_000]).encode())
     return digest.hexdigest()
-
-
-def _chunks(lines: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(lines), size):
-        yield lines[start : start + size]
 
 
 def _check_tab(line: str, path: Path, number: int, tabs: str) -> bool:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import chain, pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from syntaxformer.align import CodedColumn, WordColumns, build_vocabularies, read_user_column
+from syntaxformer.align import WordColumns, build_vocabularies
+from syntaxformer.data.annotated_chunks import CHUNK_LINES, AnnotatedChunks
 from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
-from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
+from syntaxformer.data.parallel import CorpusConfig, ParallelText
 from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs
-from syntaxformer.data.subwords import SubwordConfig, train_subwords
-from syntaxformer.errors import AlignmentError, ConfigError, DataError
-from syntaxformer.textfile import count_lines
+from syntaxformer.data.stored_lines import StoredLines
+from syntaxformer.data.subwords import SubwordConfig, stored_subwords, train_subwords
+from syntaxformer.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "annotated_columns",
     "encode_pairs",
+    "encoded_chunks",
     "get_tokenizer",
     "get_tokenizers",
     "needs_annotator",
@@ -38,7 +40,6 @@ __all__ = [
 
 _log = logging.getLogger("syntaxformer.data")
 
-CHUNK_LINES = 10_000
 FRACTION_SEED = 20190919
 """Fixed: the 1 % of every run is the same, and inside the 5 %."""
 
@@ -70,21 +71,36 @@ def get_tokenizers(
         ConfigError: As `get_tokenizer` and `encoder_tokenizer`.
     """
     raw = not (corpus.tokenized or corpus.moses)
-    src = _prepared(text.src, corpus.preparation(corpus.src))
-    tgt = _prepared(text.tgt, corpus.preparation(corpus.tgt))
+    sides = {
+        "src": (text.src, corpus.preparation(corpus.src)),
+        "tgt": (text.tgt, corpus.preparation(corpus.tgt)),
+    }
+
+    def learn(*names: str) -> PreTrainedTokenizerFast:
+        def train() -> PreTrainedTokenizerFast:
+            lines = chain.from_iterable(_prepared(*sides[name]) for name in names)
+            return train_subwords(lines, config, raw)
+
+        if not isinstance(text.src, StoredLines):
+            return train()
+        prepared = {name: asdict(sides[name][1]) for name in names}
+        made_from = {"text": text.sha256, "raw": raw, "sides": prepared, **config.model_dump(mode="json")}
+        return stored_subwords(corpus.cache, made_from, train)
+
     if any(pretrained):
         of_source, of_target = pretrained
         return (
-            encoder_tokenizer(of_source, target=False) if of_source else train_subwords(src, config, raw),
-            encoder_tokenizer(of_target, target=True) if of_target else train_subwords(tgt, config, raw),
+            encoder_tokenizer(of_source, target=False) if of_source else learn("src"),
+            encoder_tokenizer(of_target, target=True) if of_target else learn("tgt"),
         )
-    if config.joint or config.tokenizer is not None:
-        return get_tokenizer(replace(text, src=src, tgt=tgt), config, raw), None
-    return train_subwords(src, config, raw), train_subwords(tgt, config, raw)
+    if config.tokenizer is not None:
+        return get_tokenizer(text, config, raw), None
+    return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
 
 
-def _prepared(lines: list[str], preparation: TextPreparation) -> list[str]:
-    return preparation.prepare(lines).texts
+def _prepared(lines: Sequence[str], preparation: TextPreparation) -> Iterator[str]:
+    for start in range(0, len(lines), CHUNK_LINES):
+        yield from preparation.prepare(lines[start : start + CHUNK_LINES]).texts
 
 
 def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -> PreTrainedTokenizerFast:
@@ -125,43 +141,21 @@ def annotated_columns(
     factors: Sequence[str],
     processes: int = 1,
     constituency: bool = False,
-) -> list[WordColumns]:
+) -> Sequence[WordColumns]:
     """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns.
+
+    A text on disk is annotated when the first chunk is asked for, and no chunk stays in memory.
 
     Raises:
         ConfigError: The file of a user column is missing.
         AlignmentError: A user column does not fit the words; names file, line and word.
         DataError: The cache cannot be written, or the parsed file of the split is missing.
     """
-    from syntaxformer.annotate import annotate_cached, annotator_for
-
-    lines = text.src
-    corpus = annotate_cached(
-        lines, annotator_for(annotator, split), config.cache, n_processes=processes, progress=True
-    )
-    starts = range(0, len(lines), CHUNK_LINES)
-    chunks = [
-        WordColumns.from_corpus(corpus, lines[start : start + CHUNK_LINES], start, constituency=constituency)
-        for start in starts
-    ]
-    for name in factors:
-        if name in config.factor_files:
-            path = find_file(config.dir, split, config.factor_files[name])
-            if (n_lines := count_lines(path)) != text.n_file_lines:
-                raise AlignmentError(
-                    f"factor file: expected {text.n_file_lines} lines, one for each line of "
-                    f"{text.src_path}, got {n_lines}.",
-                    path,
-                )
-            values = read_user_column(path, corpus, text.src_path, text.rows)
-            chunks = _with_user_column(chunks, name, values)
-    return chunks
-
-
-def _with_user_column(chunks: Sequence[WordColumns], name: str, values: CodedColumn) -> list[WordColumns]:
-    borders = np.cumsum([0, *(chunk.n_words for chunk in chunks)]).tolist()
-    parts = [values[start:stop] for start, stop in pairwise(borders)]
-    return [chunk.with_user_column(name, part) for chunk, part in zip(chunks, parts, strict=True)]
+    chunks = AnnotatedChunks(
+        text, annotator, config, split, [name for name in factors if name in config.factor_files],
+        processes, constituency,
+    )  # fmt: skip
+    return chunks if isinstance(text.src, StoredLines) else list(chunks)
 
 
 def source_encoder(
@@ -179,7 +173,7 @@ def encode_pairs(
     target: SourceEncoder | None = None,
     target_columns: Sequence[WordColumns] | None = None,
 ) -> EncodedPairs:
-    """Encode both sides.
+    """Encode both sides, in memory.
 
     Args:
         text: Parallel lines.
@@ -191,49 +185,97 @@ def encode_pairs(
 
     Raises:
         DataError: No pair is left.
+        ConfigError: Tags make most of the pairs too long.
     """
-    sources, targets = [], []
-    target = target or SourceEncoder(encoder.target_tokenizer)
-    for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
-        stop = start + CHUNK_LINES
-        sources.append(encoder.encode(text.src[start:stop], columns[place] if columns else None))
-        targets.append(target.encode(text.tgt[start:stop], target_columns[place] if target_columns else None))
-    src, tgt = EncodedText.join(sources), EncodedText.join(targets)
-    filled = np.array(
-        [bool(one.strip() and other.strip()) for one, other in zip(text.src, text.tgt, strict=True)]
-    )
+    chunks = encoded_chunks(text, encoder, columns, max_pieces, target, target_columns)
+    sources, targets = zip(*chunks, strict=True)
+    return EncodedPairs(EncodedText.join(sources), EncodedText.join(targets))
+
+
+def encoded_chunks(
+    text: ParallelText,
+    encoder: SourceEncoder,
+    columns: Sequence[WordColumns] | None,
+    max_pieces: int | None,
+    target: SourceEncoder | None = None,
+    target_columns: Sequence[WordColumns] | None = None,
+) -> Iterator[tuple[EncodedText, EncodedText]]:
+    """Encode both sides, `CHUNK_LINES` lines at a time; arguments and errors as in `encode_pairs`.
+
+    What is wrong with all the pairs together is known and raised after the last chunk.
+    """
     limit = max_pieces or np.iinfo(np.int64).max
-    fitting = np.maximum(src.lengths, tgt.lengths) <= limit
-    _check_room_for_tags(src, filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit), limit)
-    kept = np.flatnonzero(filled & fitting)
-    if not len(kept):
-        raise DataError(
-            f"expected at least one pair of at most {max_pieces} pieces, got none. Raise data.max_pieces.",
-            text.src_path,
-        )
-    if len(kept) < len(text):
-        n_empty, n_long = int((~filled).sum()), int((filled & ~fitting).sum())
-        _log.info(
-            "%s: left out %d empty pairs and %d of more than %s pieces",
-            text.src_path,
-            n_empty,
-            n_long,
-            max_pieces,
-        )
-        src, tgt = src.select(kept), tgt.select(kept)
-    return EncodedPairs(src, tgt)
+    target = target or SourceEncoder(encoder.target_tokenizer)
+    tally = _Tally()
+    for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
+        lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
+        src = encoder.encode(lines[0], columns[place] if columns else None)
+        tgt = target.encode(lines[1], target_columns[place] if target_columns else None)
+        filled = np.array([bool(one.strip() and other.strip()) for one, other in zip(*lines, strict=True)])
+        kept = tally.judge(src, tgt, filled, limit)
+        yield (src, tgt) if len(kept) == len(filled) else (src.select(kept), tgt.select(kept))
+    tally.check(text, max_pieces)
 
 
-def _check_room_for_tags(src: EncodedText, fits_bare: NDArray[np.bool_], limit: int) -> None:
-    """Hold that a limit leaves most of the pairs that it would leave without tags.
+@dataclass
+class _Tally:
+    """Counts what is left out of the pairs, and why.
 
-    Raises:
-        ConfigError: It does not.
+    Args:
+        n_kept: Pairs that stay.
+        n_empty: Pairs with nothing on a side.
+        n_long: Pairs with too many pieces.
+        n_bare: Pairs that would fit without tags.
+        n_tagged_out: Those of them that do not fit with tags.
+        longest: Most pieces of a source among those, with tags.
     """
-    lengths = src.lengths[fits_bare]
-    n_lost = int((lengths > limit).sum())
-    if 2 * n_lost > len(lengths):
-        raise ConfigError(
-            f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {limit}: with them "
-            f"{n_lost} of {len(lengths)} pairs are too long. Raise it, to {lengths.max()} to keep them."
-        )
+
+    n_kept: int = 0
+    n_empty: int = 0
+    n_long: int = 0
+    n_bare: int = 0
+    n_tagged_out: int = 0
+    longest: int = 0
+
+    def judge(
+        self, src: EncodedText, tgt: EncodedText, filled: NDArray[np.bool_], limit: int
+    ) -> NDArray[np.int64]:
+        """The rows of a chunk that stay."""
+        fitting = np.maximum(src.lengths, tgt.lengths) <= limit
+        bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
+        self.n_bare += len(bare)
+        self.n_tagged_out += int((bare > limit).sum())
+        self.longest = max(self.longest, int(bare.max(initial=0)))
+        kept = np.flatnonzero(filled & fitting)
+        self.n_kept += len(kept)
+        self.n_empty += int((~filled).sum())
+        self.n_long += int((filled & ~fitting).sum())
+        return kept
+
+    def check(self, text: ParallelText, max_pieces: int | None) -> None:
+        """Say what was left out, and hold that a limit leaves enough.
+
+        Raises:
+            ConfigError: Tags make most of the pairs too long.
+            DataError: No pair is left.
+        """
+        if 2 * self.n_tagged_out > self.n_bare:
+            raise ConfigError(
+                f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}: "
+                f"with them {self.n_tagged_out} of {self.n_bare} pairs are too long. Raise it, to "
+                f"{self.longest} to keep them."
+            )
+        if not self.n_kept:
+            raise DataError(
+                f"expected at least one pair of at most {max_pieces} pieces, got none. "
+                "Raise data.max_pieces.",
+                text.src_path,
+            )
+        if self.n_empty or self.n_long:
+            _log.info(
+                "%s: left out %d empty pairs and %d of more than %s pieces",
+                text.src_path,
+                self.n_empty,
+                self.n_long,
+                max_pieces,
+            )

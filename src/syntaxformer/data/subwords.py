@@ -6,16 +6,21 @@ The result is a Hugging Face fast tokenizer; every other fast tokenizer works in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "SubwordConfig", "train_subwords"]
+from syntaxformer.data.stored_arrays import stored_folder
+
+__all__ = ["BOS", "EOS", "PAD", "UNK", "SubwordConfig", "stored_subwords", "train_subwords"]
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 SPECIALS = (PAD, BOS, EOS, UNK)
+FILE = "tokenizer.json"
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
@@ -69,9 +74,34 @@ def train_subwords(
     tokenizer = _with_bytes_as_pieces(tokenizer)
     end = tokenizer.token_to_id(EOS)
     tokenizer.post_processor = processors.TemplateProcessing(single=f"$A {EOS}", special_tokens=[(EOS, end)])
+    return _fast(tokenizer)
+
+
+def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=PAD, bos_token=BOS, eos_token=EOS, unk_token=UNK
     )
+
+
+def stored_subwords(
+    cache: Path | None, made_from: Mapping[str, Any], train: Callable[[], PreTrainedTokenizerFast]
+) -> PreTrainedTokenizerFast:
+    """What `train` returns, or what it returned before for the same text and settings.
+
+    Args:
+        cache: Folder of the cache; None for the user's.
+        made_from: All that decides the vocabulary.
+        train: Learns it.
+
+    Raises:
+        DataError: The cache cannot be written.
+    """
+
+    def build(folder: Path) -> None:
+        (folder / FILE).write_text(train().backend_tokenizer.to_str(), "utf-8")
+
+    folder = stored_folder(cache, "subwords", made_from, build)
+    return _fast(Tokenizer.from_str((folder / FILE).read_text("utf-8")))
 
 
 def _with_bytes_as_pieces(tokenizer: Tokenizer) -> Tokenizer:

@@ -5,6 +5,7 @@ For training only: a translation needs neither the target's annotator nor its ta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from syntaxformer.align import WordColumns, build_vocabularies
@@ -47,7 +48,7 @@ def target_annotator(name: str, tokenized: bool) -> Annotator:
 
 def target_columns(
     text: ParallelText, annotator: Annotator, config: CorpusConfig, split: str, processes: int = 1
-) -> list[WordColumns]:
+) -> Sequence[WordColumns]:
     """The annotated target side, chunk by chunk as `annotated_columns` gives the source.
 
     Raises:
@@ -55,7 +56,8 @@ def target_columns(
     """
     turned = ParallelText(text.tgt, text.src, text.tgt_path, text.src_path, n_file_lines=text.n_file_lines)
     columns = annotated_columns(turned, annotator, config, split, (), processes)
-    if bare := sum(part.upos is None for part in columns):
+    at_hand = columns if isinstance(columns, list) else ()  # one on the disk is held when it is encoded
+    if bare := sum(part.upos is None for part in at_hand):
         raise ConfigError(
             f"predict_target_pos: expected tags on the target side, {text.tgt_path}, got none in {bare} of "
             f"{len(columns)} parts of it. Choose another predict_target_pos.annotator."

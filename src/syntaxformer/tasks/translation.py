@@ -21,7 +21,7 @@ from transformers.utils import logging as hf_logging
 
 from syntaxformer.align import WordColumns, check_factors, read_user_values
 from syntaxformer.data.collator import EncodedPairs
-from syntaxformer.data.corpora import read_dev, read_train
+from syntaxformer.data.corpora import keeps_on_disk, read_dev, read_train
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.data.prepare import (
     annotated_columns,
@@ -33,10 +33,11 @@ from syntaxformer.data.prepare import (
 )
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs, check_syntax
+from syntaxformer.data.stored_pairs import stored_pairs
 from syntaxformer.data.target import target_annotator, target_columns, target_encoder, target_tags
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.evaluation.translation import score_translations
-from syntaxformer.folders import PARTIAL, disk_errors, write_manifest
+from syntaxformer.folders import PARTIAL, disk_errors, hash_file, write_manifest
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.tasks.model_folder import (
     FolderInfo,
@@ -142,7 +143,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
 
 
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
-    """Read, annotate and encode the data; writes nothing but the annotation cache.
+    """Read, annotate and encode the data; writes nothing but the cache.
 
     Args:
         recipe: Settings.
@@ -179,10 +180,26 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     encoder.syntax = syntax
     target = target_encoder(encoder, recipe.data, recipe.predict_target_pos is not None)
     train_tags, dev_tags = _target_tags(recipe, train_text, dev_text)
-    train = encode_pairs(train_text, encoder, train_words, recipe.data.max_pieces, target, train_tags)
+    sides = (train_text, encoder, train_words, recipe.data.max_pieces, target, train_tags)
+    if keeps_on_disk(recipe.data):
+        train = stored_pairs(recipe.data.cache, *sides, annotators=_annotators(recipe, factors, annotator))
+    else:
+        train = encode_pairs(*sides)
     dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
     encoder.unseen.warn()
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target)
+
+
+def _annotators(recipe: Recipe, factors: Sequence[str], annotator: Annotator | None) -> list[str]:
+    """What the annotations of a recipe depend on, but for the text."""
+    data, tags = recipe.data, recipe.predict_target_pos
+    found = [] if annotator is None else [annotator.name, annotator.version]
+    if tags is not None:
+        of_target = target_annotator(tags.annotator, data.tokenized)
+        found += [of_target.name, of_target.version]
+    own = [name for name in factors if name in data.factor_files and data.dir is not None]
+    paths = [find_file(data.dir or Path(), data.train_splits[0], data.factor_files[name]) for name in own]
+    return [*found, *(f"{name} {hash_file(path)}" for name, path in zip(own, paths, strict=True))]
 
 
 def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
@@ -194,7 +211,7 @@ def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
 
 def _target_tags(
     recipe: Recipe, train_text: ParallelText, dev_text: ParallelText
-) -> tuple[list[WordColumns] | None, list[WordColumns] | None]:
+) -> tuple[Sequence[WordColumns] | None, Sequence[WordColumns] | None]:
     """The annotated target of training and development text, where the decoder predicts its tags."""
     if recipe.predict_target_pos is None:
         return None, None

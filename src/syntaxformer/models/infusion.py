@@ -97,6 +97,11 @@ class Infusion(nn.Module):
         owner = str(layer) if self.config.masks.per_layer else _SHARED
         return cast("TopicalAttention", self.topical[owner])
 
+    @property
+    def attends(self) -> bool:
+        """Whether any layer's attention is ours; else it is the encoder's own, tags aside."""
+        return bool(self.masked_layers or len(self.relation_bias) or len(self.lisa))
+
     def gate_of(self, layer: int) -> Tensor | None:
         """The layer's g, -1 to 1; None without gates."""
         return self.gates[str(layer)]() if str(layer) in self.gates else None
@@ -151,7 +156,8 @@ class Infusion(nn.Module):
             if self.config.pos in ("add", "concat"):
                 raise ValueError("input_ids: expected them beside pos_ids, got inputs_embeds.")
         self._check(given, pieces.shape[:2])
-        if kwargs.get("output_attentions") or getattr(stack.config, "output_attentions", False):
+        wants = kwargs.get("output_attentions") or getattr(stack.config, "output_attentions", False)
+        if self.attends and wants:
             raise ValueError(
                 "output_attentions: expected false for an infused model, got true. "
                 "Use model.infusion.record(attention=True)."

@@ -169,8 +169,7 @@ def _check(config: InfusionConfig, parts: Parts, n_heads: int, name: str) -> Non
 
 def _place(model: PreTrainedModel, infusion: Infusion, parts: Parts) -> None:
     """Let transformers call our attention in the encoder, and fold W_V into W_O where there is one."""
-    needs_attention = infusion.masked_layers or len(infusion.relation_bias) or len(infusion.lisa)
-    if not needs_attention:
+    if not infusion.attends:
         return
     parts.stack.config._attn_implementation = IMPLEMENTATION
     for layer in range(len(parts.layers)):

@@ -15,13 +15,23 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from syntaxformer import __version__
+from syntaxformer.errors import SyntaxformerError
 from syntaxformer.serve.batcher import Batcher
-from syntaxformer.serve.checks import check_pairs, check_texts, choose, translate_settings
+from syntaxformer.serve.checks import (
+    check_explained,
+    check_pairs,
+    check_texts,
+    choose,
+    choose_any,
+    translate_settings,
+)
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslatorEngine
+from syntaxformer.serve.explain_schemas import ExplainAnswer, ExplainRequest
+from syntaxformer.serve.explanations import ExplainSettings
 from syntaxformer.serve.gate import Gate
 from syntaxformer.serve.metrics import Metrics
-from syntaxformer.serve.problems import handle_problems
+from syntaxformer.serve.problems import Problem, handle_problems
 from syntaxformer.serve.schemas import (
     ClassifyAnswer,
     ClassifyRequest,
@@ -80,6 +90,7 @@ def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     app.state.ready, app.state.metrics = False, metrics
     handle_problems(app)
     _add_work(app)
+    _add_explain(app)
     _add_probes(app)
     app.add_middleware(Gate, config=config, metrics=metrics)
     return app
@@ -122,6 +133,32 @@ def _add_work(app: FastAPI) -> None:
     async def models() -> ModelList:
         """All models and what can be asked of them."""
         return ModelList(models=[engine.description for engine in app.state.engines.values()])
+
+
+def _add_explain(app: FastAPI) -> None:
+    config: ServiceConfig = app.state.config
+
+    @app.post("/v1/explain", response_model_exclude_none=True, responses=_ERRORS, summary="Look into a model")
+    async def explain(body: ExplainRequest, request: Request) -> ExplainAnswer:
+        """Translate or classify a text, and show words, trees, relations, pieces, attention, sub-networks."""
+        engine = choose_any(app.state.engines, body.model)
+        texts = [body.text] if isinstance(body.text, str) else body.text
+        _note(request, config, engine, texts)
+        check_texts(texts, config)
+        check_explained(texts, config)
+        if isinstance(engine, ClassifierEngine):
+            items = check_pairs([body.text], engine)
+        elif len(texts) > 1:
+            raise Problem(422, f"text: expected a text for {engine.description.name}, got a pair.")
+        else:
+            items = texts
+        settings = ExplainSettings(body.layer, body.head, body.network, body.max_distance)
+        name = engine.description.name
+        try:
+            (found,) = await app.state.batchers[name].submit(items, settings, config.deadline_s)
+        except SyntaxformerError as error:
+            raise Problem(422, str(error)) from error
+        return found
 
 
 def _note(request: Request, config: ServiceConfig, engine: Engine, texts: list[str]) -> None:

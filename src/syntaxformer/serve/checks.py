@@ -9,7 +9,7 @@ from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslateSettin
 from syntaxformer.serve.problems import Problem
 from syntaxformer.serve.schemas import TranslateRequest
 
-__all__ = ["check_pairs", "check_texts", "choose", "translate_settings"]
+__all__ = ["check_explained", "check_pairs", "check_texts", "choose", "choose_any", "translate_settings"]
 
 TASKS = {"translation": "a translator", "classification": "a classifier"}
 
@@ -30,6 +30,40 @@ def choose(engines: Mapping[str, Engine], task: str, name: str | None) -> Engine
         )
         raise Problem(422, f"model: expected {choice}, got {found}. See GET /v1/models.", "no_such_model")
     return known[name]
+
+
+def choose_any(engines: Mapping[str, Engine], name: str | None) -> Engine:
+    """The model of a request that any model can answer; the first one where none is named.
+
+    Raises:
+        Problem: 422, there is no such model.
+    """
+    if name is None:
+        return next(iter(engines.values()))
+    if name not in engines:
+        known = ", ".join(engines)
+        raise Problem(
+            422, f"model: expected one of {known}, got {name!a}. See GET /v1/models.", "no_such_model"
+        )
+    return engines[name]
+
+
+def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
+    """Hold that a text to look into is short: its matrices grow with the square of it.
+
+    Raises:
+        Problem: 422, it is too long or empty.
+    """
+    n_characters = sum(map(len, texts))
+    if n_characters > config.max_explained_characters:
+        raise Problem(
+            422,
+            f"text: expected at most {config.max_explained_characters} characters, got {n_characters}. "
+            "Send a part of it: what is shown grows with the square of the length.",
+            "text_too_long",
+        )
+    if not all(text.strip() for text in texts):
+        raise Problem(422, "text: expected one that is not empty, got ''.", "empty_text")
 
 
 def check_texts(texts: Sequence[str], config: ServiceConfig) -> None:

@@ -21,6 +21,9 @@ class ServiceConfig(BaseModel):
     device: str | None = Field(default=None, description="cpu, cuda, …; null: the best there is")
     max_texts: int = Field(default=128, ge=1, description="texts of one request")
     max_characters: int = Field(default=5000, ge=1, description="characters of one text")
+    max_explained_characters: int = Field(
+        default=1000, ge=1, description="characters of a text that is looked into, both of a pair together"
+    )
     max_body_bytes: int = Field(default=2_000_000, ge=1, description="bytes of one request")
     max_batch: int = Field(default=64, ge=1, description="texts that are worked on together")
     max_waiting: int = Field(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from syntaxformer.serve.explanations import ExplainSettings, explain_classification, explain_translation
 from syntaxformer.serve.schemas import (
     Attention,
     Classification,
@@ -78,11 +79,18 @@ class TranslatorEngine:
             target_language=info.tgt,
             factors=factors,
             shows=["tags", *inside],  # type: ignore[list-item]
+            **(_shape(translator.model, "decoder_layers", "n_heads") if inside else {}),
         )
 
-    def work(self, settings: TranslateSettings, items: list[str]) -> list[Translation]:
-        """Translate texts; line breaks in them are spaces."""
+    def work(self, settings: TranslateSettings | ExplainSettings, items: list[str]) -> Sequence[Any]:
+        """Translate or explain texts; line breaks in them are spaces."""
         lines = [" ".join(text.splitlines()) for text in items]
+        if isinstance(settings, ExplainSettings):
+            return [explain_translation(self, line, settings) for line in lines]
+        return self.translate(settings, lines)
+
+    def translate(self, settings: TranslateSettings, lines: list[str]) -> list[Translation]:
+        """Translate lines."""
         given = {"beam_size": settings.beam_size, "length_penalty": settings.length_penalty}
         decoding = self.translator.info.decoding.model_copy(
             update={name: value for name, value in given.items() if value is not None}
@@ -146,9 +154,19 @@ class ClassifierEngine:
             backend="pytorch",
             annotator=info.annotator,
             labels=None if info.labels is None else list(info.labels),
+            n_texts=info.n_texts,
+            networks=classifier.collator.config.masks is not None,
+            **_shape(classifier.model, "num_hidden_layers", "num_attention_heads"),
         )
 
-    def work(self, settings: Hashable, items: list[str | tuple[str, str]]) -> list[Classification]:
+    def work(self, settings: Hashable, items: list[str | tuple[str, str]]) -> Sequence[Any]:
+        """Classify or explain texts or pairs."""
+        if isinstance(settings, ExplainSettings):
+            texts = [(item,) if isinstance(item, str) else item for item in items]
+            return [explain_classification(self, one, settings) for one in texts]
+        return self.classify(items)
+
+    def classify(self, items: list[str | tuple[str, str]]) -> list[Classification]:
         """Classify texts or pairs."""
         found = self.classifier.predict(items)
         if found.probabilities is None:
@@ -189,6 +207,12 @@ def load_engine(name: str, folder: Path, device: str | None = None) -> Engine:
     from syntaxformer.tasks.translator import Translator
 
     return TranslatorEngine(name, Translator.load(folder, device=device))
+
+
+def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:
+    """Layers and heads whose attention can be shown."""
+    config = model.config
+    return {"n_layers": getattr(config, layers, None), "n_heads": getattr(config, heads, None)}
 
 
 def _attention(looked: CrossAttentionMap) -> Attention:

@@ -163,6 +163,10 @@ class ModelDescription(BaseModel):
     target_language: str | None = None
     factors: list[str] = []
     labels: list[str] | None = None
+    n_texts: int = Field(default=1, description="2 where it takes pairs of texts")
+    n_layers: int | None = Field(default=None, description="layers whose attention /v1/explain shows")
+    n_heads: int | None = Field(default=None, description="heads of each of them")
+    networks: bool = Field(default=False, description="whether it has sub-networks of syntax attention")
     shows: list[Shown] = Field(default=[], description="what `show` may ask of it")
 
 

@@ -17,14 +17,15 @@ from syntaxformer.serve.app import create_app
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine
 from syntaxformer.serve.gate import JsonLines
+from syntaxformer.serve.pages import add_explorer
 
 __all__ = ["PAGES", "app_from_environment", "name_models", "run", "serve_app"]
 
 CONFIG = "SYNTAXFORMER_SERVE"
 """Variable that carries the settings to worker processes."""
 
-PAGES: list[Callable[[FastAPI], None]] = []
-"""Each adds web pages to the application; the place for the explorer."""
+PAGES: list[Callable[[FastAPI], None]] = [add_explorer]
+"""Each adds web pages to the application."""
 
 
 def name_models(folders: list[Path]) -> dict[str, Path]:

@@ -65,3 +65,91 @@ def make_app():
 @pytest.fixture
 def echo():
     return EchoTranslator
+
+
+WORDS = ("the", "a", "cat", "dog", "sees", "small", "big", ".", "run", "##s", "cats")
+LINES = ["The cat sees a small dog .", "Two cats run .", "A dog and the cat run"]
+
+
+def _tiny_translator(kind, layers, parser):
+    import torch
+
+    from syntaxformer.align import WordColumns, build_vocabularies
+    from syntaxformer.data.source import SourceEncoder
+    from syntaxformer.data.subwords import SubwordConfig, train_subwords
+    from syntaxformer.layers import plan_widths
+    from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
+    from syntaxformer.tasks.model_folder import FolderInfo
+    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.training.recipe import DecodingConfig
+
+    plan = plan_widths(kind, 14, None, **({} if kind == "none" else {"width": 5}))
+    names = [name for name, _ in plan.factors]
+    tokenizer = train_subwords(LINES * 3, SubwordConfig(vocab_size=313))
+    columns = WordColumns.from_sentences(parser.annotate(LINES))
+    encoder = SourceEncoder(tokenizer, build_vocabularies([columns], names) if names else {})
+    sizes = {name: len(one) for name, one in encoder.vocabularies.items()}
+    torch.manual_seed(5)
+    config = SyntaxTransformerConfig(
+        vocab_size=len(tokenizer), d_model=14, d_ff=17, n_heads=2, encoder_layers=1, decoder_layers=layers,
+        infusion=plan.as_dict(), factor_sizes=sizes,
+    )  # fmt: skip
+    model = SyntaxTransformer(config)
+    with torch.no_grad():
+        model.decoder.embedding.weight.mul_(5)
+    info = FolderInfo(
+        src="en", tgt="de", factors=[one.to_dict() for one in encoder.vocabularies.values()],
+        annotator=parser.name if names else None, annotator_version=parser.version if names else None,
+        decoding=DecodingConfig(beam_size=2, batch_size=3),
+    )  # fmt: skip
+    return Translator(model.eval(), encoder, info, parser if names else None)
+
+
+def _tiny_classifier(infusion, n_texts, parser):
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    from syntaxformer.data.nlu_collator import SyntaxCollator
+    from syntaxformer.infusion_config import InfusionConfig
+    from syntaxformer.models import infuse
+    from syntaxformer.tasks.annotated_examples import needed_columns
+    from syntaxformer.tasks.classifier import Classifier
+    from syntaxformer.tasks.classifier_folder import ClassifierInfo
+
+    config = InfusionConfig(**infusion)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    torch.manual_seed(3)
+    model = BertForSequenceClassification(
+        BertConfig(vocab_size=len(pieces), hidden_size=22, num_hidden_layers=3, num_attention_heads=2, intermediate_size=23,
+                   max_position_embeddings=41, initializer_range=0.3)
+    ).eval()  # fmt: skip
+    tokenizer = BertTokenizerFast(vocab={piece: number for number, piece in enumerate(pieces)})
+    needs = tuple(sorted(needed_columns(config)))
+    info = ClassifierInfo(
+        task="cola", labels=("bad", "good"), metrics=("matthews",), n_texts=n_texts, annotator=parser.name if needs else None,
+        annotator_version=parser.version if needs else None, needs=needs,
+    )  # fmt: skip
+    model = model if config.is_plain else infuse(model, config)
+    return Classifier(
+        model, SyntaxCollator(tokenizer, config, max_length=41), info, parser if needs else None
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_engines():
+    """Random translators with one and with three decoder layers, classifiers with masks, with tags, of pairs."""
+    from syntaxformer.annotate import load_annotator
+
+    parser = load_annotator("en+phrases")
+    classifiers = {
+        "masked": ({"masks": {"max_distance": 3}, "preset": "paper"}, 1),
+        "tagged-pairs": ({"pos": "add"}, 2),
+        "bare": ({}, 1),
+    }
+    engines = {
+        "sit": TranslatorEngine("sit", _tiny_translator("sum_then_concat", 3, parser)),
+        "base": TranslatorEngine("base", _tiny_translator("none", 1, parser)),
+    }
+    return engines | {
+        name: ClassifierEngine(name, _tiny_classifier(*given, parser)) for name, given in classifiers.items()
+    }

@@ -47,12 +47,37 @@ def test_no_request_is_answered_by_an_error_of_ours(make_app, path, mode):
     assert n_sent > 0
 
 
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_no_text_to_look_into_is_answered_by_an_error_of_ours(make_app, tiny_engines, mode):
+    """The same with real models: nothing that is a string breaks them."""
+    schema = schemathesis.openapi.from_asgi("/openapi.json", make_app(*tiny_engines.values()))
+    (operation,) = [one.ok() for one in schema.get_all_operations() if one.ok().path == "/v1/explain"]
+
+    @QUICK
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def send(case):
+        case.call_and_validate(checks=HOLD)
+
+    send()
+
+
+@pytest.mark.parametrize(
+    "text", ["\0", "\u200b", "\u0301", "\n\n.", "￨", "</s>", "🜁" * 30, "a\u2028b", "x" * 90]
+)
+@pytest.mark.parametrize("model", ["sit", "masked"])
+def test_odd_texts_are_explained_or_refused(make_app, tiny_engines, text, model):
+    with TestClient(make_app(*tiny_engines.values())) as client:
+        response = client.post("/v1/explain", json={"text": text, "model": model})
+    assert response.status_code in (200, 422), response.text
+
+
 def test_the_document_has_examples_and_all_errors(make_app):
     with TestClient(make_app()) as client:
         document = client.get("/openapi.json").json()
     assert set(document["paths"]) == {
         "/v1/translate",
         "/v1/classify",
+        "/v1/explain",
         "/v1/models",
         "/healthz",
         "/readyz",

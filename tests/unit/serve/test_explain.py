@@ -1,0 +1,209 @@
+"""`/v1/explain` on random models: what it shows is what the other endpoints, the parser and the arrays say."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from syntaxformer.analysis import (
+    classifier_text,
+    cross_attention,
+    encoder_attention,
+    parser_for,
+    subnetwork_view,
+    translator_text,
+)
+from syntaxformer.annotate import load_annotator
+from syntaxformer.errors import ConfigError
+from syntaxformer.relations import dependency_relations, relation_name
+from syntaxformer.serve.explanations import ExplainSettings, explain_translation
+
+TEXT = "The cat sees a small dog ."
+
+
+@pytest.fixture(scope="module")
+def client(tiny_engines):
+    from syntaxformer.serve import ServiceConfig, create_app
+
+    app = create_app(ServiceConfig(models=dict.fromkeys(tiny_engines, ".")), tiny_engines)
+    with TestClient(app) as one:
+        yield one
+
+
+def _explain(client, **body):
+    response = client.post("/v1/explain", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def _refused(client, **body):
+    response = client.post("/v1/explain", json=body)
+    assert response.status_code == 422, response.text
+    return response.json()["error"]["message"]
+
+
+def test_a_translation_with_all_that_is_known_of_it(client, tiny_engines):
+    found = _explain(client, text=TEXT, model="sit", layer=1, head=1)
+    translated = client.post("/v1/translate", json={"texts": [TEXT], "model": "sit", "show": ["tags"]}).json()
+    (translated,) = translated["translations"]
+    assert found["translation"] == translated["text"]
+    assert found["pieces"]["texts"] == translated["source"]["pieces"]
+    assert found["pieces"]["factors"] == translated["source"]["factors"]
+    (sentence,), (parsed,) = found["sentences"], load_annotator("en+phrases").annotate([TEXT])
+    for column in ("words", "upos", "governors", "deprels"):
+        assert sentence[column] == list(getattr(parsed, column))
+    assert sentence["constituency"] == parsed.constituency
+    assert sentence["phrases"][0][1:] == [0, len(parsed)]
+    names = found["relations"]["names"]
+    assert names == [relation_name(one) for one in range(47)]
+    assert found["relations"]["trees"]["dependency"] == dependency_relations(parsed.governors).tolist()
+    attention = found["attention"]
+    expected = cross_attention(tiny_engines["sit"].translator, TEXT).weights[1, 1]
+    np.testing.assert_allclose(attention["weights"], expected, atol=1e-5)
+    assert (attention["kind"], attention["n_layers"], attention["layer"], attention["head"]) == (
+        "cross",
+        3,
+        1,
+        1,
+    )
+    assert list(found["missing"]) == ["networks"]
+
+
+def test_each_piece_stands_under_its_word(client):
+    found = _explain(client, text=TEXT, model="base")
+    words, texts = found["sentences"][0]["words"], found["pieces"]["texts"]
+    spelled = ["" for _ in words]
+    for word, text in zip(found["pieces"]["words"], texts, strict=True):
+        if word >= 0:
+            spelled[word] += text.lstrip("▁")
+    assert spelled == words
+    assert found["pieces"]["words"][-1] == -1  # the end piece
+    assert found["attention"]["layer"] == 0
+    assert "head" not in found["attention"]
+
+
+def test_a_classification_with_its_sub_networks(client, tiny_engines):
+    engine = tiny_engines["masked"]
+    found = _explain(client, text=TEXT, model="masked")
+    classified = client.post("/v1/classify", json={"texts": [TEXT], "model": "masked"}).json()
+    assert found["classification"] == classified["classifications"][0]
+    view = subnetwork_view(engine.classifier, TEXT)
+    assert found["networks"]["names"] == view.networks
+    np.testing.assert_allclose(found["networks"]["weights"], view.topical_weights(), atol=1e-5)
+    assert found["networks"]["occurs"] == [bool(mask.any()) for mask in view.masks]
+    assert found["attention"]["rows"] == found["pieces"]["texts"] == view.pieces
+    np.testing.assert_allclose(found["attention"]["weights"], view.attention[2].mean(0), atol=1e-5)
+    assert found["missing"] == {}
+
+
+def test_one_sub_networks_attention(client, tiny_engines):
+    view = subnetwork_view(tiny_engines["masked"].classifier, TEXT)
+    name = view.networks[view.strongest(1)[0]]
+    found = _explain(client, text=TEXT, model="masked", network=name, layer=1, head=0)["attention"]
+    assert found["network"] == name
+    expected = view.sub_attention(1, view.network(name), 0)
+    np.testing.assert_allclose(found["weights"], expected, atol=1e-5)
+
+
+def test_a_pair_is_counted_through(client):
+    found = _explain(client, text=["The cat sees .", "A dog ."], model="tagged-pairs")
+    assert [one["words"] for one in found["sentences"]] == [["The", "cat", "sees", "."], ["A", "dog", "."]]
+    assert found["pieces"]["texts"] == ["[CLS]", "the", "cat", "sees", ".", "[SEP]", "a", "dog", ".", "[SEP]"]
+    assert found["pieces"]["words"] == [-1, 0, 1, 2, 3, -1, 4, 5, 6, -1]
+    assert found["pieces"]["factors"]["pos"][:3] == ["<none>", "DET", "NOUN"]
+    across = found["relations"]["trees"]["constituency"][0][5]
+    assert found["relations"]["names"][across] == "pair"
+    weights = np.array(found["attention"]["weights"])
+    np.testing.assert_allclose(weights.sum(1), 1, atol=1e-3)
+    assert found["missing"] == {"networks": "This model was fine-tuned without masks."}
+
+
+@pytest.mark.parametrize("name", ["bare", "masked"])
+def test_rows_of_attention_sum_to_one_and_the_model_stays_as_it_was(tiny_engines, name):
+    classifier = tiny_engines[name].classifier
+    before = classifier.predict([TEXT]).probabilities
+    looked = encoder_attention(classifier, TEXT)
+    assert looked.weights.shape == (3, 2, 9, 9)
+    np.testing.assert_allclose(looked.weights.sum(-1), 1, atol=1e-4)
+    assert classifier.predict([TEXT]).probabilities == before
+
+
+def test_an_encoder_that_tells_nothing_is_refused(tiny_engines, monkeypatch):
+    classifier = tiny_engines["bare"].classifier
+    monkeypatch.setattr(
+        type(classifier.model.base_model), "forward", lambda *_, **__: SimpleNamespace(attentions=())
+    )
+    expected = r"^model: expected an encoder that tells its attention, got BertModel, which does not\.$"
+    with pytest.raises(ConfigError, match=expected):
+        encoder_attention(classifier, TEXT)
+
+
+def test_the_first_model_answers_where_none_is_named(client):
+    assert _explain(client, text=TEXT)["model"] == "sit"
+
+
+def test_what_cannot_be_shown_says_what_to_change(client):
+    assert _refused(client, text=" ") == "text: expected one that is not empty, got ''."
+    assert _refused(client, text="x" * 1001) == (
+        "text: expected at most 1000 characters, got 1001. Send a part of it: what is shown grows with the square "
+        "of the length."
+    )
+    assert _refused(client, text=TEXT, model="none") == (
+        "model: expected one of sit, base, masked, tagged-pairs, bare, got 'none'. See GET /v1/models."
+    )
+    assert _refused(client, text=["a", "b"]) == "text: expected a text for sit, got a pair."
+    assert _refused(client, text=TEXT, layer=3) == "layer: expected at most 2 in this model, got 3."
+    assert _refused(client, text=TEXT, head=2) == "head: expected at most 1 in this model, got 2."
+    unknown = _refused(client, text=TEXT, model="masked", network="dependency parnet 1")
+    assert unknown.startswith("network: unknown sub-network 'dependency parnet 1'.")
+    assert "max_distance" in _refused(client, text=TEXT, max_distance=85)
+
+
+def test_layers_without_masks_have_no_sub_network(tiny_engines):
+    from syntaxformer.serve.explanations import _attention_of_network
+
+    inside = SimpleNamespace(layers=[0, 2], logits=np.zeros((2, 2, 1, 1)))
+    with pytest.raises(ConfigError, match=r"^layer: expected one with sub-networks \(0, 2\), got 1\.$"):
+        _attention_of_network(inside, 3, ExplainSettings(layer=1, network="x"))
+
+
+def test_an_exported_translator_gives_what_it_can(tiny_engines):
+    engine = tiny_engines["sit"]
+    info = engine.translator.info.model_copy(update={"backend": "ctranslate2"})
+    exported = SimpleNamespace(
+        info=info, annotator=engine.translator.annotator, encoder=engine.translator.encoder,
+        translate=lambda lines: iter([[SimpleNamespace(text="ein Text")]]),
+    )  # fmt: skip
+    found = explain_translation(
+        SimpleNamespace(translator=exported, description=engine.description), TEXT, ExplainSettings()
+    )
+    assert (found.translation, found.attention) == ("ein Text", None)
+    assert re.fullmatch(
+        r"This model was exported to ctranslate2, which gives no attention\. .*", found.missing["attention"]
+    )
+    assert found.pieces.factors["pos"][0] == "DET"
+
+
+def test_without_a_parser_words_are_what_stands_between_spaces(tiny_engines):
+    parser = parser_for(None, None, "xx", False)
+    assert parser.lacks.startswith("annotator: expected de, ")
+    view = translator_text(tiny_engines["base"].translator, "  the  cat", parser)
+    assert view.sentences[0].words == ("the", "cat")
+    assert view.relations == {}
+    assert set(view.words_of_pieces) == {0, 1, -1}
+    assert parser_for(None, None, None, False).lacks == "no annotator for the language is known"
+
+
+def test_relations_reach_as_far_as_asked(tiny_engines):
+    classifier = tiny_engines["bare"].classifier
+    parser = parser_for(None, None, "en", False)
+    view = classifier_text(classifier, (TEXT,), parser, max_distance=1)
+    assert {relation_name(int(one), 1).split()[0] for one in np.unique(view.relations["dependency"])} <= {
+        "none", "parent", "child",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=r"^max_distance: expected 1 to 84"):
+        classifier_text(classifier, (TEXT,), parser, max_distance=85)

@@ -13,7 +13,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from syntaxformer.atomic import sync
 from syntaxformer.errors import CheckpointError, DataError
@@ -25,6 +27,7 @@ __all__ = [
     "disk_errors",
     "hash_file",
     "read_json",
+    "read_record",
     "remove_partial_folders",
     "verify_manifest",
     "write_manifest",
@@ -33,6 +36,8 @@ __all__ = [
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
 """Ending of folders that are being written."""
+
+_Record = TypeVar("_Record", bound=BaseModel)
 
 
 @contextmanager
@@ -154,3 +159,25 @@ def hash_file(path: Path) -> str:
     """sha256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_record(path: Path, record: type[_Record], format_version: int | None = None) -> _Record:
+    """Read a JSON file of a model folder that has a form of its own.
+
+    Args:
+        path: The file.
+        record: Its form.
+        format_version: What its `format_version` has to be; None where it has none.
+
+    Raises:
+        CheckpointError: It is missing or not what this version writes.
+    """
+    try:
+        found = record.model_validate(read_json(path))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise CheckpointError(f"{path}: {place}: {problem['msg']}. It was altered.") from error
+    if format_version is not None and (version := getattr(found, "format_version", None)) != format_version:
+        raise CheckpointError(f"{path}: expected format version {format_version}, got {version}.")
+    return found

@@ -6,12 +6,13 @@ One line in, one `Sentence` out, always and in order: empty lines, several sente
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Protocol, runtime_checkable
 
+from syntaxformer.progress import track
 from syntaxformer.trees import Sentence
 
-__all__ = ["COLUMNS", "Annotator", "blank_sentence", "check_words", "encodable"]
+__all__ = ["COLUMNS", "Annotator", "ListsSentences", "blank_sentence", "check_words", "encodable"]
 
 COLUMNS = frozenset({"upos", "xpos", "lemmas", "governors", "deprels", "constituency"})
 """What an annotator may provide: the columns of `Sentence` beside its words."""
@@ -52,6 +53,24 @@ class Annotator(Protocol):
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words, joined by spaces."""
         ...
+
+
+class ListsSentences:
+    """`annotate` for whatever has a name and `stream`: the base class of the annotators."""
+
+    name: str
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line, in order."""
+        raise NotImplementedError
+
+    def annotate(
+        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
+    ) -> list[Sentence]:
+        """Return one sentence for each line, in order; arguments as in `stream`, `progress` shows a bar."""
+        total = len(lines) if isinstance(lines, Sized) else None
+        sentences = self.stream(lines, n_processes=n_processes)
+        return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
 
 
 def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:

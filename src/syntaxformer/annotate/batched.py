@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from syntaxformer.annotate.annotator import blank_sentence, check_words
+from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words
 from syntaxformer.annotate.parallel import TASKS_AHEAD, chunks_of, stream_in_processes
-from syntaxformer.progress import track
 from syntaxformer.trees import Sentence
 
 __all__ = ["BatchParser", "BatchedAnnotator"]
@@ -32,7 +31,7 @@ class BatchParser(Protocol):
         ...
 
 
-class BatchedAnnotator:
+class BatchedAnnotator(ListsSentences):
     """A parser as an annotator; safe to share between threads.
 
     Args:
@@ -81,14 +80,6 @@ class BatchedAnnotator:
         batches = map(self._batch, chunks) if n_threads == 1 else self._in_threads(chunks, n_threads)
         for batch in batches:
             yield from batch
-
-    def annotate(
-        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
-    ) -> list[Sentence]:
-        """Return one sentence for each line, in order; arguments as in `stream`, `progress` shows a bar."""
-        total = len(lines) if isinstance(lines, Sized) else None
-        sentences = self.stream(lines, n_processes=n_processes)
-        return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words; the text is them with spaces.

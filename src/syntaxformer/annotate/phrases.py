@@ -6,13 +6,12 @@ collator that converted at every epoch would wait for it. No information beyond 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.annotator import Annotator, ListsSentences
 from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.errors import ConfigError
-from syntaxformer.progress import track
 from syntaxformer.trees import Sentence, format_tree, phrase_structure
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
@@ -45,7 +44,7 @@ def with_constituency(annotator: Annotator) -> Annotator:
     return WithPhrases(annotator)
 
 
-class WithPhrases:
+class WithPhrases(ListsSentences):
     """An annotator whose sentences get a constituency tree from their dependency parse.
 
     Args:
@@ -65,14 +64,6 @@ class WithPhrases:
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line; the conversion itself runs in this process."""
         return map(_with_tree, self.annotator.stream(lines, n_processes=n_processes))
-
-    def annotate(
-        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
-    ) -> list[Sentence]:
-        """Return one sentence for each line, in order."""
-        total = len(lines) if isinstance(lines, Sized) else None
-        sentences = self.stream(lines, n_processes=n_processes)
-        return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return one sentence for each list of words."""

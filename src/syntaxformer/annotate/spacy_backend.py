@@ -10,7 +10,7 @@ no word, blank lines do not reach the pipeline, very long lines go through it in
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
@@ -20,13 +20,12 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from syntaxformer.annotate.annotator import blank_sentence, check_words, encodable
+from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words, encodable
 from syntaxformer.annotate.fingerprint import hash_folder
 from syntaxformer.annotate.parallel import chunks_of, stream_in_processes
 from syntaxformer.annotate.segments import segments_of
 from syntaxformer.annotate.spacy_docs import DocReader, Part
 from syntaxformer.errors import BackendMissingError, DataError
-from syntaxformer.progress import track
 from syntaxformer.trees import Sentence
 
 __all__ = ["SpacyAnnotator", "load_bundled", "load_spacy"]
@@ -57,7 +56,7 @@ _SEPARATE = {"governors", "deprels", "lemmas"}
 """Columns whose components no other one builds on."""
 
 
-class SpacyAnnotator:
+class SpacyAnnotator(ListsSentences):
     """A spaCy pipeline as an annotator; safe to share between threads, which then wait for each other.
 
     Args:
@@ -114,14 +113,6 @@ class SpacyAnnotator:
             return
         for chunk in chunks_of(lines, LINES_PER_ZONE):
             yield from self._annotate_chunk(chunk)
-
-    def annotate(
-        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
-    ) -> list[Sentence]:
-        """Return one sentence for each line, in order; arguments as in `stream`, `progress` shows a bar."""
-        total = len(lines) if isinstance(lines, Sized) else None
-        sentences = self.stream(lines, n_processes=n_processes)
-        return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return one sentence for each list of words, with exactly these words; the text is them with spaces.

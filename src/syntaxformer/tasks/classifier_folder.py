@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import MANIFEST, read_json, verify_manifest
+from syntaxformer.folders import MANIFEST, read_json, read_record, verify_manifest
 
 __all__ = ["CLASSIFIER", "ClassifierInfo", "read_classifier_info", "read_scores", "verify_classifier_folder"]
 
@@ -59,17 +59,7 @@ def read_classifier_info(folder: Path) -> ClassifierInfo:
     Raises:
         CheckpointError: It is missing or not what this version writes.
     """
-    try:
-        info = ClassifierInfo.model_validate(read_json(folder / CLASSIFIER))
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise CheckpointError(f"{folder / CLASSIFIER}: {place}: {problem['msg']}. It was altered.") from error
-    if info.format_version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{folder / CLASSIFIER}: expected format version {FORMAT_VERSION}, got {info.format_version}."
-        )
-    return info
+    return read_record(folder / CLASSIFIER, ClassifierInfo, FORMAT_VERSION)
 
 
 def verify_classifier_folder(folder: Path) -> None:

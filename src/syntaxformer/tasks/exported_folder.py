@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import read_json
+from syntaxformer.folders import read_record
 
 __all__ = ["EXPORT", "INSTALL", "SEPARATOR", "ExportInfo", "SourceTokens", "read_export", "read_names"]
 
@@ -58,12 +58,7 @@ def read_export(folder: Path) -> ExportInfo:
     Raises:
         CheckpointError: It is missing or not what this version writes.
     """
-    try:
-        return ExportInfo.model_validate(read_json(folder / EXPORT))
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise CheckpointError(f"{folder / EXPORT}: {place}: {problem['msg']}. It was altered.") from error
+    return read_record(folder / EXPORT, ExportInfo)
 
 
 def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:

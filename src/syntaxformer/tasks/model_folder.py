@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging as hf_logging
 
@@ -24,7 +24,7 @@ from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.data.tag_pieces import TagPlace
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import MANIFEST, disk_errors, read_json, verify_manifest
+from syntaxformer.folders import MANIFEST, disk_errors, read_record, verify_manifest
 from syntaxformer.models import SyntaxTransformer
 from syntaxformer.training.recipe import DecodingConfig
 
@@ -111,17 +111,7 @@ def read_info(folder: Path) -> FolderInfo:
     Raises:
         CheckpointError: It is missing or not what this version writes.
     """
-    try:
-        info = FolderInfo.model_validate(read_json(folder / INFO))
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise CheckpointError(f"{folder / INFO}: {place}: {problem['msg']}. It was altered.") from error
-    if info.format_version != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{folder / INFO}: expected format version {FORMAT_VERSION}, got {info.format_version}."
-        )
-    return info
+    return read_record(folder / INFO, FolderInfo, FORMAT_VERSION)
 
 
 def verify_model_folder(folder: Path) -> None:

@@ -24,7 +24,6 @@ from transformers import (
 )
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from syntaxformer.folders import verify_manifest
 from syntaxformer.training.callbacks import Curves, ProgressLines
 from syntaxformer.training.finetune_config import FinetuneTraining
 from syntaxformer.training.length_batches import LengthBatches
@@ -83,23 +82,6 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
             self.add_callback(Curves(folder.parents[1] / "logs" / folder.name))
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
-
-    def train_from(self, checkpoint: Path | None) -> None:
-        """Train to the end, from the beginning or a checkpoint; a run that was at its end stays as it is.
-
-        Raises:
-            CheckpointError: The checkpoint is incomplete or belongs to another model.
-            DataError: The disk is full.
-        """
-        if checkpoint is None:
-            self.train()
-            return
-        verify_manifest(checkpoint)
-        state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        if state.global_step >= state.max_steps:
-            self.state = state
-        else:
-            self.train(resume_from_checkpoint=str(checkpoint))
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches of like length."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.utils import gather_object
+from transformers import TrainerState
 
 from syntaxformer.folders import atomic_folder, verify_manifest
 from syntaxformer.training.checkpoints import (
@@ -37,6 +38,28 @@ class SafeCheckpoints:
     optimizer: Any
     lr_scheduler: Any
     accelerator: Any
+    train: Any
+
+    def train_from(self, checkpoint: Path | None) -> None:
+        """Train to the end, from the beginning or a checkpoint; a run that was at its end stays as it is.
+
+        Raises:
+            CheckpointError: The checkpoint is incomplete or belongs to another model.
+            DataError: The disk is full.
+        """
+        if checkpoint is None:
+            self.train()
+            return
+        verify_manifest(checkpoint)
+        state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        if self._is_finished(state):
+            self.state = state
+        else:
+            self.train(resume_from_checkpoint=str(checkpoint))
+
+    def _is_finished(self, state: TrainerState) -> bool:
+        """Whether nothing is left to train."""
+        return state.global_step >= state.max_steps
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write a checkpoint, then delete the ones no longer wanted."""

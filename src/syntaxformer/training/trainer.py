@@ -24,7 +24,6 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
-from syntaxformer.folders import verify_manifest
 from syntaxformer.training.callbacks import Curves, Flow, ProgressLines, is_finished
 from syntaxformer.training.recipe import Recipe, TrainingConfig
 from syntaxformer.training.safe_checkpoints import SafeCheckpoints
@@ -120,22 +119,8 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
 
-    def train_from(self, checkpoint: Path | None) -> None:
-        """Train to the end, from the beginning or a checkpoint; a run that was at its end stays as it is.
-
-        Raises:
-            CheckpointError: The checkpoint is incomplete or belongs to another model.
-            DataError: The disk is full.
-        """
-        if checkpoint is None:
-            self.train()
-            return
-        verify_manifest(checkpoint)
-        state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        if is_finished(state, self.config):
-            self.state = state
-        else:
-            self.train(resume_from_checkpoint=str(checkpoint))
+    def _is_finished(self, state: TrainerState) -> bool:
+        return is_finished(state, self.config)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches by a budget of target pieces; the sampler itself gives each process its share."""

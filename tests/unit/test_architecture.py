@@ -28,7 +28,7 @@ ALLOWED = {
     "tasks": {"trees", "annotate", "align", "relations", "layers", "models", "data", "evaluation", "training", "analysis"},
     "analysis": {"trees", "annotate", "align", "relations", "layers", "models", "data", "evaluation", "tasks"},
     "experiments": {"trees", "annotate", "align", "relations", "data", "evaluation", "training", "tasks", "analysis"},
-    "export": {"align", "layers", "models", "data", "training", "tasks"},
+    "export": {"trees", "align", "layers", "models", "data", "training", "tasks"},
     "serve": {"trees", "annotate", "align", "relations", "models", "data", "evaluation", "tasks", "analysis"},
     "cli": {"trees", "annotate", "align", "relations", "data", "evaluation", "training", "tasks", "analysis", "experiments", "export", "serve"},
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`syntaxformer export`: a trained translator for fast inference with CTranslate2."""
+"""`syntaxformer export`: a trained translator for CTranslate2, a fine-tuned classifier for ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -22,17 +22,28 @@ class Quantization(StrEnum):
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder that `train` wrote.")],
+    model: Annotated[Path, typer.Argument(help="Folder that `train` or `finetune` wrote.")],
     output: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder.")],
     quantization: Annotated[
-        Quantization, typer.Option(help="Type of the stored weights; int8 is the fastest on a processor.")
+        Quantization, typer.Option(help="Type of a translator's weights; int8 is the fastest on a processor.")
     ] = Quantization.float32,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
 ) -> None:
-    """Write a translator as a CTranslate2 folder, which `translate`, `evaluate` and `serve` take as a model.
+    """Write a model for fast inference.
+
+    A translator becomes a CTranslate2 folder, which `translate`, `evaluate` and `serve` take as a model; a
+    fine-tuned classifier an ONNX one for `predict` and `serve`.
 
     syntaxformer export runs/sit runs/sit-int8 --quantization int8
-    """
-    from syntaxformer.export import export_translator
 
+    syntaxformer export runs/cola-masks runs/cola-onnx
+    """
+    from syntaxformer.errors import ConfigError
+    from syntaxformer.export import export_classifier, export_translator
+
+    if (model / "classifier.json").exists():
+        if quantization is not Quantization.float32:
+            raise ConfigError(f"--quantization: expected float32 for a classifier, got {quantization.value}.")
+        typer.echo(export_classifier(model, output, overwrite))
+        return
     typer.echo(export_translator(model, output, quantization.value, overwrite))

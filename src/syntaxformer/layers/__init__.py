@@ -19,6 +19,7 @@ from syntaxformer.layers.positions import SinusoidalPositions, sinusoids
 from syntaxformer.layers.relation_biases import RelationBias, relation_bias
 from syntaxformer.layers.relation_index import RelationIndex
 from syntaxformer.layers.syntax import syntax_attention
+from syntaxformer.layers.syntax_graph import relation_bias_graph, syntax_attention_graph
 from syntaxformer.layers.syntax_heads import MaskRules, SyntaxContext, SyntaxHeads
 from syntaxformer.layers.syntax_reference import syntax_attention_reference
 from syntaxformer.layers.topical import SyntaxGate, TopicalAttention
@@ -59,7 +60,9 @@ __all__ = [
     "inject_governors",
     "plan_widths",
     "relation_bias",
+    "relation_bias_graph",
     "sinusoids",
     "syntax_attention",
+    "syntax_attention_graph",
     "syntax_attention_reference",
 ]

@@ -25,10 +25,10 @@ from syntaxformer.layers.relation_index import RelationIndex, RowIndex
 
 __all__ = ["Block", "Gradients", "KernelOptions", "Sums"]
 
-_HEADROOM = 40.0
+HEADROOM = 40.0
 """Largest exponent; logits that do not reach it are left as they are, which is the most exact."""
 
-_SMALLEST = 1e-30
+SMALLEST = 1e-30
 """e^-69, stands for a denominator without any key; what it divides is zero."""
 
 
@@ -178,10 +178,10 @@ class Block:
             exp += torch.zeros_like(self.valid).masked_fill_(self.valid == 0, -torch.inf)[:, None, None]
         top = exp.amax(-1, keepdim=True)
         if self.options.multiplicative:
-            shift = top.sub_(_HEADROOM).clamp_(min=0)
-            zero = shift.neg().exp_().clamp_(min=_SMALLEST)
+            shift = top.sub_(HEADROOM).clamp_(min=0)
+            zero = shift.neg().exp_().clamp_(min=SMALLEST)
         else:
-            shift = (top - top.clamp(0, _HEADROOM)).masked_fill_(top == -torch.inf, 0)
+            shift = (top - top.clamp(0, HEADROOM)).masked_fill_(top == -torch.inf, 0)
             zero = torch.zeros_like(shift)
         return exp.sub_(shift).exp_(), zero.permute(0, 2, 3, 1)
 
@@ -189,11 +189,11 @@ class Block:
         """Denominators, topical logits and α."""
         den, numerator = self._sum(pairs).chunk(2, -1)
         n_valid = self.valid.sum(-1)[:, None, None, None]
-        inverse = (den + n_valid * zero).clamp_(min=_SMALLEST).reciprocal_()
+        inverse = (den + n_valid * zero).clamp_(min=SMALLEST).reciprocal_()
         mean = (numerator + zero * self.y.sum(2, keepdim=True)).mul_(inverse)
         inverse_full = mean_full = exp.new_zeros(*self._row_shape, 1, exp.shape[1])
         if self.options.uses_full:
-            inverse_full = _per_row(exp.sum(-1).clamp_(min=_SMALLEST).reciprocal_())
+            inverse_full = _per_row(exp.sum(-1).clamp_(min=SMALLEST).reciprocal_())
             mean_full = (exp @ self.y.permute(0, 3, 2, 1)).permute(0, 2, 3, 1) * inverse_full
         logits, logit_full = mean.sum(-1), mean_full.sum(-1)
         if self.options.full_on_empty:

@@ -15,7 +15,15 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from syntaxformer.layers import RelationBias, governor_loss, inject_governors, relation_bias, syntax_attention
+from syntaxformer.layers import (
+    RelationBias,
+    governor_loss,
+    inject_governors,
+    relation_bias,
+    relation_bias_graph,
+    syntax_attention,
+    syntax_attention_graph,
+)
 from syntaxformer.models.infusion import Infusion, includes_full
 from syntaxformer.models.syntax_batch import SyntaxBatch
 
@@ -121,7 +129,8 @@ def _with_relation_bias(place: Place, call: _Call, batch: SyntaxBatch) -> _Call:
     if infusion.left_out:
         of_trees = infusion.active.view(len(weight), -1)
         weight = weight * F.pad(of_trees, (1, 0), value=True)[..., None]
-    return _plus_bias(call, relation_bias(batch.relations, weight))
+    look_up = relation_bias_graph if infusion.is_exporting else relation_bias
+    return _plus_bias(call, look_up(batch.relations, weight))
 
 
 def _plus_bias(call: _Call, bias: Tensor) -> _Call:
@@ -172,6 +181,24 @@ def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool, is_
     if topical_query is not None:
         # Columns that `_record_attention` has added have no part in it.
         topical_query = F.pad(topical_query, (0, call.value.shape[-1] - topical_query.shape[-1]))
+    if infusion.is_exporting:
+        return syntax_attention_graph(
+            call.query,
+            call.key,
+            call.value,
+            batch.relations,
+            topical_query,
+            batch.key_mask,
+            call.scaling,
+            masks.mode,
+            masks.on_empty_row,
+            batch.max_distance,
+            includes_full(infusion.config),
+            call.bias,
+            active,
+            infusion.gate_of(place.layer),
+            masks.summation,
+        )
     output, weights = syntax_attention(
         call.query,
         call.key,

@@ -54,7 +54,7 @@ class Infusion(nn.Module):
         self.config = config
         self.batch: SyntaxBatch | None = None
         self.seen = Seen()
-        self.records_weights = self.records_attention = False
+        self.records_weights = self.records_attention = self.is_exporting = False
         self.inject = config.lisa.inject if config.lisa else None
         self._is_encoding = False
         self._add_masks(parts, n_heads)

@@ -151,12 +151,11 @@ class ClassifierEngine:
         self.description = ModelDescription(
             name=name,
             task="classification",
-            backend="pytorch",
+            backend=classifier.backend,
             annotator=info.annotator,
             labels=None if info.labels is None else list(info.labels),
             n_texts=info.n_texts,
-            networks=classifier.collator.config.masks is not None,
-            **_shape(classifier.model, "num_hidden_layers", "num_attention_heads"),
+            **(_inside(classifier) if classifier.backend == "pytorch" else {}),
         )
 
     def work(self, settings: Hashable, items: list[str | tuple[str, str]]) -> Sequence[Any]:
@@ -207,6 +206,12 @@ def load_engine(name: str, folder: Path, device: str | None = None) -> Engine:
     from syntaxformer.tasks.translator import Translator
 
     return TranslatorEngine(name, Translator.load(folder, device=device))
+
+
+def _inside(classifier: Classifier) -> dict[str, Any]:
+    """What can be seen of a classifier's network."""
+    shape = _shape(classifier.model, "num_hidden_layers", "num_attention_heads")
+    return {"networks": classifier.collator.config.masks is not None, **shape}
 
 
 def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:

@@ -19,6 +19,7 @@ from syntaxformer.tasks.classifier_folder import (
     read_classifier_info,
     verify_classifier_folder,
 )
+from syntaxformer.tasks.onnx_network import ONNX, OnnxNetwork
 from syntaxformer.tasks.pretrained import load_collator, load_finetuned
 from syntaxformer.tasks.text_sets import TextExample, TextSet
 from syntaxformer.tasks.torch_decoder import pick_device
@@ -63,7 +64,11 @@ class Classifier:
     """
 
     def __init__(
-        self, model: PreTrainedModel, collator: Any, info: ClassifierInfo, annotator: Annotator | None = None
+        self,
+        model: PreTrainedModel | OnnxNetwork,
+        collator: Any,
+        info: ClassifierInfo,
+        annotator: Annotator | None = None,
     ) -> None:
         self.model, self.collator, self.info, self.annotator = model.eval(), collator, info, annotator
         self.text_labels = None if info.words is None else TextLabels(collator.tokenizer, info.words)
@@ -72,7 +77,7 @@ class Classifier:
     def from_folder(
         cls, folder: str | Path, annotator: str | None = None, device: str | None = None
     ) -> Classifier:
-        """Load what `finetune` wrote.
+        """Load what `finetune` or `export` wrote.
 
         Args:
             folder: Model folder.
@@ -81,7 +86,7 @@ class Classifier:
 
         Raises:
             CheckpointError: The folder is unfinished, truncated or altered.
-            BackendMissingError: The annotator is not installed.
+            BackendMissingError: The annotator, or ONNX Runtime for an exported one, is not installed.
             ConfigError: There is no such annotator or device.
         """
         folder = Path(folder)
@@ -95,8 +100,15 @@ class Classifier:
                 f"{parser.name} {parser.version}; trees may differ.",
                 stacklevel=2,
             )
+        if (folder / ONNX).is_file():
+            return cls(OnnxNetwork.load(folder, device), load_collator(folder), info, parser)
         model = load_finetuned(folder, info.words is not None).to(pick_device(device))
         return cls(model, load_collator(folder), info, parser)
+
+    @property
+    def backend(self) -> str:
+        """What computes the network: "pytorch" or "onnx"."""
+        return "onnx" if isinstance(self.model, OnnxNetwork) else "pytorch"
 
     def predict(self, texts: Sequence[Text], batch_size: int | None = None) -> Predictions:
         """Predict labels or scores of raw texts, in order.

@@ -34,6 +34,7 @@ __all__ = [
     "Columns",
     "annotate_cached",
     "annotate_to_file",
+    "cache_path",
     "read_annotations",
     "read_if_current",
     "write_annotations",
@@ -120,11 +121,16 @@ def annotate_cached(
     """
     lines = list(lines) if isinstance(lines, Iterator) else lines
     content_hash = hash_lines(lines)
-    identity = "\0".join([str(FORMAT), annotator.name, annotator.version, content_hash])
-    folder = (Path(cache_dir) if cache_dir else cache_folder()) / "annotations"
-    path = folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.parquet"
+    path = cache_path(cache_dir, annotator, content_hash)
     with _one_at_a_time(path):
         return _annotate(path, lines, annotator, content_hash, n_processes, progress)
+
+
+def cache_path(cache_dir: str | Path | None, annotator: Annotator, content_hash: str) -> Path:
+    """Where the cache keeps the annotation of a text, told by its hash."""
+    identity = "\0".join([str(FORMAT), annotator.name, annotator.version, content_hash])
+    folder = (Path(cache_dir) if cache_dir else cache_folder()) / "annotations"
+    return folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.parquet"
 
 
 @contextmanager

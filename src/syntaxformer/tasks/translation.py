@@ -57,6 +57,7 @@ from syntaxformer.training.checkpoints import (
     load_tensors,
     load_weights,
 )
+from syntaxformer.training.kernel_cache import bound_kernel_cache
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.recipe import Recipe
 from syntaxformer.training.tallies import accuracies_at
@@ -104,6 +105,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
     """
     start = time.monotonic()
     hf_logging.disable_progress_bar()
+    bound_kernel_cache()
     team = process_team()
     if team.is_main_process:
         check_run(recipe, resume, overwrite)

@@ -16,7 +16,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,6 +77,28 @@ def annotate_by_repetition(folder: Path) -> float:
     return seconds
 
 
+def encode_by_repetition(n_distinct: int) -> None:
+    """Encode the first lines, among which all distinct ones are, and take the others from them."""
+    from syntaxformer.data import stored_pairs
+    from syntaxformer.data.source import EncodedText
+
+    real = stored_pairs.encoded_chunks
+
+    def chunks(
+        text: Any, encoder: Any, columns: Any, _: Any, target: Any, target_columns: Any
+    ) -> Iterator[Any]:
+        first = text.select(range(n_distinct))
+        sides = zip(*real(first, encoder, columns, None, target, target_columns), strict=True)
+        src, tgt = (EncodedText.join(parts) for parts in sides)
+        number = {pair: row for row, pair in enumerate(zip(first.src, first.tgt, strict=True))}
+        for start in range(0, len(text), 10_000):
+            lines = (text.src[start : start + 10_000], text.tgt[start : start + 10_000])
+            rows = np.array([number[pair] for pair in zip(*lines, strict=True)])
+            yield src.select(rows), tgt.select(rows)
+
+    stored_pairs.encoded_chunks = chunks
+
+
 def train(folder: Path, kind: str, updates: int) -> None:
     """In a process of its own: train and print what it took."""
     from transformers import TrainerCallback
@@ -131,7 +155,10 @@ def main() -> None:
         "--corpus-only", action="store_true", help="write and annotate the corpus, no training"
     )
     parser.add_argument("--train-only", action="store_true", help="the corpus and its annotation are there")
+    parser.add_argument("--repeat-encoded", action="store_true", help="encode distinct lines only")
     arguments = parser.parse_args()
+    if arguments.repeat_encoded:
+        encode_by_repetition(arguments.distinct)
     if arguments.train_only:
         train(arguments.folder, arguments.kind, arguments.updates)
         return

@@ -26,7 +26,7 @@ from conftest import make_recipe, make_trainer
 from syntaxformer.tasks.translation import last_checkpoint
 from syntaxformer.training.checkpoints import WEIGHTS, load_tensors
 
-UPDATES = 600
+UPDATES = 300
 SETTINGS = {
     "training__max_steps": UPDATES, "training__eval_every": 1, "model__d_model": 128, "model__d_ff": 2048,
     "training__log_every": 1000,
@@ -41,11 +41,13 @@ def run(folder: Path) -> None:
 
 
 def killed_after(folder: Path, seconds: float) -> bool:
-    """Train in a process of its own and kill it; whether it was still running."""
-    child = os.fork()
+    """Train in a process of its own and kill it so long after its first checkpoint; whether it still ran."""
+    before, child = set(folder.glob("checkpoints/checkpoint-*")), os.fork()
     if child == 0:
         run(folder)
         os._exit(0)
+    while not set(folder.glob("checkpoints/checkpoint-*")) - before:
+        time.sleep(0.01)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -63,7 +65,7 @@ def main() -> None:
         folder, unbroken = Path(name) / "killed", Path(name) / "unbroken"
         in_writing = 0
         for kill in range(1, arguments.kills + 1):
-            if not killed_after(folder, draw.uniform(0.5, 2.5)):
+            if not killed_after(folder, draw.uniform(0.0, 0.5)):
                 raise SystemExit(f"the run ended before kill {kill}: raise UPDATES")
             partial = [path.name for path in (folder / "checkpoints").glob(".*.partial")]
             in_writing += bool(partial)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,12 +65,12 @@ class TokenBudgetBatches(Sampler[list[int]]):
                 f"counts the batches of an update over all processes. Set it to {world} or a multiple, and "
                 "divide training.max_batch_tokens by as much to keep the size of an update."
             )
-        self.src_lengths, self.tgt_lengths = src_lengths, tgt_lengths
+        # Half the width: of ten million pairs these are what a run holds in memory.
+        self.src_lengths, self.tgt_lengths = (side.astype(np.int32) for side in (src_lengths, tgt_lengths))
         self.seed, self.shuffle = seed, shuffle
         self.per_update, self.rank, self.world = per_update, rank, world
         self.epoch = 0
-        order = np.lexsort((src_lengths, tgt_lengths))
-        self._cuts = _cut(tgt_lengths[order], max_batch_tokens)
+        self._cuts = _cut(np.sort(self.tgt_lengths), max_batch_tokens)
 
     @property
     def n_batches(self) -> int:
@@ -88,19 +89,21 @@ class TokenBudgetBatches(Sampler[list[int]]):
         random = np.random.default_rng((self.seed, self.epoch))
         n_rows = len(self.tgt_lengths)
         ties = random.permutation(n_rows) if self.shuffle else np.arange(n_rows)
-        order = np.lexsort((ties, self.src_lengths, self.tgt_lengths))
+        order = np.lexsort((ties, self.src_lengths, self.tgt_lengths)).astype(np.int32)
+        del ties
         batches = random.permutation(self.n_batches) if self.shuffle else np.arange(self.n_batches)
         shared = np.resize(batches, len(self) * self.world)
         for batch in shared[self.rank :: self.world]:
             yield order[self._cuts[batch] : self._cuts[batch + 1]].tolist()
 
 
-def _cut(sorted_lengths: IntArray, budget: int) -> list[int]:
+def _cut(sorted_lengths: NDArray[np.integer[Any]], budget: int) -> list[int]:
     """Borders of batches over ascending lengths: rows × longest row ≤ budget."""
     cuts = [0]
-    for row, length in enumerate(sorted_lengths.tolist()):
-        if (row + 1 - cuts[-1]) * length > budget:
-            cuts.append(row)
+    for start in range(0, len(sorted_lengths), 100_000):  # a list of all would take more than the array
+        for row, length in enumerate(sorted_lengths[start : start + 100_000].tolist(), start):
+            if (row + 1 - cuts[-1]) * length > budget:
+                cuts.append(row)
     return [*cuts, len(sorted_lengths)] if len(sorted_lengths) else [0]
 
 

@@ -9,7 +9,7 @@ import os
 
 __all__ = ["bound_kernel_cache"]
 
-BOUNDS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256", "LRU_CACHE_CAPACITY": "256"}
+BOUNDS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
 """Kernels of oneDNN itself, and of PyTorch's layer over it; an update of a translator needs about 60."""
 
 

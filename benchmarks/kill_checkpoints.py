@@ -23,10 +23,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit" / "training"))
 
 from conftest import make_recipe, make_trainer
+from syntaxformer.folders import remove_partial_folders
 from syntaxformer.tasks.translation import last_checkpoint
 from syntaxformer.training.checkpoints import WEIGHTS, load_tensors
 
-UPDATES = 300
+UPDATES = 130
 SETTINGS = {
     "training__max_steps": UPDATES, "training__eval_every": 1, "model__d_model": 128, "model__d_ff": 2048,
     "training__log_every": 1000,
@@ -69,6 +70,7 @@ def main() -> None:
                 raise SystemExit(f"the run ended before kill {kill}: raise UPDATES")
             partial = [path.name for path in (folder / "checkpoints").glob(".*.partial")]
             in_writing += bool(partial)
+            remove_partial_folders(folder / "checkpoints")
             whole = last_checkpoint(folder)
             step = 0 if whole is None else int(whole.name.split("-")[1])
             if whole is not None:

@@ -18,14 +18,32 @@ SMALL = (
 )  # fmt: skip
 
 
+KILLED = """
+import os, signal
+from syntaxformer.cli.main import main
+from syntaxformer.training.callbacks import Flow
+
+def kill(self, args, state, control, **_):
+    if state.global_step == 20 and os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Flow.on_step_begin = kill
+main()
+"""
+
+
 @pytest.fixture
 def train(digits, tmp_path):
-    def run(name: str, processes: int, max_steps: int, *flags: str, fails: bool = False) -> str:
+    def run(
+        name: str, processes: int, max_steps: int, *flags: str, fails: bool = False, script: str | None = None
+    ) -> str:
+        if script is not None:
+            (tmp_path / "script.py").write_text(script)
+        program = ["-m", "syntaxformer.cli.main"] if script is None else [str(tmp_path / "script.py")]
         where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
         verb = [
-            "-m",
-            "syntaxformer.cli.main",
+            *program,
             "train",
             "tiny",
             *where,
@@ -67,6 +85,17 @@ def test_a_run_of_two_goes_on_with_one(train, tmp_path):
     train("changed", 1, 45, "--resume")
     unbroken, changed = _losses(tmp_path / "unbroken"), _losses(tmp_path / "changed")
     torch.testing.assert_close(torch.tensor(changed), torch.tensor(unbroken), atol=1e-4, rtol=0)
+
+
+def test_a_killed_process_ends_the_run_and_costs_updates_since_the_last_checkpoint(train, tmp_path):
+    """Rank 1 gets SIGKILL at update 20: the launcher ends rank 0, and two others go on from update 15."""
+    train("unbroken", 1, 30)
+    train("killed", 2, 30, script=KILLED, fails=True)
+    names = [path.name for path in (tmp_path / "killed" / "checkpoints").glob("checkpoint-*")]
+    assert names == ["checkpoint-15"]
+    train("killed", 2, 30, "--resume")
+    unbroken, killed = _losses(tmp_path / "unbroken"), _losses(tmp_path / "killed")
+    torch.testing.assert_close(torch.tensor(killed), torch.tensor(unbroken), atol=1e-4, rtol=0)
 
 
 def test_batches_that_two_cannot_share(train):

@@ -6,12 +6,12 @@ The parser itself, behind two functions, is in the backends.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
+from syntaxformer.ahead import map_ahead
 from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words
 from syntaxformer.annotate.parallel import TASKS_AHEAD, chunks_of, stream_in_processes
 from syntaxformer.trees import Sentence
@@ -77,7 +77,10 @@ class BatchedAnnotator(ListsSentences):
             return
         chunks = chunks_of(lines, self.batch_lines)
         n_threads = max(self.threads or 1, n_processes)
-        batches = map(self._batch, chunks) if n_threads == 1 else self._in_threads(chunks, n_threads)
+        batches = map(self._batch, chunks)
+        if n_threads > 1:
+            pool = ThreadPoolExecutor(n_threads, "annotate")
+            batches = map_ahead(pool, self._batch, chunks, TASKS_AHEAD * n_threads)
         for batch in batches:
             yield from batch
 
@@ -104,16 +107,3 @@ class BatchedAnnotator(ListsSentences):
             next(parsed) if line and not line.isspace() else blank_sentence(line, self.provides)
             for line in lines
         ]
-
-    def _in_threads(self, chunks: Iterator[list[str]], n_threads: int) -> Iterator[list[Sentence]]:
-        waiting: deque[Future[list[Sentence]]] = deque()
-        pool = ThreadPoolExecutor(n_threads, "annotate")
-        try:
-            for chunk in chunks:
-                waiting.append(pool.submit(self._batch, chunk))
-                if len(waiting) > TASKS_AHEAD * n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)

@@ -5,13 +5,13 @@ Every worker loads the annotator by its name; nothing is forked, so the caller's
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import get_context
 
+from syntaxformer.ahead import map_ahead
 from syntaxformer.errors import SyntaxformerError
 from syntaxformer.trees import Sentence
 
@@ -36,21 +36,15 @@ def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> It
         SyntaxformerError: A worker died.
     """
     pool = ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=_load, initargs=(name,))
-    waiting: deque[Future[list[Sentence]]] = deque()
+    tasks = chunks_of(lines, LINES_PER_TASK)
     try:
-        for chunk in chunks_of(lines, LINES_PER_TASK):
-            waiting.append(pool.submit(_annotate, chunk))
-            if len(waiting) > TASKS_AHEAD * n_processes:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
+        for sentences in map_ahead(pool, _annotate, tasks, TASKS_AHEAD * n_processes):
+            yield from sentences
     except BrokenProcessPool as error:
         raise SyntaxformerError(
             f"annotation with {n_processes} processes: expected all to live, got a dead one (out of "
             "memory, killed, or a script working outside `if __name__ == '__main__'`). Use fewer processes."
         ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 _annotator = None

@@ -42,6 +42,9 @@ class CTranslate2Decoder:
         never: Ids of pieces that are no output.
     """
 
+    n_ahead = 2
+    """One call's batches keep the threads busy where the other's run out."""
+
     def __init__(
         self, network: Any, tokens: SourceTokens, target_pieces: Sequence[str], never: Sequence[int]
     ) -> None:

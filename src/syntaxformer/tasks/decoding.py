@@ -41,7 +41,14 @@ class FoundPieces:
 
 @runtime_checkable
 class PieceDecoder(Protocol):
-    """Beam search over a loaded network."""
+    """Beam search over a loaded network.
+
+    Attributes:
+        n_ahead: Calls of `decode` that other threads make while the caller's encodes the next lines; 0 where
+            the search itself is made of Python.
+    """
+
+    n_ahead: int
 
     def decode(
         self,

@@ -30,6 +30,8 @@ class TorchDecoder:
         tokenizer: The tokenizer of its target side.
     """
 
+    n_ahead = 0
+
     def __init__(self, model: SyntaxTransformer, tokenizer: PreTrainedTokenizerFast) -> None:
         self.model, self.tokenizer = model, tokenizer
 

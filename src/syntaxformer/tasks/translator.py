@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from syntaxformer.ahead import map_ahead
 from syntaxformer.align import FACTORS, WordColumns
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.data.source_syntax import check_syntax
@@ -35,6 +37,9 @@ UserFactors = Mapping[str, Iterable[Sequence[str]]]
 CHUNK_LINES = 2048
 """Lines held in memory at a time; sorted by length inside a chunk."""
 
+CHUNK_LINES_AHEAD = 256
+"""The same for a decoder that works while the next chunk is tagged; at least four batches."""
+
 MAX_SOURCE_PIECES = 1024
 """Longer lines are cut to this, and reported: attention grows with the square."""
 
@@ -50,6 +55,15 @@ class Hypothesis:
 
     text: str
     score: float | None = None
+
+
+class _Chunk:
+    """Lines and what the encoder reads of them; `rows` are those with text, longest first."""
+
+    def __init__(self, lines: Sequence[str], source: EncodedText) -> None:
+        self.lines, self.source = lines, source
+        by_length = np.argsort(-source.lengths, kind="stable").tolist()
+        self.rows = [row for row in by_length if lines[row].strip()]
 
 
 class Translator:
@@ -159,10 +173,20 @@ class Translator:
         settings = self.info.decoding.model_copy(update={k: v for k, v in given.items() if v is not None})
         if not 1 <= n_best <= settings.beam_size:
             raise ValueError(f"n_best: expected 1 to beam_size = {settings.beam_size}, got {n_best}.")
-        first_line = 1
-        for chunk, values in self._chunks(lines, user_factors or {}):
-            yield from self._translate_chunk(chunk, settings, n_best, scored, first_line, values)
-            first_line += len(chunk)
+
+        def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[FoundPieces]]]:
+            return chunk, self.decoder.decode(chunk.source, chunk.rows, settings, n_best, scored)
+
+        n_ahead = self.decoder.n_ahead
+        iterator = iter(lines)
+        size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * settings.batch_size)
+        chunks = self._encoded_chunks(iterator, user_factors or {}, size)
+        decoded = map(decode, chunks)
+        if n_ahead:  # a chunk is tagged here while those before it are decoded there
+            pool = ThreadPoolExecutor(n_ahead, "decode")
+            decoded = map_ahead(pool, decode, chunks, n_ahead, _is_waiting(iterator))
+        for chunk, found in decoded:
+            yield from self._texts(chunk, found, n_best, scored)
         self._warn()
 
     def encode(
@@ -189,15 +213,20 @@ class Translator:
         self._n_cut += encoded.n_cut
         return encoded
 
+    def _encoded_chunks(self, lines: Iterator[str], user_factors: UserFactors, size: int) -> Iterator[_Chunk]:
+        first_line = 1
+        for chunk, values in self._chunks(lines, user_factors, size):
+            yield _Chunk(chunk, self.encode(chunk, values, first_line))
+            first_line += len(chunk)
+
     def _chunks(
-        self, lines: Iterable[str], user_factors: UserFactors
+        self, lines: Iterator[str], user_factors: UserFactors, size: int
     ) -> Iterator[tuple[list[str], dict[str, list[Sequence[str]]]]]:
-        """Lines and the values that belong to them, `CHUNK_LINES` at a time."""
+        """Lines and the values that belong to them, `size` at a time."""
         self._check_user_factors(user_factors)
-        iterator = iter(lines)
         values = {name: iter(rows) for name, rows in user_factors.items()}
         done = 0
-        while chunk := _lines_at_hand(iterator, CHUNK_LINES):
+        while chunk := _lines_at_hand(lines, size):
             part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
             done += len(chunk)
             for name, rows in part.items():
@@ -236,17 +265,6 @@ class Translator:
         """What training did to its lines before their annotation; control characters become spaces."""
         return self.encoder.preparation.clean(line.replace("\0", " "))
 
-    def _translate_chunk(
-        self,
-        lines: Sequence[str],
-        settings: DecodingConfig,
-        n_best: int,
-        scored: bool,
-        first_line: int,
-        user_factors: UserFactors,
-    ) -> Iterator[list[Hypothesis]]:
-        yield from self.search(lines, self.encode(lines, user_factors, first_line), settings, n_best, scored)
-
     def search(
         self,
         lines: Sequence[str],
@@ -264,10 +282,16 @@ class Translator:
             n_best: Translations of each line, best first, at most `settings.beam_size`.
             scored: Give each hypothesis its score.
         """
-        results = [[Hypothesis("", 0.0 if scored else None)] * n_best for _ in lines]
-        rows = [row for row in np.argsort(-source.lengths, kind="stable").tolist() if lines[row].strip()]
-        found = self.decoder.decode(source, rows, settings, n_best, scored)
-        for row, translations in zip(rows, found, strict=True):
+        chunk = _Chunk(lines, source)
+        found = self.decoder.decode(source, chunk.rows, settings, n_best, scored)
+        return self._texts(chunk, found, n_best, scored)
+
+    def _texts(
+        self, chunk: _Chunk, found: Sequence[Sequence[FoundPieces]], n_best: int, scored: bool
+    ) -> list[list[Hypothesis]]:
+        """Translations in the order of the lines; those of blank lines are empty."""
+        results = [[Hypothesis("", 0.0 if scored else None)] * n_best for _ in chunk.lines]
+        for row, translations in zip(chunk.rows, found, strict=True):
             results[row] = self._hypotheses(translations)
         return results
 
@@ -280,9 +304,13 @@ class Translator:
         ]
 
 
+def _is_waiting(lines: Iterator[str]) -> Callable[[], bool]:
+    return getattr(lines, "is_waiting", lambda: False)
+
+
 def _lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
     """The next lines; of `textfile.LiveLines` those that have come: nobody who types waits for more."""
-    is_waiting = getattr(lines, "is_waiting", lambda: False)
+    is_waiting = _is_waiting(lines)
     chunk = list(islice(lines, 1))
     while chunk and len(chunk) < limit and not is_waiting() and (line := next(lines, None)) is not None:
         chunk.append(line)

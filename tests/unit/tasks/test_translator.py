@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import warnings
 
 import pytest
@@ -38,8 +39,10 @@ def test_nothing_in_nothing_out(infused):
     assert _texts(infused.translate(["", ""])) == ["", ""]
 
 
-def test_a_thousand_lines_in_and_out_in_order(plain, monkeypatch):
+@pytest.mark.parametrize("n_ahead", [0, 2])
+def test_a_thousand_lines_in_and_out_in_order(plain, monkeypatch, n_ahead):
     monkeypatch.setattr(translator_module, "CHUNK_LINES", 307)
+    monkeypatch.setattr(plain.decoder, "n_ahead", n_ahead, raising=False)
     distinct = _lines(13)
     alone = {line: _texts(plain.translate([line], beam_size=1))[0] for line in distinct}
     lines = [distinct[row * 7 % 13] if row % 11 else "" for row in range(1000)]
@@ -61,7 +64,10 @@ def test_lines_come_as_they_are_read(plain):
     assert len(read) == translator_module.CHUNK_LINES
 
 
-def test_a_line_that_is_typed_is_translated_before_the_next_is_typed(plain):
+@pytest.mark.parametrize("n_ahead", [0, 2])
+def test_a_line_that_is_typed_is_translated_before_the_next_is_typed(plain, monkeypatch, n_ahead):
+    monkeypatch.setattr(plain.decoder, "n_ahead", n_ahead, raising=False)
+
     class Typed:
         """Two lines at hand, and then somebody thinks."""
 
@@ -83,6 +89,24 @@ def test_a_line_that_is_typed_is_translated_before_the_next_is_typed(plain):
     next(results)
     assert typed.taken == 2
     assert len(list(results)) == 2
+
+
+def test_a_chunk_is_encoded_while_those_before_it_are_decoded(plain, monkeypatch):
+    monkeypatch.setattr(translator_module, "CHUNK_LINES_AHEAD", 4)
+    monkeypatch.setattr(plain.decoder, "n_ahead", 1, raising=False)
+    decode, second_is_read = plain.decoder.decode, threading.Event()
+
+    def decode_late(*arguments):
+        assert second_is_read.wait(timeout=60)
+        return decode(*arguments)
+
+    def lines():
+        yield from ["the cat", "sat", "cats", "sat"]
+        second_is_read.set()
+        yield "cats"
+
+    monkeypatch.setattr(plain.decoder, "decode", decode_late)
+    assert len(list(plain.translate(lines(), beam_size=1, batch_size=1))) == 5
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])

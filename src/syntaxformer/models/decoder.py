@@ -12,12 +12,12 @@ from syntaxformer.layers.dropout import Dropout
 from syntaxformer.layers.positions import SinusoidalPositions
 from syntaxformer.layers.transformer import DecoderLayer
 from syntaxformer.models.config import SyntaxTransformerConfig
-from syntaxformer.models.stack import final_norm, layer_arguments
+from syntaxformer.models.stack import Stack, final_norm, layer_arguments
 
 __all__ = ["Decoder", "TranslationCache"]
 
 
-class Decoder(nn.Module):
+class Decoder(Stack):
     """Target embeddings, positions, and a stack of decoder layers."""
 
     def __init__(self, config: SyntaxTransformerConfig) -> None:
@@ -44,7 +44,7 @@ class Decoder(nn.Module):
         mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
         attentions = []
         for place, layer in enumerate(self.layers):
-            states, weights = layer(states, memory, mask, cache, place, return_weights)
+            states, weights = self.run(layer, states, memory, mask, cache, place, return_weights)
             attentions.append(weights)
         return self.norm(states), tuple(attentions) if return_weights else None
 

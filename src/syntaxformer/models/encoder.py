@@ -18,7 +18,7 @@ from syntaxformer.layers.syntax_heads import SyntaxContext
 from syntaxformer.layers.transformer import EncoderLayer
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.encoder_syntax import EncoderSyntax
-from syntaxformer.models.stack import final_norm, layer_arguments
+from syntaxformer.models.stack import Stack, final_norm, layer_arguments
 from syntaxformer.models.tag_encoder import TagEncoder
 
 __all__ = ["Encoder", "EncoderOutput"]
@@ -35,7 +35,7 @@ class EncoderOutput(BaseModelOutput):
     governor_logits: tuple[Tensor, ...] | None = None
 
 
-class Encoder(nn.Module):
+class Encoder(Stack):
     """Infused embeddings, positions, and a stack of encoder layers."""
 
     main_input_name = "input_ids"
@@ -94,7 +94,7 @@ class Encoder(nn.Module):
         states = self.dropout(self.positions(self.embedding(input_ids, factor_ids) * self.scale))
         hidden, attentions = [states], []
         for layer in self.layers:
-            states, weights = layer(states, mask, bool(output_attentions), context)
+            states, weights = self.run(layer, states, mask, bool(output_attentions), context)
             hidden.append(states)
             attentions += [] if weights is None else [weights]
         return EncoderOutput(

@@ -13,12 +13,12 @@ from syntaxformer.layers.positions import SinusoidalPositions
 from syntaxformer.layers.syntax_heads import SyntaxContext, SyntaxHeads
 from syntaxformer.layers.transformer import EncoderLayer
 from syntaxformer.models.config import SyntaxTransformerConfig
-from syntaxformer.models.stack import final_norm, layer_arguments
+from syntaxformer.models.stack import Stack, final_norm, layer_arguments
 
 __all__ = ["TagEncoder"]
 
 
-class TagEncoder(nn.Module):
+class TagEncoder(Stack):
     """Encodes the tags of each piece; its output is added to that of the encoder of pieces.
 
     Args:
@@ -61,5 +61,5 @@ class TagEncoder(nn.Module):
         tags = sum(table(factor_ids[..., place]) for place, table in enumerate(self.tables.values()))
         states = self.dropout(self.positions(tags * self.scale))
         for layer in self.layers:
-            states, _ = layer(states, mask, context=context)
+            states, _ = self.run(layer, states, mask, False, context)
         return self.norm(states)

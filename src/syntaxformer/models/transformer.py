@@ -40,7 +40,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     base_model_prefix = ""
     main_input_name = "input_ids"
     accepts_loss_kwargs = True
-    supports_gradient_checkpointing = False
+    supports_gradient_checkpointing = True
     _supports_sdpa = True
     _tied_weights_keys: ClassVar[dict[str, str]] = {"output.weight": "decoder.embedding.weight"}
 

@@ -101,6 +101,9 @@ class FinetuneTraining(_Section):
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="auto", description="auto: bf16 where the processor computes with it"
     )
+    activation_checkpointing: bool = Field(
+        default=False, description="keep no states inside layers, make them anew: less memory, a third slower"
+    )
     eval_batch_size: int = Field(default=64, ge=1, description="examples evaluated together")
     log_every: int = Field(default=50, ge=1, description="updates between log lines")
     tensorboard: bool = Field(default=False, description="write OUTPUT/logs for TensorBoard")

@@ -175,6 +175,8 @@ def _arguments(config: FinetuneTraining, learning_rate: float, folder: Path, see
         learning_rate=learning_rate,
         max_grad_norm=config.max_grad_norm,
         bf16=pick_precision(config.precision) == "bf16",
+        activation_checkpointing=config.activation_checkpointing,
+        activation_checkpointing_kwargs={"use_reentrant": False},
         use_cpu=not torch.cuda.is_available(),
         seed=seed,
         eval_strategy="epoch",

@@ -52,6 +52,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         per_device_train_batch_size=1,
         max_grad_norm=config.max_grad_norm,
         bf16=pick_precision(config.precision) == "bf16",
+        activation_checkpointing=config.activation_checkpointing,
+        activation_checkpointing_kwargs={"use_reentrant": False},
         use_cpu=not torch.cuda.is_available(),
         seed=recipe.seed,
         eval_strategy="steps",

@@ -285,3 +285,24 @@ def test_a_config_of_the_first_version_loads(tmp_path: Path):
     (tmp_path / "config.json").write_text(json.dumps(old))
     again = SyntaxTransformer.from_pretrained(tmp_path).eval()
     torch.testing.assert_close(again(**batch).logits, model(**batch).logits, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_activation_checkpointing_changes_no_gradient(kind):
+    settings = {**ALL, "dropout": 0.2, "attention_dropout": 0.3}
+    kept, made_anew = _model(kind, **settings).train(), _model(kind, **settings).train()
+    made_anew.activation_checkpointing_enable({"use_reentrant": False})
+    calls = _count_calls(made_anew.encoder.layers[0].feed_forward)
+    for model in (kept, made_anew):
+        torch.manual_seed(3)
+        model(**_batch(kind)).loss.backward()
+    assert len(calls) == 2, "once forward, once more backward"
+    wanted = {name: one.grad for name, one in kept.named_parameters()}
+    for name, one in made_anew.named_parameters():
+        torch.testing.assert_close(one.grad, wanted[name], rtol=1e-5, atol=1e-7, msg=name)
+
+
+def _count_calls(module: torch.nn.Module) -> list[int]:
+    calls: list[int] = []
+    module.register_forward_hook(lambda *_: calls.append(1))
+    return calls

@@ -102,7 +102,7 @@ class FinetuneTraining(_Section):
         default="auto", description="auto: bf16 where the processor computes with it"
     )
     activation_checkpointing: bool = Field(
-        default=False, description="keep no states inside layers, make them anew: half the memory, a quarter slower"
+        default=False, description="make states inside layers anew: half the memory, slower by a quarter"
     )
     eval_batch_size: int = Field(default=64, ge=1, description="examples evaluated together")
     log_every: int = Field(default=50, ge=1, description="updates between log lines")

@@ -110,7 +110,7 @@ class TrainingConfig(_Section):
         default="auto", description="auto: bf16 where the processor has it"
     )
     activation_checkpointing: bool = Field(
-        default=False, description="keep no states inside layers, make them anew: half the memory, a quarter slower"
+        default=False, description="make states inside layers anew: half the memory, slower by a quarter"
     )
     eval_every: int = Field(
         default=1000, ge=1, description="updates between evaluations; a checkpoint is written at each"

@@ -112,3 +112,28 @@ def test_sigterm_under_load_loses_no_accepted_request():
     assert server.answered() == set(answers)
     assert len(refused) == 12  # each client's last word: nobody listens any more
     assert any("Finished server process" in line for line in server.lines)
+
+
+def test_workers_that_cannot_load_their_models_end_the_service_with_the_reason(tmp_path):
+    script = """
+import sys
+from syntaxformer.errors import ConfigError
+from syntaxformer.serve import ServiceConfig, server
+
+server.check_folder = lambda folder: None  # it was damaged, or the device is gone, after the look at it
+try:
+    server.run(ServiceConfig(models={"none": sys.argv[1]}, port=0, workers=2))
+except ConfigError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.stdout.startswith(
+        f"--workers: expected each to load the models, got: {tmp_path}/manifest.json: expected "
+    )
+    assert "Traceback" not in done.stderr

@@ -5,7 +5,7 @@ The sections are those of the plug-in (`infusion_config`); what the parts comput
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -45,7 +45,8 @@ class EncoderSyntax(nn.Module):
         self._n_layers, self._shape = config.encoder_layers, (config.d_model, config.n_heads)
         shared = self.masks is not None and self.masks.topical and not self.masks.per_layer
         self.topical = TopicalAttention(*self._shape) if shared else None
-        self.register_buffer("active", _active(self.masks), persistent=False)
+        # No buffer: on the meta device, where `from_pretrained` builds models, it would lose its content.
+        self._active = _active(self.masks)
 
     @property
     def trees(self) -> TreeOptions | None:
@@ -88,14 +89,15 @@ class EncoderSyntax(nn.Module):
                 f"syntax: expected the relations of {len(options.used_trees)} trees "
                 f"({', '.join(options.used_trees)}), got {n_given}."
             )
-        index = None
+        index = active = None
         if self.masks is not None and syntax is not None:
             index = RelationIndex.of(syntax, key_mask, self.masks.max_distance)
+            active = None if self._active is None else torch.tensor(self._active, device=syntax.device)
         return SyntaxContext(
             relations=syntax,
             index=index,
             topical=self.topical,
-            active=self.active,
+            active=active,
             injected=governors if self.inject and not training else None,
             wants_logits=governors is not None,
         )
@@ -119,11 +121,11 @@ def _rules(masks: EncoderMasks) -> MaskRules:
     )
 
 
-def _active(masks: EncoderMasks | None) -> Tensor | None:
+def _active(masks: EncoderMasks | None) -> tuple[bool, ...] | None:
     """Sub-networks that take part, full attention last; None for all."""
     if masks is None or not set(masks.without) - {"dependency", "constituency"}:
         return None
     kinds = [kind not in masks.without for kind in ("parent", "child", "sibling")]
     of_tree = [used for used in kinds for _ in range(masks.max_distance)] + ["pair" not in masks.without]
-    full: list[Any] = [True] if masks.preset == "preserving" else []
-    return torch.tensor([*of_tree * len(masks.used_trees), *full])
+    full = [True] if masks.preset == "preserving" else []
+    return (*of_tree * len(masks.used_trees), *full)

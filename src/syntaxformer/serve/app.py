@@ -23,6 +23,7 @@ from syntaxformer.serve.checks import (
     check_texts,
     choose,
     choose_any,
+    n_characters,
     translate_settings,
 )
 from syntaxformer.serve.config import ServiceConfig
@@ -66,7 +67,14 @@ def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     """
     metrics = Metrics()
     batchers = {
-        name: Batcher(engine.work, config.max_batch, config.max_waiting, metrics.observer(name))
+        name: Batcher(
+            engine.work,
+            config.max_batch,
+            config.max_waiting,
+            metrics.observer(name),
+            cost=n_characters,
+            max_cost=config.max_batch_characters,
+        )
         for name, engine in engines.items()
     }
 
@@ -166,7 +174,7 @@ def _note(request: Request, config: ServiceConfig, engine: Engine, texts: list[s
     log: dict[str, Any] = {
         "model": engine.description.name,
         "texts": len(texts),
-        "characters": sum(map(len, texts)),
+        "characters": n_characters(texts),
     }
     if config.log_texts:
         log["content"] = texts

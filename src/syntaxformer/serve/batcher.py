@@ -2,6 +2,8 @@
 
 While the thread is busy, requests gather; it then takes as many as fit. An idle service waits for nobody, so
 a single request is answered as fast as without a queue. Requests with other settings go into another batch.
+What is large is worked on in parts, and goes behind the others after each: nobody waits for all of it, and
+what nobody waits for any more ends with its part.
 """
 
 from __future__ import annotations
@@ -37,6 +39,20 @@ class _Job:
     settings: Hashable
     deadline: float
     answer: asyncio.Future[list[Any]]
+    results: list[Any] = field(default_factory=list)
+    n_taken: int = 0
+
+    @property
+    def left(self) -> Sequence[Any]:
+        return self.items[self.n_taken :]
+
+    @property
+    def is_over(self) -> bool:
+        return self.answer.done() or self.deadline < time.monotonic()
+
+
+_Part = tuple[_Job, Sequence[Any]]
+"""A job, and its next items."""
 
 
 @dataclass
@@ -45,15 +61,19 @@ class Batcher:
 
     Args:
         work: What is done with a batch; runs in the thread.
-        max_batch: Items of a batch; a larger request is a batch of its own.
+        max_batch: Items of a batch; a larger request is worked on in parts.
         max_waiting: Items that may wait; a request that does not fit is refused.
         observer: Told of queue and batches.
+        cost: Of an item, as `max_cost` counts it.
+        max_cost: Of a batch of several items.
     """
 
     work: Work
     max_batch: int = 64
     max_waiting: int = 1024
     observer: Observer = field(default_factory=Observer)
+    cost: Callable[[Any], int] = lambda item: 1
+    max_cost: int = 1 << 62
     _jobs: deque[_Job] = field(default_factory=deque, init=False)
     _n_waiting: int = field(default=0, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
@@ -112,55 +132,66 @@ class Batcher:
                 await self._finish(batch)
             except Exception as error:
                 if len(batch) == 1:
-                    _fail(batch[0], error)
-                    continue
-                # Nobody fails for what stands in another's request.
-                for job in batch:
-                    try:
-                        await self._finish([job])
-                    except Exception as own:
-                        _fail(job, own)
+                    _fail(batch[0][0], error)
+                else:
+                    await self._finish_one_by_one(batch)
+            # Behind those that came meanwhile.
+            self._jobs += [job for job, _ in batch if job.left]
 
-    async def _finish(self, batch: Sequence[_Job]) -> None:
-        items = [item for job in batch for item in job.items]
+    async def _finish_one_by_one(self, batch: Sequence[_Part]) -> None:
+        """Nobody fails for what stands in another's request."""
+        for part in batch:
+            try:
+                await self._finish([part])
+            except Exception as error:
+                _fail(part[0], error)
+
+    async def _finish(self, batch: Sequence[_Part]) -> None:
+        items = [item for _, part in batch for item in part]
         start = time.monotonic()
         loop = asyncio.get_running_loop()
-        results = await loop.run_in_executor(self._thread, self._work_in_parts, batch[0].settings, items)
+        results = await loop.run_in_executor(self._thread, self.work, batch[0][0].settings, items)
         self.observer.batch(len(items), time.monotonic() - start)
         _deliver(batch, results)
 
-    def _work_in_parts(self, settings: Hashable, items: list[Any]) -> list[Any]:
-        results: list[Any] = []
-        for start in range(0, len(items), self.max_batch):
-            results += self.work(settings, items[start : start + self.max_batch])
-        return results
-
-    def _take(self) -> list[_Job]:
-        """The oldest job and all others with its settings that fit beside it; late ones are dropped."""
-        batch: list[_Job] = []
+    def _take(self) -> list[_Part]:
+        """A part of the oldest job, others with its settings that fit beside it; late ones are dropped."""
+        batch: list[_Part] = []
         kept: deque[_Job] = deque()
-        n_items = 0
+        n_items = cost = 0
         for job in self._jobs:
-            if job.answer.done() or job.deadline < time.monotonic():
-                self._count(-len(job.items))
-            elif not batch or (
-                job.settings == batch[0].settings and n_items + len(job.items) <= self.max_batch
-            ):
-                batch.append(job)
-                n_items += len(job.items)
+            left = job.left
+            if job.is_over:
+                self._count(-len(left))
+                continue
+            part = left[: self._n_fitting(left, n_items, cost)]
+            if not batch or (job.settings == batch[0][0].settings and len(part) == len(left)):
+                batch.append((job, part))
+                job.n_taken += len(part)
+                n_items += len(part)
+                cost += sum(map(self.cost, part))
             else:
                 kept.append(job)
         self._jobs = kept
         self._count(-n_items)
         return batch
 
+    def _n_fitting(self, items: Sequence[Any], n_items: int, cost: int) -> int:
+        """How many of the items fit into a batch beside what it has; the first of all always does."""
+        for n_fitting, item in enumerate(items):
+            cost += self.cost(item)
+            if n_items + n_fitting and (n_items + n_fitting >= self.max_batch or cost > self.max_cost):
+                return n_fitting
+        return len(items)
 
-def _deliver(batch: Sequence[_Job], results: Sequence[Any]) -> None:
+
+def _deliver(batch: Sequence[_Part], results: Sequence[Any]) -> None:
     place = 0
-    for job in batch:
-        if not job.answer.done():
-            job.answer.set_result(list(results[place : place + len(job.items)]))
-        place += len(job.items)
+    for job, part in batch:
+        job.results += results[place : place + len(part)]
+        place += len(part)
+        if len(job.results) == len(job.items) and not job.answer.done():
+            job.answer.set_result(job.results)
 
 
 def _fail(job: _Job, error: Exception) -> None:

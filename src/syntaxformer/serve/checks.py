@@ -9,9 +9,22 @@ from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslateSettin
 from syntaxformer.serve.problems import Problem
 from syntaxformer.serve.schemas import TranslateRequest
 
-__all__ = ["check_explained", "check_pairs", "check_texts", "choose", "choose_any", "translate_settings"]
+__all__ = [
+    "check_explained",
+    "check_pairs",
+    "check_texts",
+    "choose",
+    "choose_any",
+    "n_characters",
+    "translate_settings",
+]
 
 TASKS = {"translation": "a translator", "classification": "a classifier"}
+
+
+def n_characters(texts: str | Sequence[str]) -> int:
+    """Characters of a text, or of several."""
+    return len(texts) if isinstance(texts, str) else sum(map(len, texts))
 
 
 def choose(engines: Mapping[str, Engine], task: str, name: str | None) -> Engine:
@@ -54,11 +67,10 @@ def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
     Raises:
         Problem: 422, it is too long or empty.
     """
-    n_characters = sum(map(len, texts))
-    if n_characters > config.max_explained_characters:
+    if (found := n_characters(texts)) > config.max_explained_characters:
         raise Problem(
             422,
-            f"text: expected at most {config.max_explained_characters} characters, got {n_characters}. "
+            f"text: expected at most {config.max_explained_characters} characters, got {found}. "
             "Send a part of it: what is shown grows with the square of the length.",
             "text_too_long",
         )

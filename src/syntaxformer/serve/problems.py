@@ -81,6 +81,11 @@ def handle_problems(app: FastAPI) -> None:
 
 def _problem_of(error: RequestValidationError) -> Problem:
     details = error.errors()
+    if any(detail["loc"] == ("body",) and isinstance(detail.get("input"), bytes) for detail in details):
+        return Problem(
+            422,
+            "body: expected JSON, got a body that is said to be none. Send `Content-Type: application/json`.",
+        )
     if any(detail["type"] == "json_invalid" for detail in details):
         return Problem(
             400, f"body: expected JSON, got: {details[0].get('ctx', {}).get('error', 'other bytes')}."
@@ -109,5 +114,9 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
     if error.status_code == 405:
         allowed = headers.get("Allow") or headers.get("allow", "another method")
         return Problem(405, f"method: expected {allowed}, got {request.method}.", headers=headers)
+    if error.status_code == 413:  # the gate's, in our own words
+        return Problem(413, error.detail)
+    if error.status_code == 400:
+        return Problem(400, "body: expected JSON, got brackets too deep, too long a number, or no UTF-8.")
     code = CODES.get(error.status_code, "http")
     return Problem(error.status_code, f"request: {error.detail}.", code, headers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,6 +24,9 @@ __all__ = ["PAGES", "app_from_environment", "name_models", "run", "serve_app"]
 
 CONFIG = "SYNTAXFORMER_SERVE"
 """Variable that carries the settings to worker processes."""
+
+FAILURE, LOADED = "failure.txt", "loaded"
+"""Files that worker processes leave for the first one: why none can start; that one has started."""
 
 PAGES: list[Callable[[FastAPI], None]] = [add_explorer]
 """Each adds web pages to the application."""
@@ -49,6 +53,7 @@ def run(config: ServiceConfig) -> None:
     Raises:
         CheckpointError: A folder is no model.
         BackendMissingError: An annotator or backend is not installed.
+        ConfigError: There is no such device, or no worker can load the models.
     """
     for folder in config.models.values():
         check_folder(folder)
@@ -61,6 +66,10 @@ def run(config: ServiceConfig) -> None:
     with tempfile.TemporaryDirectory(prefix="syntaxformer-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         serve_app("syntaxformer.serve.server:app_from_environment", config)
+        if (failure := Path(folder, FAILURE)).exists():
+            raise ConfigError(
+                f"--workers: expected each to load the models, got: {failure.read_text('utf-8')}"
+            )
 
 
 def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
@@ -78,13 +87,24 @@ def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=math.ceil(config.deadline_s) + 5,
+        timeout_worker_healthcheck=60,  # one that loads models on a busy machine is not hung
     )
 
 
 def app_from_environment() -> FastAPI:
-    """The application of a worker process."""
+    """The application of a worker process; where none has ever loaded its models, none will: all end."""
     _log_as_json()
-    return _build(ServiceConfig.model_validate_json(os.environ[CONFIG]))
+    shared = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
+    try:
+        app = _build(ServiceConfig.model_validate_json(os.environ[CONFIG]))
+    except Exception as error:
+        if not (shared / LOADED).exists():
+            (shared / FAILURE).write_text(str(error), "utf-8")
+            os.kill(os.getppid(), signal.SIGTERM)
+        logging.getLogger("syntaxformer.serve").error("cannot load: %s", error)
+        raise SystemExit(1) from error
+    (shared / LOADED).touch()
+    return app
 
 
 def _build(config: ServiceConfig) -> FastAPI:

@@ -139,7 +139,8 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         "data_sha256": data.info.data_sha256,
     }
     if team.is_main_process:
-        finish(recipe, model, trainer.state.best_global_step, metrics)
+        # Into a network of its own: the trained one may be in shards.
+        finish(recipe, build_model(recipe, data.encoder), trainer.state.best_global_step, metrics)
     team.wait_for_everyone()
     return recipe.output
 

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import read_json, verify_manifest
+from syntaxformer.training.sharding import shard_like, whole
 
 __all__ = [
     "average_weights",
@@ -27,6 +28,7 @@ __all__ = [
     "load_tensors",
     "load_weights",
     "numbered_checkpoints",
+    "optimizer_state",
     "random_state",
     "save_optimizer",
     "save_random_states",
@@ -55,13 +57,20 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         ) from error
 
 
-def save_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
-    """Write the state of an optimizer (tensors by parameter and name) and of its schedule."""
+def optimizer_state(optimizer: Any) -> dict[str, Any]:
+    """The state of an optimizer, its tensors by parameter and name; with shards, every process must ask."""
     state = optimizer.state_dict()
     tensors = {
-        f"{number}.{name}": value for number, slots in state["state"].items() for name, value in slots.items()
+        f"{number}.{name}": whole(value).contiguous()
+        for number, slots in state["state"].items()
+        for name, value in slots.items()
     }
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / OPTIMIZER)
+    return {"tensors": tensors, "param_groups": state["param_groups"]}
+
+
+def save_optimizer(folder: Path, state: dict[str, Any], scheduler: Any) -> None:
+    """Write what `optimizer_state` gave, and the state of the optimizer's schedule."""
+    save_file(state["tensors"], folder / OPTIMIZER)
     # A schedule made of functions cannot be stored, and need not be: the recipe makes the same one.
     schedule = {key: value for key, value in scheduler.state_dict().items() if key != "lr_lambdas"}
     content = {"param_groups": state["param_groups"], "scheduler": schedule}
@@ -75,16 +84,21 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
         CheckpointError: The files are incomplete or belong to another model.
     """
     content: dict[str, Any] = read_json(folder / OPTIMIZER_GROUPS)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     slots: dict[int, dict[str, Tensor]] = {}
     for key, tensor in load_tensors(folder / OPTIMIZER).items():
         number, _, name = key.partition(".")
         slots.setdefault(int(number), {})[name] = tensor
     try:
+        slots = {
+            number: {name: shard_like(tensor, parameters[number]) for name, tensor in slot.items()}
+            for number, slot in slots.items()
+        }
         optimizer.load_state_dict({"state": slots, "param_groups": content["param_groups"]})
         scheduler.load_state_dict(
             {**content["scheduler"], "lr_lambdas": scheduler.state_dict()["lr_lambdas"]}
         )  # type: ignore[dict-item]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, IndexError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder}: expected the optimizer of this model, got: {error}.") from error
 
 
@@ -185,6 +199,8 @@ def load_weights(model: PreTrainedModel, weights: dict[str, Tensor], source: Pat
     Raises:
         CheckpointError: Names or shapes do not fit the model.
     """
+    current = model.state_dict()
+    weights = {name: shard_like(tensor, current.get(name)) for name, tensor in weights.items()}
     try:
         result = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:

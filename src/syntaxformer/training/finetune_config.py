@@ -104,6 +104,9 @@ class FinetuneTraining(_Section):
     activation_checkpointing: bool = Field(
         default=False, description="make states inside layers anew: half the memory, slower by a quarter"
     )
+    sharded: bool = Field(
+        default=False, description="several processes: each keeps a part of weights and optimizer (FSDP)"
+    )
     eval_batch_size: int = Field(default=64, ge=1, description="examples evaluated together")
     log_every: int = Field(default=50, ge=1, description="updates between log lines")
     tensorboard: bool = Field(default=False, description="write OUTPUT/logs for TensorBoard")

@@ -29,6 +29,7 @@ from syntaxformer.training.finetune_config import FinetuneTraining
 from syntaxformer.training.length_batches import LengthBatches
 from syntaxformer.training.safe_checkpoints import SafeCheckpoints
 from syntaxformer.training.schedules import linear
+from syntaxformer.training.sharding import shard
 from syntaxformer.training.trainer import pick_precision
 
 __all__ = ["FinetuneTrainer"]
@@ -78,6 +79,8 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
             eval_dataset=[],
             callbacks=[self.epochs, ProgressLines(n_updates)],
         )
+        if config.sharded:
+            shard(self)
         if config.tensorboard:
             self.add_callback(Curves(folder.parents[1] / "logs" / folder.name))
         self.remove_callback(PrinterCallback)

@@ -6,18 +6,33 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import torch
 from accelerate import PartialState
 
+from syntaxformer.errors import ConfigError
+
 __all__ = ["process_team"]
+
+FOREIGN = {"ACCELERATE_USE_FSDP": "--use_fsdp", "ACCELERATE_USE_DEEPSPEED": "--use_deepspeed"}
+"""What `accelerate launch` sets → its option."""
 
 
 def process_team() -> PartialState:
     """The processes of this run; only the first of them talks below a warning.
 
     Joining them opens the connection (gloo on processors, NCCL on GPUs), so this comes before any other work.
+
+    Raises:
+        ConfigError: The launcher was told to shard: checkpoints would hold parts of the weights.
     """
+    for variable, flag in FOREIGN.items():
+        if os.environ.get(variable, "false").lower() == "true":
+            raise ConfigError(
+                f"launcher: expected plain processes, got {flag}. Leave it out, and set "
+                "training.sharded=true to shard weights and optimizer."
+            )
     team = PartialState(cpu=not torch.cuda.is_available())
     if not team.is_main_process:
         logging.getLogger("syntaxformer").setLevel(logging.WARNING)

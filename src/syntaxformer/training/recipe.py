@@ -112,6 +112,9 @@ class TrainingConfig(_Section):
     activation_checkpointing: bool = Field(
         default=False, description="make states inside layers anew: half the memory, slower by a quarter"
     )
+    sharded: bool = Field(
+        default=False, description="several processes: each keeps a part of weights and optimizer (FSDP)"
+    )
     eval_every: int = Field(
         default=1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
     )

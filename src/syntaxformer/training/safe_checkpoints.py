@@ -21,10 +21,12 @@ from syntaxformer.training.checkpoints import (
     load_tensors,
     load_weights,
     numbered_checkpoints,
+    optimizer_state,
     random_state,
     save_optimizer,
     save_random_states,
 )
+from syntaxformer.training.sharding import whole_weights
 
 __all__ = ["SafeCheckpoints"]
 
@@ -65,12 +67,13 @@ class SafeCheckpoints:
         """Write a checkpoint, then delete the ones no longer wanted."""
         folder = Path(self.args.output_dir)
         random_states = gather_object([random_state()])
+        weights, optimizer = whole_weights(self.model), optimizer_state(self.optimizer)
         if self.args.should_save:
             if self.state.best_global_step:
                 self.state.best_model_checkpoint = str(folder / f"checkpoint-{self.state.best_global_step}")
             with atomic_folder(folder / f"checkpoint-{self.state.global_step}") as partial_folder:
-                self._save(str(partial_folder))
-                save_optimizer(partial_folder, self.optimizer, self.lr_scheduler)
+                self._save(str(partial_folder), weights)
+                save_optimizer(partial_folder, optimizer, self.lr_scheduler)
                 save_random_states(partial_folder, random_states)
                 self.state.save_to_json(str(partial_folder / "trainer_state.json"))
             numbered = numbered_checkpoints(folder)

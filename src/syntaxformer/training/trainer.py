@@ -28,6 +28,7 @@ from syntaxformer.training.callbacks import Curves, Flow, ProgressLines, is_fini
 from syntaxformer.training.recipe import Recipe, TrainingConfig
 from syntaxformer.training.safe_checkpoints import SafeCheckpoints
 from syntaxformer.training.schedules import SCHEDULES
+from syntaxformer.training.sharding import shard
 from syntaxformer.training.tallies import TallyBook
 
 __all__ = ["SyntaxTrainer", "pick_precision", "training_arguments"]
@@ -116,6 +117,8 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
             eval_dataset=dev_pairs,
             callbacks=[Flow(self.batches, self.config), ProgressLines(self.config.max_steps)],
         )
+        if self.config.sharded:
+            shard(self)
         if self.config.tensorboard:
             self.add_callback(Curves(recipe.output / "logs"))
         self.remove_callback(PrinterCallback)

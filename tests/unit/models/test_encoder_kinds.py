@@ -230,6 +230,15 @@ def test_left_out_relations_play_no_part():
     )
 
 
+@pytest.mark.parametrize("preset", ["paper", "preserving"])
+def test_left_out_relations_stay_out_of_a_loaded_model(preset, tmp_path: Path):
+    settings = {"max_distance": DISTANCE, "without": ["parent", "sibling"], "preset": preset}
+    model, batch = _open(_model(masks=settings)), _batch()
+    model.save_pretrained(tmp_path)
+    again = SyntaxTransformer.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(again(**batch).logits, model(**batch).logits, atol=0, rtol=0)
+
+
 @pytest.mark.parametrize(("given", "n"), [(None, 0), (1, 1)])
 def test_relations_of_other_trees_are_refused(given, n):
     model, batch = _model(**MASKS), _batch()

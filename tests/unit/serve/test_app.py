@@ -129,6 +129,15 @@ def test_no_model_of_the_task(make_app, echo):
 def test_bodies_that_are_no_json(client, content):
     response = client.post("/v1/translate", content=content, headers={"content-type": "application/json"})
     assert response.status_code in (400, 422)
+    assert response.json()["error"]["message"].startswith("body: expected ")
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
+def test_json_that_is_not_said_to_be_json(client, kind):
+    response = client.post("/v1/translate", content=b'{"texts": ["x"]}', headers={"content-type": kind})
+    assert _error(response, 422, "invalid") == (
+        "body: expected JSON, got a body that is said to be none. Send `Content-Type: application/json`."
+    )
     assert response.json()["error"]["message"]
 
 
@@ -153,7 +162,8 @@ def test_too_large_bodies(make_app):
             yield b'"]}'
 
         response = client.post("/v1/translate", content=parts(), headers={"content-type": "application/json"})
-        assert "got more" in _error(response, 413, "too_large")
+        message = _error(response, 413, "too_large")
+        assert message == "body: expected at most 50 bytes, got more. Send the texts in several requests."
 
 
 def test_the_key(make_app):

@@ -157,3 +157,62 @@ def test_a_thousand_requests_get_their_own_answers():
 
     for place, result in enumerate(_run(main)):
         assert result == [item + place % 3 for item in range(place, place + place % 5 + 1)]
+
+
+def test_a_large_request_lets_the_others_pass_after_each_part(work):
+    async def main():
+        batcher = Batcher(work, max_batch=2)
+        large = asyncio.create_task(batcher.submit(list(range(7)), "a", 9))
+        await asyncio.sleep(0.05)
+        small = asyncio.create_task(batcher.submit([11], "b", 9))
+        await asyncio.sleep(0.05)
+        work.gate.set()
+        return await asyncio.gather(large, small)
+
+    assert _run(main) == [[0, 2, 4, 6, 8, 10, 12], [22]]
+    assert [items for _, items in work.batches] == [[0, 1], [11], [2, 3], [4, 5], [6]]
+
+
+def test_a_request_that_nobody_waits_for_ends_with_its_part(work):
+    waiting = []
+
+    async def main():
+        batcher = Batcher(work, max_batch=2, observer=Observer(waiting=waiting.append))
+        with pytest.raises(Problem):
+            await batcher.submit(list(range(100)), "a", 0.1)
+        work.gate.set()
+        answer = await batcher.submit([5], "a", 9)
+        await batcher.close()
+        return answer
+
+    assert _run(main) == [10]
+    assert [items for _, items in work.batches] == [[0, 1], [5]]
+    assert waiting[-1] == 0
+
+
+def test_costly_items_are_worked_on_a_few_at_a_time(work):
+    work.gate.set()
+
+    async def main():
+        batcher = Batcher(work, cost=lambda item: item, max_cost=10)
+        return await batcher.submit([4, 6, 1, 30, 2, 3], None, 9)
+
+    assert _run(main) == [8, 12, 2, 60, 4, 6]
+    assert [items for _, items in work.batches] == [[4, 6], [1], [30], [2, 3]]
+
+
+def test_a_large_request_that_fails_in_its_second_part_fails_once_and_leaves_nothing(work):
+    work.gate.set()
+    waiting = []
+
+    async def main():
+        batcher = Batcher(work, max_batch=2, observer=Observer(waiting=waiting.append))
+        with pytest.raises(ValueError, match="minus one"):
+            await batcher.submit([1, 2, -1, 3, 4, 5], None, 9)
+        answer = await batcher.submit([7], None, 9)
+        await batcher.close()
+        return answer
+
+    assert _run(main) == [14]
+    assert [items for _, items in work.batches] == [[1, 2], [-1, 3], [7]]
+    assert waiting[-1] == 0

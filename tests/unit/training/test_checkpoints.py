@@ -20,6 +20,7 @@ from syntaxformer.training.checkpoints import (
     load_optimizer,
     load_random_state,
     load_tensors,
+    optimizer_state,
     random_state,
     save_optimizer,
     save_random_states,
@@ -48,7 +49,7 @@ def _steps(model, optimizer, scheduler, n: int, seed: int) -> None:
 def test_a_restored_optimizer_goes_on_as_if_never_stopped(tmp_path):
     model, optimizer, scheduler = _optimizer()
     _steps(model, optimizer, scheduler, 3, 11)
-    save_optimizer(tmp_path, optimizer, scheduler)
+    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
     again, other_optimizer, other_scheduler = _optimizer(seed=2)
     again.load_state_dict(model.state_dict())
     load_optimizer(tmp_path, other_optimizer, other_scheduler)
@@ -62,7 +63,7 @@ def test_a_restored_optimizer_goes_on_as_if_never_stopped(tmp_path):
 def test_the_optimizer_of_another_model_is_refused(tmp_path):
     model, optimizer, scheduler = _optimizer()
     _steps(model, optimizer, scheduler, 1, 11)
-    save_optimizer(tmp_path, optimizer, scheduler)
+    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
     other = torch.optim.AdamW(torch.nn.Linear(3, 5).parameters(), lr=0.7)
     with pytest.raises(CheckpointError, match=r"expected the optimizer of this model, got: "):
         load_optimizer(tmp_path, other, LambdaLR(other, lambda step: 1.0))
@@ -71,7 +72,7 @@ def test_the_optimizer_of_another_model_is_refused(tmp_path):
 def test_altered_groups_are_refused(tmp_path):
     model, optimizer, scheduler = _optimizer()
     _steps(model, optimizer, scheduler, 1, 11)
-    save_optimizer(tmp_path, optimizer, scheduler)
+    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
     (tmp_path / "optimizer.json").write_text("{}")
     with pytest.raises(CheckpointError, match="expected the optimizer of this model, got: 'param_groups'"):
         load_optimizer(tmp_path, optimizer, scheduler)
@@ -139,7 +140,7 @@ def test_damaged_random_state_is_refused(tmp_path):
 def test_no_file_is_a_pickle(tmp_path):
     model, optimizer, scheduler = _optimizer()
     _steps(model, optimizer, scheduler, 2, 11)
-    save_optimizer(tmp_path, optimizer, scheduler)
+    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
     save_random_states(tmp_path, [random_state()])
     files = sorted(tmp_path.iterdir())
     assert {file.suffix for file in files} == {".json", ".safetensors"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import queue
+import sys
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
@@ -112,6 +113,17 @@ class LiveLines:
         self._next: list[bytes | Exception | None] = []
         self._lines = decode_lines(self._arriving(), name)
         threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    @classmethod
+    def of_standard_input(cls) -> LiveLines:
+        """What is typed or piped, through a reader of its own.
+
+        At its end Python closes `sys.stdin`, and aborts where a thread still waits in it for the next line.
+        """
+        stream: Iterable[bytes] = sys.stdin.buffer
+        with suppress(OSError):  # no file, as in a notebook
+            stream = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
+        return cls(stream, "standard input")
 
     def __iter__(self) -> LiveLines:
         return self

@@ -1,4 +1,7 @@
 import gzip
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -88,3 +91,18 @@ def test_live_lines_report_what_was_read_wrongly():
 
     with pytest.raises(OSError, match="gone"):
         list(LiveLines(broken(), "standard input"))
+
+
+@pytest.mark.parametrize("stop", ["raise SystemExit(7)", "raise KeyboardInterrupt"])
+def test_a_program_may_end_while_standard_input_is_open(stop):
+    script = f"from syntaxformer.textfile import LiveLines\nlines = LiveLines.of_standard_input()\nprint(next(lines), flush=True)\n{stop}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with process:
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"one\n"
+        process.wait(60)  # and nobody closes its input
+        assert b"Fatal" not in process.stderr.read()
+    assert process.returncode == (7 if "Exit" in stop else -signal.SIGINT)

@@ -52,7 +52,7 @@ def translate(
     translator = Translator.load(model, annotator, device, inject)
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
-    lines = LiveLines(sys.stdin.buffer, "standard input") if source is None else read_lines(source)
+    lines = LiveLines.of_standard_input() if source is None else read_lines(source)
     results = translator.translate(
         lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor or ())
     )

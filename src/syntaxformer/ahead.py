@@ -26,6 +26,8 @@ def map_ahead(
 ) -> Iterator[R]:
     """`map`, by the workers of a pool; it is shut down at the end, also where the caller stops half-way.
 
+    As with `map`, an error of the items comes after the results of those before it.
+
     Args:
         pool: Threads or processes.
         work: What a worker does with an item.
@@ -34,12 +36,23 @@ def map_ahead(
         is_waiting: Whether the next item is not there yet: then all that was taken is finished first.
     """
     begun: deque[Future[R]] = deque()
+    broken: list[Exception] = []
     try:
-        for item in items:
+        for item in _until_broken(items, broken):
             begun.append(pool.submit(work, item))
             while begun and (len(begun) > n_ahead or is_waiting()):
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
+        if broken:
+            raise broken.pop()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _until_broken(items: Iterable[T], broken: list[Exception]) -> Iterator[T]:
+    """The items before an error, and the error in `broken`."""
+    try:
+        yield from items
+    except Exception as error:
+        broken.append(error)

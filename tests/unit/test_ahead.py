@@ -46,3 +46,14 @@ def test_an_error_of_the_work_reaches_the_caller_in_its_place():
     assert [next(results), next(results)] == [4, 6]
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+def test_an_error_of_the_items_comes_after_the_results_before_it():
+    def items():
+        yield from (1, 2, 3)
+        raise ValueError("no fourth")
+
+    results = map_ahead(ThreadPoolExecutor(2), str, items(), 5)
+    assert [next(results), next(results), next(results)] == ["1", "2", "3"]
+    with pytest.raises(ValueError, match="no fourth"):
+        next(results)

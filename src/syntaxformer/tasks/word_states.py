@@ -7,6 +7,7 @@ One `WordEncoder` each for a Hugging Face encoder, an infused one and the encode
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from syntaxformer.align import WordColumns, batch_word_of_piece, encoding_offsets
 from syntaxformer.data.collator import source_batch
+from syntaxformer.data.preparation import lower_case
 from syntaxformer.data.source import encode_pieces
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.progress import track
@@ -99,14 +101,12 @@ class HuggingFaceWords:
         inputs = self.inputs(sentences)
         inputs = {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
         states = self.model(**inputs, output_hidden_states=True).hidden_states
-        return states, _owners(self._offsets(sentences), sentences, inputs["input_ids"].shape[1])
+        offsets, splits = encoding_offsets(self.tokenizer([one.text for one in sentences]))
+        return states, _owners(offsets, splits, sentences, inputs["input_ids"].shape[1])
 
     def inputs(self, sentences: Sequence[Sentence]) -> dict[str, Tensor]:
         """The batch as the model takes it."""
         return dict(self.tokenizer([one.text for one in sentences], padding=True, return_tensors="pt"))
-
-    def _offsets(self, sentences: Sequence[Sentence]) -> Any:
-        return self.tokenizer([one.text for one in sentences])
 
 
 class InfusedWords(HuggingFaceWords):
@@ -120,7 +120,9 @@ class InfusedWords(HuggingFaceWords):
 
     def __init__(self, model: Any, collator: Any, annotator: Annotator) -> None:
         super().__init__(model, collator.tokenizer)
-        self.collator, self.annotator = collator, annotator
+        self.annotator = annotator
+        self.collator = copy(collator)
+        self.collator.max_length = self.longest  # that of fine-tuning is often shorter than a sentence
 
     def inputs(self, sentences: Sequence[Sentence]) -> dict[str, Tensor]:
         """The batch with what the annotator says."""
@@ -147,8 +149,7 @@ class TranslatorWords:
 
     def n_pieces(self, sentences: Sequence[Sentence]) -> NDArray[np.int64]:
         """Pieces of each sentence, the end included."""
-        encoded = encode_pieces(self.translator.encoder.tokenizer, [one.text for one in sentences])
-        return np.array([len(one.ids) for one in encoded], np.int64)
+        return np.diff(self._offsets(self._lines(sentences))[1])
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[Sentence]) -> tuple[Sequence[Tensor], NDArray[np.int64]]:
@@ -157,16 +158,14 @@ class TranslatorWords:
         Raises:
             AlignmentError: The model's source has other pieces than the text: tags between the words.
         """
-        translator, lines = self.translator, [one.text for one in sentences]
-        if translator.info.lowercase:
-            lines = [line.lower() for line in lines]
+        translator, lines = self.translator, self._lines(sentences)
         words = None
         if translator.annotator is not None:
             annotated = translator.annotator.annotate_words([line.split() for line in lines])
             words = WordColumns.from_sentences(annotated)
         source = translator.encoder.encode(lines, words)
-        encoded = encode_pieces(translator.encoder.tokenizer, lines)
-        if source.lengths.tolist() != [len(one.ids) for one in encoded]:
+        offsets, splits = self._offsets(lines)
+        if source.splits.tolist() != splits.tolist():
             raise AlignmentError(
                 "probe: expected one source piece for each piece of the text, got more: this model reads "
                 "tags between its words. Probe a model with another infusion.kind."
@@ -174,7 +173,18 @@ class TranslatorWords:
         batch = source_batch(source, range(len(lines)), translator.encoder.tokenizer.pad_token_id)
         batch = {name: tensor.to(translator.model.device) for name, tensor in batch.items()}
         output = translator.model.get_encoder()(**batch, output_hidden_states=True)
-        return output.hidden_states, _owners(encoded, sentences, batch["input_ids"].shape[1])
+        return output.hidden_states, _owners(offsets, splits, sentences, batch["input_ids"].shape[1])
+
+    def _lines(self, sentences: Sequence[Sentence]) -> list[str]:
+        lines = [one.text for one in sentences]
+        return [lower_case(line) for line in lines] if self.translator.info.lowercase else lines
+
+    def _offsets(self, lines: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Characters of the lines that each piece stands for, and where each line's pieces begin."""
+        encoder = self.translator.encoder
+        prepared = encoder.preparation.prepare(lines)
+        offsets, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
+        return prepared.to_raw(offsets, splits), splits
 
 
 def load_word_encoder(
@@ -306,9 +316,10 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield order[start : start + BATCH_SENTENCES]
 
 
-def _owners(encoded: Any, sentences: Sequence[Sentence], width: int) -> NDArray[np.int64]:
+def _owners(
+    offsets: NDArray[np.int32], splits: NDArray[np.int64], sentences: Sequence[Sentence], width: int
+) -> NDArray[np.int64]:
     """Word of each piece, `[sentences, width]`; -1 for specials and padding."""
-    offsets, splits = encoding_offsets(encoded)
     words = [offset for one in sentences for offset in one.offsets]
     word_splits = np.cumsum([0, *map(len, sentences)])
     flat = batch_word_of_piece(offsets, splits, words, word_splits)

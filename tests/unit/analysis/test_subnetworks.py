@@ -126,3 +126,16 @@ def test_an_infused_encoder_is_probed_with_its_own_trees():
     torch.testing.assert_close(states[3], expected[3])
     plain = HuggingFaceWords(classifier.model, classifier.collator.tokenizer)
     assert plain.n_pieces([gold]).tolist() == [6]
+
+
+def test_an_infused_encoder_is_probed_on_sentences_longer_than_those_of_its_task():
+    from syntaxformer.tasks.word_states import InfusedWords
+
+    classifier = _classifier(preset="paper")
+    classifier.collator.max_length = 5
+    encoder = InfusedWords(classifier.model, classifier.collator, FlatAnnotator())
+    gold = Sentence.from_words(["john", "slipped", "in", "front", "."], governors=(1, -1, 1, 1, 1))
+    states, owners = encoder.encode([gold])
+    assert (encoder.longest, states[0].shape[1]) == (29, 7)
+    assert owners.tolist() == [[-1, 0, 1, 2, 3, 4, -1]]
+    assert classifier.collator.max_length == 5

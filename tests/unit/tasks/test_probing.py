@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast, T5Config, T5EncoderModel
 
+from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.treebank import probe_treebank
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.tasks.probing import ProbeConfig, linear_chain, probe_model, probe_states, random_vectors
@@ -93,6 +95,19 @@ def test_states_of_a_translator(kind, request):
     assert len(states) == 2
     assert states[0].shape[:2] == owners.shape
     assert [max(row) for row in owners.tolist()] == [3, 1, 4]
+
+
+def test_states_of_a_translator_whose_subwords_see_moses_text(plain, monkeypatch):
+    """Its pieces are those of "the cats ( sat ) .": they still belong to the words of the treebank."""
+    encoder = replace(plain.encoder, preparation=TextPreparation("en", moses=True))
+    monkeypatch.setattr(plain, "encoder", encoder)
+    sentence = Sentence.from_words(["the", "cats", "(sat)", "."], governors=(1, 2, -1, 2))
+    words = TranslatorWords(plain)
+    states, owners = words.encode([sentence])
+    pieces = plain.encoder.encode([sentence.text]).pieces
+    assert words.n_pieces([sentence]).tolist() == [len(pieces)] == [states[0].shape[1]]
+    texts = [plain.encoder.tokenizer.decode(pieces[owners[0] == word]) for word in range(4)]
+    assert [text.replace(" ", "") for text in texts] == list(sentence.words)
 
 
 def _grown_treebank(n: int):

@@ -77,7 +77,7 @@ class FinetuneTraining(_Section):
 
     epochs: int = Field(default=3, ge=1, description="passes over the training data (papers 000, 003: 3)")
     batch_size: int = Field(
-        default=32, ge=1, description="examples an update on each device (papers 000, 003: 32)"
+        default=32, ge=1, description="examples an update, over all processes together (papers 000, 003: 32)"
     )
     learning_rate: float | Literal["auto"] = Field(
         default=5e-5,

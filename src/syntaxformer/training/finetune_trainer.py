@@ -24,6 +24,7 @@ from transformers import (
 )
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
+from syntaxformer.errors import ConfigError
 from syntaxformer.training.callbacks import Curves, ProgressLines
 from syntaxformer.training.finetune_config import FinetuneTraining
 from syntaxformer.training.length_batches import LengthBatches
@@ -51,6 +52,9 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
         evaluate_dev: Gives the metrics on dev; its "score" chooses the best epoch.
         folder: Where checkpoints go.
         seed: Of dropout and data order.
+
+    Raises:
+        ConfigError: The processes cannot share a batch evenly.
     """
 
     def __init__(
@@ -70,7 +74,12 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
         self.batches = LengthBatches(lengths, config.batch_size, seed)
         self.epochs = _Epochs(self.batches)
         arguments = _arguments(config, learning_rate, folder, seed)
-        n_updates = -(-len(self.batches) // arguments.world_size) * config.epochs
+        if config.batch_size % arguments.world_size:
+            raise ConfigError(
+                f"training.batch_size: expected a multiple of the {arguments.world_size} processes, "
+                f"got {config.batch_size}."
+            )
+        n_updates = len(self.batches) * config.epochs
         super().__init__(
             model,
             arguments,
@@ -191,5 +200,8 @@ def _arguments(config: FinetuneTraining, learning_rate: float, folder: Path, see
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
+        accelerator_config={"split_batches": True},
+        # Losses are means over a process's examples: those of the processes are averaged, not summed.
+        average_tokens_across_devices=False,
         remove_unused_columns=False,
     )

@@ -98,10 +98,10 @@ def test_states_of_a_translator(kind, request):
 
 
 def test_states_of_a_translator_whose_subwords_see_moses_text(plain, monkeypatch):
-    """Its pieces are those of "the cats ( sat ) .": they still belong to the words of the treebank."""
+    """Its pieces are those of "the cats cat 's .": they still belong to the words of the treebank."""
     encoder = replace(plain.encoder, preparation=TextPreparation("en", moses=True))
     monkeypatch.setattr(plain, "encoder", encoder)
-    sentence = Sentence.from_words(["the", "cats", "(sat)", "."], governors=(1, 2, -1, 2))
+    sentence = Sentence.from_words(["the", "cats", "cat's", "."], governors=(1, 2, -1, 2))
     words = TranslatorWords(plain)
     states, owners = words.encode([sentence])
     pieces = plain.encoder.encode([sentence.text]).pieces

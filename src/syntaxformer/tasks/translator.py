@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -166,13 +167,15 @@ class Translator:
 
         Raises:
             ValueError: `n_best` is larger than the beam.
-            ConfigError: The values of a user factor are missing.
+            ConfigError: The values of a user factor are missing, or the length penalty is no number.
             AlignmentError: They are not one a line, or not one a word.
         """
         given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
         settings = self.info.decoding.model_copy(update={k: v for k, v in given.items() if v is not None})
         if not 1 <= n_best <= settings.beam_size:
             raise ValueError(f"n_best: expected 1 to beam_size = {settings.beam_size}, got {n_best}.")
+        if not math.isfinite(settings.length_penalty):
+            raise ConfigError(f"length_penalty: expected a finite number, got {settings.length_penalty}.")
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[FoundPieces]]]:
             return chunk, self.decoder.decode(chunk.source, chunk.rows, settings, n_best, scored)

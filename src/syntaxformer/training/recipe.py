@@ -137,7 +137,7 @@ class DecodingConfig(_Section):
 
     beam_size: int = Field(default=5, ge=1, description="hypotheses kept at each step")
     length_penalty: float = Field(
-        default=1.0, description="log-probability is divided by length to this power"
+        default=1.0, allow_inf_nan=False, description="log-probability is divided by length to this power"
     )
     max_length_factor: float = Field(
         default=2.0, gt=0, description="longest output = factor × source pieces + 10"

@@ -273,3 +273,9 @@ def test_user_factors_that_slip(toned, monkeypatch):
 def test_lowercase_and_tokenized_as_in_training(new_translator):
     plain, changed = new_translator(), new_translator(lowercase=True, tokenized=True)
     assert changed.encode(["The  CAT "]).pieces.tolist() == plain.encode(["the cat"]).pieces.tolist()
+
+
+@pytest.mark.parametrize("penalty", [float("nan"), float("inf")])
+def test_a_length_penalty_is_a_number(plain, penalty):
+    with pytest.raises(ConfigError, match=r"^length_penalty: expected a finite number, got (nan|inf)\.$"):
+        list(plain.translate(["the cat"], length_penalty=penalty))

@@ -5,6 +5,7 @@ Every worker loads the annotator by its name; nothing is forked, so the caller's
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -54,6 +55,7 @@ def _load(name: str) -> None:
     from syntaxformer.annotate.registry import load_annotator
 
     global _annotator
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer, in one line
     _annotator = load_annotator(name)
 
 

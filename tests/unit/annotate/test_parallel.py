@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -9,6 +11,17 @@ from syntaxformer.errors import SyntaxformerError
 
 def _load_a_killer(name):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_ctrl_c_is_the_parents_to_answer():
+    script = """
+import os, signal
+from syntaxformer.annotate import parallel, registry
+registry.load_annotator = lambda name: os.kill(os.getpid(), signal.SIGINT)
+parallel._load("any")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_chunks_cover_the_lines_in_order():

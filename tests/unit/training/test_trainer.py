@@ -288,3 +288,17 @@ def test_bf16_training_learns_as_fp32_does(tiny_trainer, tmp_path):
         assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
     assert runs["bf16"][20] == pytest.approx(runs["fp32"][20], rel=0.02)
     assert runs["bf16"][20] < runs["bf16"][1]
+
+
+def test_activation_checkpointing_of_a_recipe_runs_layers_again_and_changes_no_loss(tiny_trainer):
+    losses, calls = {}, {}
+    for setting in ("false", "true"):
+        trainer = tiny_trainer(training__max_steps=3, training__activation_checkpointing=setting)
+        counted = calls[setting] = []
+        trainer.model.encoder.layers[0].feed_forward.register_forward_hook(
+            lambda module, *_, counted=counted: counted.append(module.training)
+        )
+        trainer.train()
+        losses[setting] = _losses(trainer)
+    assert calls["true"].count(True) == 2 * calls["false"].count(True) > 0
+    assert losses["true"] == pytest.approx(losses["false"], rel=1e-5)

@@ -390,6 +390,8 @@ def test_evaluation_of_files_that_do_not_fit(digits, cli):
         (("attend", "{model}", " "), "text: expected a sentence, got an empty one."),
         (("attend", "{model}", "3 1", "--layer", "7"), "layer, head: expected below 2 and 4, got 7 and None."),
         (("attend", "{model}", "3 1", "--head", "4"), "layer, head: expected below 2 and 4, got -1 and 4."),
+        (("attend", "{model}", "3 1", "--network", "pair"), "--network: expected none with a translator, got pair. Leave it out."),
+        (("attend", "{model}", "3 1", "--spread", "{src}"), "text: expected none with --spread, got 3 1. Leave it out."),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit(digits, cli, arguments, message):

@@ -51,7 +51,12 @@ def draw_attention(
 
 
 def draw_subnetwork(
-    view: SubnetworkView, path: Path, network: int, layer: int = -1, n_networks: int = 12
+    view: SubnetworkView,
+    path: Path,
+    network: int,
+    layer: int = -1,
+    n_networks: int = 12,
+    head: int | None = None,
 ) -> None:
     """One sub-network's attention, plain attention of the same layer, and topical weights by layer.
 
@@ -61,6 +66,7 @@ def draw_subnetwork(
         network: The sub-network on the left.
         layer: Place in the view's layers, the last by default.
         n_networks: Sub-networks whose weights are shown; the strongest, and the one on the left.
+        head: One head; None for the mean over heads.
 
     Raises:
         ConfigError: The ending names no format of pictures.
@@ -77,10 +83,10 @@ def draw_subnetwork(
     maps = (
         (
             left,
-            view.sub_attention(layer, network),
+            view.sub_attention(layer, network, head),
             f"{view.networks[network]}, layer {number}, weight {weight:.3f}",
         ),
-        (middle, view.plain_attention(layer), f"plain attention, layer {number}"),
+        (middle, view.plain_attention(layer, head), f"plain attention, layer {number}"),
     )
     for panel, weights, title in maps:
         panel.imshow(weights, cmap="Blues", vmin=0, aspect="equal")

@@ -37,6 +37,7 @@ class SubnetworkView:
         attention: What all sub-networks together attend to, `[layers, heads, pieces, pieces]`.
         layers: Numbers of the layers.
         mode: "multiplicative" or "additive".
+        on_empty_row: "full" or "zero", where the mode is additive.
         prediction: What the classifier says.
     """
 
@@ -48,6 +49,7 @@ class SubnetworkView:
     attention: NDArray[np.float32]
     layers: list[int]
     mode: str
+    on_empty_row: str
     prediction: str
 
     def network(self, name: str) -> int:
@@ -68,8 +70,9 @@ class SubnetworkView:
         mask, logits = self.masks[network], self.logits[layer]
         if self.mode == "multiplicative":
             return _mean(_softmax(logits * mask), head)
-        kept = mask | ~mask.any(1)[:, None]
-        return _mean(_softmax(np.where(kept, logits, -1e9)), head)
+        is_empty = ~mask.any(1)[:, None]
+        attention = _softmax(np.where(mask | is_empty, logits, -1e9))
+        return _mean(attention if self.on_empty_row == "full" else attention * ~is_empty, head)
 
     def plain_attention(self, layer: int, head: int | None = None) -> NDArray[np.float32]:
         """What the layer would attend to without syntax, `[pieces, pieces]`."""
@@ -121,7 +124,7 @@ def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> Subn
     pieces = classifier.collator.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
     return SubnetworkView(
         pieces, names, tensors["weights"], tensors["logits"], masks, tensors["attention"], layers,
-        config.masks.mode, str(found.labels[0]),
+        config.masks.mode, config.masks.on_empty_row, str(found.labels[0]),
     )  # fmt: skip
 
 

@@ -49,15 +49,30 @@ def attend(
     from syntaxformer.errors import ConfigError
 
     if spread is not None:
+        _refuse("--spread", {"text": text, "--factor": factor, "--pair": pair, "--network": network})
         _spread(model, beside, spread, annotator, layer, head, as_json)
         return
     if text is None or not text.strip():
         raise ConfigError("text: expected a sentence, got an empty one.")
     if (model / "classifier.json").exists():
-        _subnetworks(model, (text, pair) if pair else text, output, network, layer)
+        _refuse("a fine-tuned model", {"--beside": beside, "--factor": factor})
+        _subnetworks(model, (text, pair) if pair else text, output, network, layer, head)
     else:
+        _refuse("a translator", {"--pair": pair, "--network": network})
         _cross_attention(model, beside, text, output, layer, head, factor or ())
     typer.echo(output)
+
+
+def _refuse(use: str, options: Mapping[str, object]) -> None:
+    """Options that would be passed over in silence."""
+    from syntaxformer.errors import ConfigError
+
+    if problems := [
+        f"{name}: expected none with {use}, got {value}. Leave it out."
+        for name, value in options.items()
+        if value
+    ]:
+        raise ConfigError(problems)
 
 
 def _cross_attention(
@@ -71,7 +86,6 @@ def _cross_attention(
 ) -> None:
     from syntaxformer.analysis import cross_attention, draw_attention
     from syntaxformer.cli.translate import read_factors
-    from syntaxformer.errors import ConfigError
     from syntaxformer.tasks.translator import Translator
 
     given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
@@ -81,25 +95,35 @@ def _cross_attention(
         own = {name: values for name, values in given.items() if name in translator.encoder.factors}
         maps[str(folder)] = cross_attention(translator, text, own)
     n_layers, n_heads = maps[str(model)].weights.shape[:2]
-    if not -n_layers <= layer < n_layers or (head is not None and head >= n_heads):
-        raise ConfigError(f"layer, head: expected below {n_layers} and {n_heads}, got {layer} and {head}.")
+    _check_place(layer, head, n_layers, n_heads)
     draw_attention(maps, output, layer, head)
     for folder, one in maps.items():
         typer.echo(f"{folder}: {one.translation}")
 
 
+def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int) -> None:
+    from syntaxformer.errors import ConfigError
+
+    if not -n_layers <= layer < n_layers or (head is not None and head >= n_heads):
+        raise ConfigError(f"layer, head: expected below {n_layers} and {n_heads}, got {layer} and {head}.")
+
+
 def _subnetworks(
-    model: Path, text: str | tuple[str, str], output: Path, network: str | None, layer: int
+    model: Path,
+    text: str | tuple[str, str],
+    output: Path,
+    network: str | None,
+    layer: int,
+    head: int | None,
 ) -> None:
     from syntaxformer.analysis import draw_subnetwork, subnetwork_view
-    from syntaxformer.errors import ConfigError
     from syntaxformer.tasks.classifier import Classifier
 
     view = subnetwork_view(Classifier.from_folder(model), text)
-    if not -len(view.layers) <= layer < len(view.layers):
-        raise ConfigError(f"layer: expected below {len(view.layers)}, got {layer}.")
+    n_layers, n_heads = view.logits.shape[:2]
+    _check_place(layer, head, n_layers, n_heads)
     chosen = view.strongest(1)[0] if network is None else view.network(network)
-    draw_subnetwork(view, output, chosen, layer)
+    draw_subnetwork(view, output, chosen, layer, head=head)
     typer.echo(f"prediction: {view.prediction}")
     weights = view.topical_weights().mean(0)
     for one in view.strongest(5):

@@ -43,7 +43,8 @@ class FlatAnnotator:
 def _classifier(infusion: str = "masks", **settings) -> Classifier:
     config = InfusionConfig.parse(infusion)
     if infusion == "masks":
-        config = InfusionConfig(masks={"trees": ("dependency",), "max_distance": 3}, seed=5, **settings)
+        masks = {"trees": ("dependency",), "max_distance": 3}
+        config = InfusionConfig(**{"masks": masks, "seed": 5, **settings})
     torch.manual_seed(3)
     model = BertForSequenceClassification(
         BertConfig(vocab_size=len(PIECES), hidden_size=22, num_hidden_layers=3, num_attention_heads=2, intermediate_size=23,
@@ -74,6 +75,16 @@ def test_sub_networks_weighted_by_alpha_are_the_attention(preset):
             np.testing.assert_allclose(view.attention[layer, head], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("on_empty_row", ["full", "zero"])
+def test_rows_without_a_key_are_what_the_model_makes_of_them(on_empty_row):
+    masks = {"trees": ("dependency",), "max_distance": 3, "mode": "additive", "on_empty_row": on_empty_row}
+    view = subnetwork_view(_classifier(preset="paper", masks=masks), "john slipped in fronts .")
+    for layer in range(3):
+        parts = [view.sub_attention(layer, one, 1) for one in range(len(view.networks))]
+        expected = np.einsum("qr,rqk->qk", view.topical[layer], np.stack(parts))
+        np.testing.assert_allclose(view.attention[layer, 1], expected, atol=1e-5)
+
+
 def test_masks_are_the_relations():
     view = subnetwork_view(_classifier(), "john slipped .")
     children = view.masks[view.network("dependency child 1")]
@@ -96,6 +107,8 @@ def test_the_figure(tmp_path):
         draw_subnetwork(view, path, view.strongest(1)[0])
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert paths[0].read_bytes()[:4] == b"\x89PNG"
+    draw_subnetwork(view, tmp_path / "head.png", view.strongest(1)[0], head=1)
+    assert (tmp_path / "head.png").read_bytes() != paths[0].read_bytes()
     with pytest.raises(
         ConfigError, match=r"^figure: expected a file ending of .*, got a\.txt\. Use \.png\.$"
     ):

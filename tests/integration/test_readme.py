@@ -45,3 +45,11 @@ def test_make_targets_exist() -> None:
     )
     assert named
     assert named <= targets
+
+
+def test_every_page_is_in_the_menu_and_on_the_home_page() -> None:
+    pages = {page.name for page in (REPOSITORY / "docs").glob("*.md")}
+    menu = (REPOSITORY / "mkdocs.yml").read_text("utf-8")
+    home = (REPOSITORY / "docs" / "index.md").read_text("utf-8")
+    assert set(re.findall(r"(\S+\.md)$", menu, re.MULTILINE)) == pages
+    assert set(re.findall(r"\]\((\S+\.md)\)", home)) == pages - {"index.md"}

@@ -27,7 +27,7 @@ class ServiceConfig(BaseModel):
     max_body_bytes: int = Field(default=2_000_000, ge=1, description="bytes of one request")
     max_batch: int = Field(default=64, ge=1, description="texts that are worked on together")
     max_batch_characters: int = Field(
-        default=10_000, ge=1, description="characters of several texts that are worked on together"
+        default=5000, ge=1, description="characters of several texts that are worked on together"
     )
     max_waiting: int = Field(
         default=1024, ge=1, description="texts that wait, for each model; more are refused"

@@ -60,7 +60,7 @@ def _propose(
     known = {one.cell.key: one for one in trials}
     if search.sampler == "grid":
         names = list(search.space)
-        rows = product(*(space.values or (space.low, space.high) for space in search.space.values()))
+        rows = product(*(space.values or () for space in search.space.values()))
         cells = (spec.cell(numbered, dict(zip(names, row, strict=True))) for row in rows)
         return next((cell for cell in cells if cell.key not in known), None)
     study = _study(search, trials)
@@ -98,14 +98,17 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
 
 
 def _distributions(search: SearchConfig) -> dict[str, Any]:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    return {
-        name: FloatDistribution(space.low, space.high, log=space.log)
-        if space.values is None
-        else CategoricalDistribution(space.values)
-        for name, space in search.space.items()
-    }
+    found: dict[str, Any] = {}
+    for name, space in search.space.items():
+        if space.values is not None:
+            found[name] = CategoricalDistribution(space.values)
+        elif isinstance(space.low, int) and isinstance(space.high, int):
+            found[name] = IntDistribution(space.low, space.high, log=space.log)
+        else:
+            found[name] = FloatDistribution(space.low, space.high, log=space.log)
+    return found
 
 
 def _state(search: SearchConfig, run: StoredRun) -> Any:

@@ -72,8 +72,10 @@ class Space(_Section):
     """Values of a searched setting: a list, or bounds."""
 
     values: list[Any] | None = Field(default=None, description="all values")
-    low: float | None = Field(default=None, description="smallest value")
-    high: float | None = Field(default=None, description="largest value")
+    low: int | float | None = Field(
+        default=None, description="smallest value; two whole numbers search whole numbers"
+    )
+    high: int | float | None = Field(default=None, description="largest value")
     log: bool = Field(default=False, description="search the logarithm")
 
     @model_validator(mode="after")
@@ -93,6 +95,13 @@ class SearchConfig(_Section):
     direction: Literal["minimize", "maximize"] = Field(default="minimize", description="which way is better")
     sampler: Literal["tpe", "random", "grid"] = Field(default="tpe", description="who proposes values")
     seed: int = Field(default=1, ge=0, description="of the sampler")
+
+    @model_validator(mode="after")
+    def _grid_of_values(self) -> SearchConfig:
+        bare = [name for name, space in self.space.items() if space.values is None]
+        if self.sampler == "grid" and bare:
+            raise ValueError(f"grid: expected values for {', '.join(bare)}, got low and high.")
+        return self
 
 
 class Spec(_Section):

@@ -139,7 +139,8 @@ def probe_model(
     left_out = dict.fromkeys(reason for part in parts for reason in part.left_out)
     counts = {reason: sum(part.left_out.get(reason, 0) for part in parts) for reason in left_out}
     sizes = [len(part) for part in parts]
-    return ProbeReport(scores, *sizes, cache.n_uncovered, counts, config.rank, config.seed)
+    rank = _rank(config, vectors)
+    return ProbeReport(scores, *sizes, cache.n_uncovered, counts, rank, config.seed)
 
 
 def probe_states(
@@ -160,7 +161,7 @@ def probe_states(
         for part, one in zip(parts, vectors.split(sizes), strict=True)
     )
     torch.manual_seed(config.seed)
-    rank = min(config.rank, vectors.shape[1])
+    rank = _rank(config, vectors)
     distance = DistanceProbe(vectors.shape[1], rank)
     epochs = _fit(distance, distance_loss, train.distances, train, dev.distances, dev, config)
     depth = None
@@ -169,6 +170,11 @@ def probe_states(
         _fit(depth, depth_loss, train.depths, train, dev.depths, dev, config)
     seconds = time.monotonic() - start
     return _score(name, test.predict(distance), depth and test.predict(depth), parts[2], epochs, seconds)
+
+
+def _rank(config: ProbeConfig, vectors: Tensor) -> int:
+    """That of the config, at most the width of the vectors: more rows would find nothing more."""
+    return min(config.rank, vectors.shape[1])
 
 
 def linear_chain(treebank: ProbeTreebank) -> ProbeScores:

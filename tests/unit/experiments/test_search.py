@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from syntaxformer.errors import BackendMissingError
+from syntaxformer.errors import BackendMissingError, ConfigError
 from syntaxformer.experiments import load_spec, run_experiment, write_report
 from syntaxformer.experiments.search import best_trial, next_trial
 
@@ -65,6 +65,21 @@ def test_optuna_goes_on_from_the_store(search, store):
     assert again[:4] == first
     assert len({json.dumps(one, sort_keys=True) for one in again}) == 7
     assert all(1e-5 <= one["training.learning_rate"] <= 1e-2 for one in again)
+
+
+def test_whole_bounds_give_whole_numbers(search, store):
+    """A width of 17.3 columns is refused by every recipe."""
+    pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
+    spec = search(space={"infusion.width": {"low": 8, "high": 64}}, trials=4)
+    run_experiment(spec, store, command=_command)
+    found = [one.cell.settings["infusion.width"] for one in store.runs().values()]
+    assert len(found) == 4
+    assert all(isinstance(width, int) and 8 <= width <= 64 for width in found)
+
+
+def test_a_grid_has_no_bounds(search):
+    with pytest.raises(ConfigError, match=r"grid: expected values for infusion\.width, got low and high\.$"):
+        search(space={"infusion.width": {"low": 8, "high": 64}}, sampler="grid")
 
 
 def test_a_small_space_is_left_when_it_is_seen(search, store):

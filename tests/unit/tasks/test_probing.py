@@ -171,6 +171,7 @@ def test_a_whole_report(bert, tokenizer):
     assert report.left_out == {"longer than 17 pieces": 3}
     assert (report.n_train, report.n_dev, report.n_test) == (15, 15, 15)
     assert report.scores[0].root_accuracy is None
+    assert report.rank == 22  # the width of the vectors, not the 300 asked for
     json.dumps(report.as_dict())
     with pytest.raises(ConfigError, match=r"^layers: expected 0 to 3, got 4\.$"):
         probe_model(encoder, treebank, treebank, treebank, config, [4])

@@ -5,7 +5,7 @@ Start `syntaxformer serve MODEL`, then
     python benchmarks/serve_load.py MODEL --text test2016.en.gz --clients 64 --seconds 60 --pid PID
 
 It prints requests and texts a second, percentiles of the time to answer, how many answers were wrong (there
-must be none), and the memory of the server process before and after.
+must be none), and the memory of the server process before it and at each tenth of the time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from pathlib import Path
 
 SIZES = (1, 1, 1, 2, 4, 8)
 """Texts of a request, drawn evenly."""
+
+N_MEMORY = 10
+"""Looks at the server's memory during the load."""
 
 
 class Client(threading.Thread):
@@ -78,10 +81,15 @@ def percentiles(seconds):
 
 def load(arguments, expected):
     until = time.monotonic() + arguments.seconds
-    clients = [Client(number, arguments, expected, until) for number in range(arguments.clients)]
-    start, memory = time.monotonic(), memory_mb(arguments.pid)
+    clients = [
+        Client(number, arguments, expected, until, arguments.sizes) for number in range(arguments.clients)
+    ]
+    start, memory = time.monotonic(), [memory_mb(arguments.pid)]
     for client in clients:
         client.start()
+    for _ in range(N_MEMORY):
+        time.sleep(arguments.seconds / N_MEMORY)
+        memory.append(memory_mb(arguments.pid))
     for client in clients:
         client.join()
     passed = time.monotonic() - start
@@ -94,7 +102,7 @@ def load(arguments, expected):
         "texts_per_s": round(sum(client.n_texts for client in clients) / passed, 1),
         "wrong": sum(len(client.wrong) for client in clients),
         "ms": percentiles([second for client in clients for second in client.seconds]),
-        "memory_mb": [round(memory, 1), round(memory_mb(arguments.pid), 1)],
+        "memory_mb": [round(one) for one in memory],
     }
 
 
@@ -121,6 +129,9 @@ def main():
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--lines", type=int, default=1000)
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=SIZES, help="texts of a request, drawn evenly"
+    )
     parser.add_argument("--pid", type=int, help="the server's process, for its memory")
     arguments = parser.parse_args()
     expected = offline(arguments.model, arguments.text, arguments.lines)

@@ -8,6 +8,8 @@ import platform
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +33,7 @@ from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
 from syntaxformer.training.logits import batch_logits, decide
 from syntaxformer.training.processes import process_team
+from syntaxformer.training.tallies import TallyBook
 from syntaxformer.training.trainer import pick_precision
 
 __all__ = ["finetune"]
@@ -125,8 +128,10 @@ def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _T
     model = _build(config, inputs)
 
     def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
-        scores = _scores(trained, inputs)
-        return {**scores, "score": scores.get("mean", next(iter(scores.values())))}
+        with _governor_tally(trained) as tally:
+            scores = _scores(trained, inputs)
+        score = scores.get("mean", next(iter(scores.values())))
+        return {**scores, **tally.take(), "score": score}
 
     trainer = FinetuneTrainer(
         model,
@@ -156,6 +161,25 @@ def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _T
         with atomic_file(folder / TRIAL) as temporary:
             temporary.write_text(json.dumps(result), "utf-8")
     return _Trial(rate, float(state.best_metric or 0.0), folder / checkpoint, epochs)
+
+
+@contextmanager
+def _governor_tally(model: PreTrainedModel) -> Iterator[TallyBook]:
+    """Count words whose governor, as annotated, the last LISA head points at: their share is the UAS."""
+    tally, infusion = TallyBook(), getattr(model, "infusion", None)
+
+    def count(*_: Any) -> None:
+        hits = infusion.seen.governor_hits()
+        tally.add({"governor_accuracy": hits[max(hits)]} if hits else None)
+
+    if infusion is None:
+        yield tally
+        return
+    handle = model.register_forward_hook(count)
+    try:
+        yield tally
+    finally:
+        handle.remove()
 
 
 def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> dict[str, float]:

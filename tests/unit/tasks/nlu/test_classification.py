@@ -54,6 +54,15 @@ def test_the_folder_is_whole_and_holds_no_pickle(config_of):
         assert path.read_bytes()[:2] not in (b"\x80\x02", b"\x80\x04", b"PK"), path.name
 
 
+def test_a_run_with_lisa_says_how_many_governors_it_finds(config_of):
+    settings = ("training.epochs=8", "infusion.lisa.weight=5", "training.infusion_learning_rate=0.02")
+    folder = finetune(config_of(*settings, infuse="lisa"))
+    report = json.loads((folder / "run.json").read_text())
+    found = [epoch["governor_accuracy"] for epoch in report["trials"][0]["epochs"]]
+    assert 0 <= found[0] < found[-1] <= 1
+    assert "governor_accuracy" not in report["dev"]
+
+
 @pytest.mark.parametrize("infuse", ["pos_add", "masks,lisa", "relation_bias"])
 def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     folder = finetune(config_of("training.epochs=1", "data.fraction=0.4", infuse=infuse))

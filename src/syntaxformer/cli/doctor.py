@@ -22,6 +22,15 @@ PACKAGES = (
 )
 
 
+OPTIONAL_PACKAGES = {
+    "ctranslate2": "export",
+    "onnxruntime": "export",
+    "fastapi": "serve",
+    "ray": "ray",
+    "optuna": "search",
+}
+"""Packages that verbs need beyond the plain installation, and the extra that installs each."""
+
 OPTIONAL_PARSERS = {"stanza": "stanza:LANG", "benepar": "benepar:NAME"}
 """Packages that are installed apart, and the annotators that they give."""
 
@@ -34,8 +43,18 @@ def doctor() -> None:
             typer.echo(f"{name} {version(name)}")
         except PackageNotFoundError:
             typer.echo(f"{name}: not installed")
-    for line in (*_devices(), *_annotators(), *_optional_parsers()):
+    for line in (*_optional_packages(), *_devices(), *_annotators(), *_optional_parsers()):
         typer.echo(line)
+
+
+def _optional_packages() -> list[str]:
+    lines = []
+    for name, extra in OPTIONAL_PACKAGES.items():
+        try:
+            lines.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            lines.append(f'{name}: not installed; python -m pip install "syntaxformer[{extra}]"')
+    return lines
 
 
 def _devices() -> list[str]:

@@ -189,3 +189,19 @@ def test_both_halves_of_experiment_have_help(run, command):
     assert (code, err) == (0, "")
     assert f"Usage: syntaxformer experiment {command}" in out
     assert "--store" in out
+
+
+def test_doctor_says_which_extra_brings_a_package_that_is_missing(monkeypatch):
+    from importlib.metadata import PackageNotFoundError
+
+    from syntaxformer.cli import doctor
+
+    def version(name):
+        if name == "ray":
+            raise PackageNotFoundError(name)
+        return "1.2"
+
+    monkeypatch.setattr(doctor, "version", version)
+    lines = doctor._optional_packages()
+    assert 'ray: not installed; python -m pip install "syntaxformer[ray]"' in lines
+    assert "ctranslate2 1.2" in lines

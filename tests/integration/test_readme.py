@@ -53,3 +53,10 @@ def test_every_page_is_in_the_menu_and_on_the_home_page() -> None:
     home = (REPOSITORY / "docs" / "index.md").read_text("utf-8")
     assert set(re.findall(r"(\S+\.md)$", menu, re.MULTILINE)) == pages
     assert set(re.findall(r"\]\((\S+\.md)\)", home)) == pages - {"index.md"}
+
+
+@pytest.mark.parametrize(("folder", "page"), [("recipes", "recipes.md"), ("experiments", "experiments.md")])
+def test_what_is_bundled_is_in_the_docs(folder: str, page: str) -> None:
+    names = {path.stem for path in (REPOSITORY / folder).glob("*.yaml")}
+    rows = re.findall(r"^\| (`.*?`) \|", (REPOSITORY / "docs" / page).read_text("utf-8"), re.MULTILINE)
+    assert names <= set(re.findall(r"`(\w+)`", " ".join(rows)))

@@ -129,9 +129,7 @@ def main():
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--lines", type=int, default=1000)
-    parser.add_argument(
-        "--sizes", type=int, nargs="+", default=SIZES, help="texts of a request, drawn evenly"
-    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="texts a request, drawn evenly")
     parser.add_argument("--pid", type=int, help="the server's process, for its memory")
     arguments = parser.parse_args()
     expected = offline(arguments.model, arguments.text, arguments.lines)

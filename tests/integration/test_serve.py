@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -137,3 +138,24 @@ except ConfigError as error:
         f"--workers: expected each to load the models, got: {tmp_path}/manifest.json: expected "
     )
     assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_one_line(cli, tmp_path, monkeypatch):
+    from syntaxformer.serve import server
+
+    monkeypatch.setattr(server, "check_folder", lambda folder: None)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = cli("serve", tmp_path, "--port", port)
+    assert (done.code, done.err) == (
+        2,
+        f"error: --host, --port: expected an address to listen on, got 127.0.0.1:{port}: Address already in use.\n",
+    )
+    done = cli("serve", tmp_path, "--host", "no.such.host.invalid")
+    assert done.code == 2
+    assert done.err.startswith(
+        "error: --host, --port: expected an address to listen on, got no.such.host.invalid:8000"
+    )
+    assert len(done.err.splitlines()) == 1

@@ -182,11 +182,13 @@ def _note(request: Request, config: ServiceConfig, engine: Engine, texts: list[s
 
 
 def _add_probes(app: FastAPI) -> None:
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", summary="Whether the process lives")
     async def healthz() -> dict[str, str]:
         """Always ok while the process answers."""
         return {"status": "ok"}
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get(
         "/readyz",
         summary="Whether requests are taken",

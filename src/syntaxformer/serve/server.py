@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable
@@ -53,10 +54,11 @@ def run(config: ServiceConfig) -> None:
     Raises:
         CheckpointError: A folder is no model.
         BackendMissingError: An annotator or backend is not installed.
-        ConfigError: There is no such device, or no worker can load the models.
+        ConfigError: There is no such device, nobody can listen there, or no worker can load the models.
     """
     for folder in config.models.values():
         check_folder(folder)
+    _check_address(config)
     if config.workers == 1:
         serve_app(_build(config), config)
         return
@@ -105,6 +107,20 @@ def app_from_environment() -> FastAPI:
         raise SystemExit(1) from error
     (shared / LOADED).touch()
     return app
+
+
+def _check_address(config: ServiceConfig) -> None:
+    """Models take long to load; that the port is taken is found before."""
+    try:
+        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((config.host, config.port))
+    except OSError as error:
+        raise ConfigError(
+            f"--host, --port: expected an address to listen on, got {config.host}:{config.port}: "
+            f"{error.strerror}."
+        ) from error
 
 
 def _build(config: ServiceConfig) -> FastAPI:

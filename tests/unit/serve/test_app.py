@@ -75,6 +75,7 @@ def test_models_probes_and_counters(client):
         ("echo", "translation"), ("second", "translation"), ("length", "classification"),
     ]  # fmt: skip
     assert client.get("/healthz").json() == {"status": "ok"}
+    assert [client.head(path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
     assert client.get("/readyz").json() == {"status": "ready"}
     client.post("/v1/translate", json={"texts": ["a", "b"]})
     counters = client.get("/metrics").text

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.folders import read_json
+from syntaxformer.folders import read_record
 
 __all__ = ["GRAPH", "INSTALL", "ONNX", "OnnxInfo", "OnnxNetwork", "read_onnx_info"]
 
@@ -49,12 +49,7 @@ def read_onnx_info(folder: Path) -> OnnxInfo:
     Raises:
         CheckpointError: It is missing or not what this version writes.
     """
-    try:
-        return OnnxInfo.model_validate(read_json(folder / ONNX))
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise CheckpointError(f"{folder / ONNX}: {place}: {problem['msg']}. It was altered.") from error
+    return read_record(folder / ONNX, OnnxInfo)
 
 
 class OnnxNetwork:

@@ -255,6 +255,7 @@ def test_a_key_is_asked_for(open_page, browser, tiny_engines):
         page.get_by_label("Key of this service").fill("secret")
         page.get_by_role("button", name="Use it").click()
         page.wait_for_selector("article[aria-label=bare] .bars")
+        assert not page.get_by_label("Key of this service").is_visible()
         page.close()
     finally:
         server.should_exit = True

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.config import read_yaml
@@ -32,6 +35,8 @@ FREE_ON_RESUME = {
     "training.tensorboard",
     "training.patience",
     "training.keep_checkpoints",
+    "training.sharded",
+    "training.activation_checkpointing",
     "training.average",
     "annotation.processes",
     "data.cache",
@@ -113,7 +118,7 @@ def _same_run(recipe: Recipe, stored: Path) -> None:
         raise ConfigError(
             f"resume: expected a run in {stored.parent}, found none. Leave --resume out to start one."
         )
-    old, new = _flat(read_yaml(stored)), _flat(recipe.model_dump(mode="json"))
+    old, new = _flat(_with_defaults(read_yaml(stored), type(recipe))), _flat(recipe.model_dump(mode="json"))
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     problems = [
         f"resume: expected {key}={old.get(key)!r} as in the interrupted run, got {new.get(key)!r}."
@@ -122,6 +127,14 @@ def _same_run(recipe: Recipe, stored: Path) -> None:
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def _with_defaults(content: dict[str, Any], kind: type[Recipe]) -> dict[str, Any]:
+    """A stored recipe with what it does not name: an earlier version had fewer settings."""
+    try:
+        return kind.model_validate(content).model_dump(mode="json")
+    except ValidationError:
+        return content
 
 
 def _flat(content: dict[str, object], prefix: str = "") -> dict[str, object]:

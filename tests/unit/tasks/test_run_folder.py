@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.tasks.run_folder import check_run, open_run
@@ -96,13 +97,29 @@ def test_overwriting(recipe, tmp_path):
 def test_resumption_needs_the_same_settings(recipe):
     widths = ("infusion.kind=concat_pos", "infusion.widths={pos: 3}")
     open_run(recipe("model.dropout=0.3", *widths))
-    check_run(recipe("model.dropout=0.3", *widths, "training.max_steps=7"), resume=True)
+    check_run(
+        recipe("model.dropout=0.3", *widths, "training.max_steps=7", "training.sharded=true"), resume=True
+    )
     with pytest.raises(ConfigError) as caught:
         check_run(recipe("model.dropout=0.2", "seed=5", *widths), resume=True)
     assert caught.value.problems == [
         "resume: expected model.dropout=0.3 as in the interrupted run, got 0.2.",
         "resume: expected seed=1 as in the interrupted run, got 5.",
     ]
+
+
+def test_a_run_of_an_earlier_version_resumes(recipe, tmp_path):
+    """Settings that did not exist then have their defaults."""
+    open_run(recipe())
+    stored = tmp_path / "run" / "recipe.yaml"
+    content = yaml.safe_load(stored.read_text())
+    del content["training"]["weight_decay"], content["relation_bias"]
+    stored.write_text(yaml.safe_dump(content))
+    check_run(recipe(), resume=True)
+    with pytest.raises(
+        ConfigError, match=r"expected training\.weight_decay=0\.0 as in the interrupted run, got 0\.5"
+    ):
+        check_run(recipe("training.weight_decay=0.5"), resume=True)
 
 
 def test_resumption_makes_a_run_unfinished_again(recipe, tmp_path):

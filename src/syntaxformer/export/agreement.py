@@ -5,6 +5,7 @@ A switch of the network that the export does not know of shows here, before anyb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.models import SyntaxTransformer
 from syntaxformer.tasks.exported_folder import ExportInfo, SourceTokens, read_names
 
-__all__ = ["largest_difference", "piece_log_probs"]
+__all__ = ["difference_on", "largest_difference", "piece_log_probs"]
 
 N_LINES, LONGEST = 11, 23
+MAX_PIECES = 2048
+"""Of a batch that is scored."""
 
 
 def largest_difference(
@@ -33,16 +36,41 @@ def largest_difference(
         info: What was exported.
         n_pieces: Source pieces, tags that are pieces included.
     """
-    import ctranslate2
-
     random = np.random.default_rng(1)
     source = _random_text(random, n_pieces, [len(encoder.vocabularies[name]) for name in encoder.columns])
     sizes = random.integers(1, LONGEST, N_LINES)
     targets = [random.integers(4, model.config.vocab_size, size).tolist() for size in sizes]
-    tokens = SourceTokens.read(folder, info, encoder)(source, range(N_LINES))
+    return difference_on(source, targets, model, encoder, folder, info)
+
+
+def difference_on(
+    source: EncodedText,
+    targets: Sequence[list[int]],
+    model: SyntaxTransformer,
+    encoder: SourceEncoder,
+    folder: Path,
+    info: ExportInfo,
+) -> float:
+    """As `largest_difference`, over given lines.
+
+    Args:
+        source: Encoded lines, none of them empty.
+        targets: For each line the pieces of a translation, without the end.
+        model: The trained network, in evaluation mode.
+        encoder: Its tokenizer and factor vocabularies.
+        folder: CTranslate2's files.
+        info: What was exported.
+    """
+    import ctranslate2
+
+    tokens = SourceTokens.read(folder, info, encoder)(source, range(len(targets)))
     names = read_names(folder, "target")
     exported = ctranslate2.Translator(str(folder), compute_type="float32").score_batch(
-        tokens, [[names[piece] for piece in target] for target in targets], max_input_length=0
+        tokens,
+        [[names[piece] for piece in target] for target in targets],
+        max_input_length=0,
+        max_batch_size=MAX_PIECES,
+        batch_type="tokens",
     )
     ours = [piece_log_probs(model, source, row, target) for row, target in enumerate(targets)]
     differences = [

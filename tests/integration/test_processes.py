@@ -57,6 +57,7 @@ def train(digits, tmp_path):
             capture_output=True, text=True, timeout=200,
         )  # fmt: skip
         assert bool(done.returncode) == fails, done.stderr[-2000:]
+        assert done.stdout == ("" if fails else f"{tmp_path / name}\n")  # the first process speaks for all
         return done.stderr
 
     return run

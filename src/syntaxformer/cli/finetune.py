@@ -69,6 +69,7 @@ def finetune(
     from syntaxformer.tasks.classification import finetune as run
     from syntaxformer.tasks.classifier_folder import read_scores
     from syntaxformer.training.finetune_config import load_finetune
+    from syntaxformer.training.processes import process_team
 
     options = {
         "": {"task": task, "model": model, "output": output, "seed": seed},
@@ -90,6 +91,8 @@ def finetune(
     }
     content = {**given.pop(""), **given}
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
+    if not process_team().is_main_process:
+        return
     for name, value in read_scores(folder).items():
         typer.echo(f"{name} {value:.4f}")
     typer.echo(folder)

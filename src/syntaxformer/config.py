@@ -20,7 +20,7 @@ from syntaxformer.textfile import read_lines
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
-__all__ = ["apply_overrides", "config_error", "nearest", "read_yaml", "validate"]
+__all__ = ["apply_overrides", "config_error", "flat_settings", "nearest", "read_yaml", "validate"]
 
 
 MAX_DEPTH = 100
@@ -114,6 +114,17 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
     if problems:
         raise ConfigError(problems)
     return result
+
+
+def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`section.key` → value."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            flat |= flat_settings(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
 
 
 def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> ConfigT:

@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.config import read_yaml
-from syntaxformer.experiments.provenance import code_version, count_parameters
+from syntaxformer.experiments.provenance import code_version, count_parameters, recipe_settings
 from syntaxformer.experiments.spec import Cell
 from syntaxformer.folders import MANIFEST, read_json
 from syntaxformer.textfile import read_lines
@@ -73,12 +73,12 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
     from syntaxformer.training.recipe import load_recipe
 
     model = folder / MODEL
-    settings = [f"{key}={json.dumps(value)}" for key, value in cell.settings.items()]
-    recipe = load_recipe(cell.recipe or "", [*settings, f"output={model}"])
+    recipe = load_recipe(cell.recipe or "", [*cell.overrides(), f"output={model}"])
     if not (model / MANIFEST).exists():
         train_translator(recipe, resume=_has_begun(model))
     curve = _loss_curve(model)
     found = _facts(model, curve)
+    found["recipe"] = recipe_settings(recipe)
     found["metrics"] = {"dev_loss": min((point["value"] for point in curve), default=None)}
     if cell.test is not None:
         found["metrics"] = {**_translate(cell, folder, found), **found["metrics"]}
@@ -109,10 +109,8 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     from syntaxformer.tasks.classification import finetune
     from syntaxformer.training.finetune_config import load_finetune
 
-    model, settings = folder / MODEL, dict(cell.settings)
-    infuse = str(settings.pop("infuse", "none"))
-    overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-    config = load_finetune({}, infuse, [*overrides, f"output={model}"])
+    model, infuse = folder / MODEL, str(cell.settings.get("infuse", "none"))
+    config = load_finetune({}, infuse, [*cell.overrides(), f"output={model}"])
     if not (model / MANIFEST).exists():
         finetune(config, resume=_has_begun(model))
     run = read_json(model / "run.json")

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
+from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.search import next_trial
 from syntaxformer.experiments.spec import Cell, Spec, matches
 from syntaxformer.experiments.store import FAILED, KILLED, RUNNING, WAITING, RunStore
@@ -71,7 +72,8 @@ def run_experiment(
         State → number of runs.
 
     Raises:
-        ConfigError: Another runner is at work on this store, or there is no such axis or level.
+        ConfigError: Another runner is at work on this store, there is no such axis or level, or the recipe is
+            not that of the finished runs any more.
         DataError: The store cannot be written.
         BackendMissingError: A search needs Optuna, and it is not installed.
     """
@@ -86,6 +88,7 @@ def run_experiment(
         ) from error
     with lock:
         store.add(spec.cells())
+        check_recipe(store.runs().values())
         store.release([RUNNING, KILLED, *([FAILED] if retry_failed else [])])
         return _Runner(spec, store, n_jobs, command or _own_command, only or {}).run()
 

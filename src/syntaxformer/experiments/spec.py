@@ -226,6 +226,10 @@ class Cell:
         parts = ["".join(c if c.isalnum() or c in "._" else "-" for c in one) for one in self.labels.values()]
         return "_".join([*parts, self.key[:8]])
 
+    def overrides(self) -> list[str]:
+        """The settings as `key=value`, without what a command has an option of its own for."""
+        return [f"{key}={json.dumps(value)}" for key, value in self.settings.items() if key != "infuse"]
+
     def command(self, output: str = "OUTPUT") -> str:
         """The command line that makes this run by hand."""
         if self.verb == "train":

@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from syntaxformer.atomic import atomic_file
-from syntaxformer.config import read_yaml
+from syntaxformer.config import flat_settings, read_yaml
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import MANIFEST, PARTIAL, remove_partial_folders
 from syntaxformer.training.recipe import Recipe
 
-__all__ = ["RECIPE", "check_run", "empty_folder", "open_run"]
+__all__ = ["NO_EFFECT", "RECIPE", "check_run", "empty_folder", "open_run"]
 
 RECIPE = "recipe.yaml"
 OWN = (
@@ -28,20 +28,20 @@ OWN = (
 )
 """What a run writes, and `--overwrite` may delete."""
 
-FREE_ON_RESUME = {
+NO_EFFECT = {
     "output",
-    "training.max_steps",
     "training.log_every",
     "training.tensorboard",
-    "training.patience",
     "training.keep_checkpoints",
     "training.sharded",
     "training.activation_checkpointing",
-    "training.average",
     "annotation.processes",
     "data.cache",
     "data.dir",
 }
+"""Settings that do not decide what a run finds."""
+
+FREE_ON_RESUME = NO_EFFECT | {"training.max_steps", "training.patience", "training.average"}
 """Settings that may change between an interruption and its resumption."""
 
 
@@ -118,7 +118,10 @@ def _same_run(recipe: Recipe, stored: Path) -> None:
         raise ConfigError(
             f"resume: expected a run in {stored.parent}, found none. Leave --resume out to start one."
         )
-    old, new = _flat(_with_defaults(read_yaml(stored), type(recipe))), _flat(recipe.model_dump(mode="json"))
+    old, new = (
+        flat_settings(content)
+        for content in (_with_defaults(read_yaml(stored), type(recipe)), recipe.model_dump(mode="json"))
+    )
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     problems = [
         f"resume: expected {key}={old.get(key)!r} as in the interrupted run, got {new.get(key)!r}."
@@ -135,13 +138,3 @@ def _with_defaults(content: dict[str, Any], kind: type[Recipe]) -> dict[str, Any
         return kind.model_validate(content).model_dump(mode="json")
     except ValidationError:
         return content
-
-
-def _flat(content: dict[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in content.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat

@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from filelock import FileLock
 
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.experiments import RunStore, estimate_seconds, run_experiment
+from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING
+from syntaxformer.training.recipe import load_recipe
 
 RESULT = "import json, pathlib, sys; p = pathlib.Path(sys.argv[1]); f = p / 'runs'; n = len(f.read_text()) if f.exists() else 0; f.write_text('x' * (n + 1)); "
 DONE_AT_ONCE = RESULT + "(p / 'result.json').write_text(json.dumps({'metrics': {'bleu': 1.5}}))"
@@ -55,6 +58,31 @@ def test_only_what_is_missing_runs(spec, store):
     assert runs[0].result == {"metrics": {"bleu": 1.5}}
     assert [one.attempts for one in runs] == [1, 1, 1, 1]
     assert all(one.seconds > 0 for one in runs)
+
+
+def test_a_recipe_that_was_edited_is_refused(spec, store, tmp_path):
+    """What is done and what is missing would come from two recipes."""
+    recipe = load_recipe("tiny", []).model_dump(mode="json")
+    recipe["model"]["dropout"] = 0.1
+    spec = _small(spec, 1)
+    spec.recipe = str(tmp_path / "mine.yaml")
+    Path(spec.recipe).write_text(yaml.safe_dump(recipe))
+    assert run_experiment(spec, store, only={"system": "base"}, command=_command(DONE_AT_ONCE))[DONE] == 1
+    (cell,) = (one.cell for one in store.runs().values() if one.state == DONE)
+    stored = recipe_settings(load_recipe(spec.recipe, cell.overrides()))
+    store.finish(cell.key, 1.0, {"metrics": {"bleu": 1.5}, "recipe": stored})
+
+    recipe["training"]["log_every"] = 7  # decides nothing
+    Path(spec.recipe).write_text(f"# a comment\n{yaml.safe_dump(recipe)}")
+    assert run_experiment(spec, store, only={"system": "base"}, command=_command(REFUSED))[DONE] == 1
+
+    recipe["model"]["dropout"] = 0.2
+    Path(spec.recipe).write_text(yaml.safe_dump(recipe))
+    with pytest.raises(
+        ConfigError, match=r"expected model\.dropout=0\.1, as in the finished run .*, got 0\.2\."
+    ):
+        run_experiment(spec, store, command=_command(DONE_AT_ONCE))
+    assert [one.state for one in store.runs().values()].count(DONE) == 1
 
 
 def test_a_failed_run_keeps_its_error_until_it_is_asked_for_again(spec, store):

@@ -285,6 +285,8 @@ def report():
     def spread(rs, f, digits=0):                   # every run in order, then (max - min) / median
         v = [f(r) for r in rs]
         return f"{', '.join(f'{x:.{digits}f}' for x in v)} ({(max(v) - min(v)) / statistics.median(v):.0%})"
+    if "gemm" not in by:
+        sys.exit("report: expected a result of the job gemm, found none. Run: run.py measure --reps 1 --only gemm")
     peak = {d: med(by["gemm"], lambda r: r[d]) for d in ("float32", "bfloat16")}
     cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "?")
     allr = [r for rs in by.values() for r in rs]

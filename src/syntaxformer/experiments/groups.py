@@ -58,6 +58,7 @@ class Difference:
         n: Seeds.
         p_seeds: Paired t-test over seeds; NaN for fewer than two.
         p_sentences: Paired bootstrap over sentences for each seed, ascending by seed; empty without outputs.
+        agree: Whether the seeds differ in one direction: no p-value of one of them speaks for all otherwise.
     """
 
     mean: float
@@ -65,6 +66,7 @@ class Difference:
     n: int
     p_seeds: float
     p_sentences: list[float]
+    agree: bool
 
 
 def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
@@ -111,9 +113,10 @@ def compare_groups(
     first, second = baseline.values(metric, seeds), group.values(metric, seeds)
     if not seeds or len(first) != len(second) or not first:
         return None
-    gains = spread([other - one for one, other in zip(first, second, strict=True)])
+    per_seed = [other - one for one, other in zip(first, second, strict=True)]
+    gains, agree = spread(per_seed), min(per_seed) >= 0 or max(per_seed) <= 0
     p_sentences = _bootstrap(spec, store, [(baseline.runs[seed], group.runs[seed]) for seed in seeds])
-    return Difference(gains.mean, gains.sd, gains.n, paired_t_test(first, second), p_sentences)
+    return Difference(gains.mean, gains.sd, gains.n, paired_t_test(first, second), p_sentences, agree)
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> float | None:

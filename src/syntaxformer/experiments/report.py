@@ -139,7 +139,9 @@ def _difference(one: Difference | None, scale: float, has_sentences: bool) -> li
     if one is None:
         return [NONE] * (2 + has_sentences)
     p_seeds = NONE if math.isnan(one.p_seeds) else f"{one.p_seeds:.3f}"
-    p_sentences = f"{max(one.p_sentences):.3f}" if one.p_sentences else NONE
+    p_sentences = NONE
+    if one.p_sentences:
+        p_sentences = f"{max(one.p_sentences):.3f}" if one.agree else "seeds disagree"
     return [f"{one.mean * scale:+.2f}", p_seeds, *([p_sentences] if has_sentences else [])]
 
 
@@ -167,7 +169,10 @@ def _reading(spec: Spec) -> str:
         levels = ", ".join(f"{axis} {level}" for axis, level in spec.report.baseline.items())
         parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
         if spec.test is not None:
-            parts += ["p (sentences): paired bootstrap of BLEU by sacreBLEU, the largest over the seeds"]
+            parts += [
+                "p (sentences): paired bootstrap of BLEU by sacreBLEU, the largest over the seeds, where all of them "
+                "differ in one direction"
+            ]
     if spec.report.paper:
         parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
     return ". ".join(parts) + ". Minutes: all attempts of a run, by the clock."

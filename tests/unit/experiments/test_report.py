@@ -89,6 +89,18 @@ def test_every_number(filled, tmp_path):
     assert text.count("syntaxformer train tiny") == 8
 
 
+def test_seeds_that_disagree_have_no_p_value_over_sentences(filled, make_result, tmp_path):
+    """One seed is far better, another far worse: each is sure, and both cannot be right."""
+    spec, store = filled
+    (worse,) = [
+        cell.key for cell in spec.cells() if cell.labels == {"system": "sit", "fraction": "10 %", "seed": "2"}
+    ]
+    store.finish(worse, 60.0, make_result(10.5))
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert _row(text, "sit", "10 %")[5] == "+0.33"
+    assert _row(text, "sit", "10 %")[7] == "seeds disagree"
+
+
 def test_the_same_store_gives_the_same_bytes(filled, tmp_path):
     spec, store = filled
     write_report(spec, store, tmp_path / "first")

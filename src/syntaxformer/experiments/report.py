@@ -169,10 +169,8 @@ def _reading(spec: Spec) -> str:
         levels = ", ".join(f"{axis} {level}" for axis, level in spec.report.baseline.items())
         parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
         if spec.test is not None:
-            parts += [
-                "p (sentences): paired bootstrap of BLEU by sacreBLEU, the largest over the seeds, where all of them "
-                "differ in one direction"
-            ]
+            largest = "the largest over the seeds, where all of them differ in one direction"
+            parts += [f"p (sentences): paired bootstrap of BLEU by sacreBLEU, {largest}"]
     if spec.report.paper:
         parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
     return ". ".join(parts) + ". Minutes: all attempts of a run, by the clock."

@@ -39,7 +39,7 @@ NO_EFFECT = {
     "data.cache",
     "data.dir",
 }
-"""Settings that do not decide what a run finds."""
+"""Places, which may move with their content, and how work is shown and shared out: results do not change."""
 
 FREE_ON_RESUME = NO_EFFECT | {"training.max_steps", "training.patience", "training.average"}
 """Settings that may change between an interruption and its resumption."""

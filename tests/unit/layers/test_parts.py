@@ -38,6 +38,25 @@ def test_dropout_keeps_the_mean_and_drops_its_share(prob: float) -> None:
     torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - prob)), rtol=1e-4, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_dropout_at_its_ends(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    ones = torch.ones(211, 503, dtype=dtype)
+    torch.testing.assert_close(drop(ones, 1e-9), ones)
+    almost_all = drop(ones, 1 - 1e-9)
+    assert torch.isfinite(almost_all).all()
+    assert float((almost_all == 0).double().mean()) > 0.999
+    assert drop(torch.empty(0, 3, dtype=dtype), 0.1).shape == (0, 3)
+
+
+def test_elements_are_dropped_independently() -> None:
+    """Neighbours share a random word of 64 bits: each pair of places in it is uncorrelated."""
+    torch.manual_seed(0)
+    kept = (drop(torch.ones(100_000, 4), 0.3) != 0).double()
+    correlations = torch.corrcoef(torch.cat([kept[:-1], kept[1:]], 1).T) - torch.eye(8)
+    assert correlations.abs().max() < 5 / math.sqrt(len(kept))
+
+
 def test_dropout_has_the_gradient_of_its_mask_and_follows_the_seed() -> None:
     states = torch.ones(13, 17, requires_grad=True)
     torch.manual_seed(5)

@@ -15,11 +15,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
+from syntaxformer.layers.cross_entropy import IGNORED_LABEL
 from syntaxformer.layers.lisa import governor_hits, governor_loss
 
 __all__ = ["Auxiliary", "TranslationOutput", "governor_task", "tag_task"]
-
-IGNORED_LABEL = -100
 
 Tallies = dict[str, tuple[int, int]]
 """For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from transformers import GenerationMixin, PreTrainedModel
@@ -19,14 +18,13 @@ from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from syntaxformer.layers.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
 from syntaxformer.models.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.decoder import Decoder, TranslationCache
 from syntaxformer.models.encoder import Encoder
 
 __all__ = ["SyntaxTransformer"]
-
-IGNORED_LABEL = -100
 
 
 class SyntaxTransformer(PreTrainedModel, GenerationMixin):
@@ -123,7 +121,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         num_items_in_batch: Tensor | int | None = None,
         **ignored: Any,
     ) -> TranslationOutput:
-        """Score target pieces.
+        """Score target pieces; in training with labels only their loss is made, and `logits` are None.
 
         Args:
             input_ids: Source pieces.
@@ -162,12 +160,12 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             past_key_values,
             bool(output_attentions),
         )
-        logits = self.output(states)
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
         if self.target_tagger is not None and tag_labels is not None:
             tasks.append(tag_task(self.target_tagger(states), tag_labels, self.target_pos_weight))
+        logits = None if self.training and labels is not None else self.output(states)
         return TranslationOutput(
-            loss=None if labels is None else self._loss(logits, labels, num_items_in_batch, tasks),
+            loss=None if labels is None else self._loss(states, logits, labels, num_items_in_batch, tasks),
             logits=logits,
             tallies={task.name: (task.right, task.total) for task in tasks} or None,
             past_key_values=past_key_values,
@@ -197,27 +195,21 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
 
     def _loss(
         self,
-        logits: Tensor,
+        states: Tensor,
+        logits: Tensor | None,
         labels: Tensor,
         n_items: Tensor | int | None,
-        tasks: Sequence[Auxiliary] = (),
+        tasks: Sequence[Auxiliary],
     ) -> Float[Tensor, ""]:
         """Cross-entropy per target piece; in training smoothed and with auxiliary losses, else plain.
 
         An auxiliary loss is a mean of its own; where batches are accumulated, it counts by target pieces.
         """
-        # In training the logits keep their precision: in bf16 each piece's loss is rounded, their sum is not.
-        logits = logits if self.training else logits.float()
-        smoothing = self.config.label_smoothing if self.training else 0.0
-        with torch.autocast(logits.device.type, enabled=False):
-            losses = F.cross_entropy(
-                logits.flatten(0, 1),
-                labels.flatten(),
-                ignore_index=IGNORED_LABEL,
-                reduction="none",
-                label_smoothing=smoothing,
-            )
-        total, n_pieces = losses.float().sum(), (labels != IGNORED_LABEL).sum()
-        if self.training and tasks:
-            total = total + n_pieces * torch.stack([task.loss for task in tasks]).sum()
+        n_pieces = (labels != IGNORED_LABEL).sum()
+        if logits is None:
+            total = linear_cross_entropy(states, self.output.weight, labels, self.config.label_smoothing)
+            if tasks:
+                total = total + n_pieces * torch.stack([task.loss for task in tasks]).sum()
+        else:
+            total = cross_entropy(logits, labels)
         return total / (n_pieces if n_items is None else n_items)

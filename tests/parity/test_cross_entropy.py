@@ -1,0 +1,80 @@
+"""Projection and cross-entropy in one against the plain twin, values and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from syntaxformer.layers import cross_entropy
+from syntaxformer.layers.cross_entropy import (
+    IGNORED_LABEL,
+    linear_cross_entropy,
+    linear_cross_entropy_reference,
+)
+
+BATCH, PIECES, D, V = 3, 7, 11, 53
+
+
+def _inputs(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(1)
+    states = torch.randn(BATCH, PIECES, D, dtype=dtype, requires_grad=True)
+    weight = torch.randn(V, D, dtype=dtype, requires_grad=True)
+    labels = torch.randint(0, V, (BATCH, PIECES))
+    labels[0, 5:] = labels[2, 3:] = IGNORED_LABEL
+    return states, weight, labels
+
+
+def _loss_and_gradients(function, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float):
+    loss = function(states, weight, labels, smoothing)
+    return loss, *torch.autograd.grad(1.7 * loss, (states, weight))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("rows", [1, 4, BATCH * PIECES, 1000])
+def test_equal_to_the_plain_twin(smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cross_entropy, "_BLOCK", rows * V)
+    found = _loss_and_gradients(linear_cross_entropy, *_inputs(), smoothing)
+    expected = _loss_and_gradients(linear_cross_entropy_reference, *_inputs(), smoothing)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-5)
+
+
+def test_gradients_are_those_of_differences() -> None:
+    states, weight, labels = _inputs(torch.float64)
+    assert torch.autograd.gradcheck(lambda s, w: linear_cross_entropy(s, w, labels, 0.1), (states, weight))
+
+
+def test_under_autocast_as_exact_as_the_plain_twin() -> None:
+    exact = _loss_and_gradients(linear_cross_entropy_reference, *_inputs(), 0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = _loss_and_gradients(linear_cross_entropy, *_inputs(), 0.1)
+        plain = _loss_and_gradients(linear_cross_entropy_reference, *_inputs(), 0.1)
+    for one, other, wanted in zip(found, plain, exact, strict=True):
+        assert one.dtype == torch.float32
+        assert (one - wanted).norm() <= 1.5 * (other - wanted).norm() + 1e-6
+
+
+def test_extreme_logits_stay_finite() -> None:
+    states, weight, labels = _inputs()
+    loss, *gradients = _loss_and_gradients(linear_cross_entropy, states * 1e4, weight, labels, 0.1)
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_nothing_but_ignored_labels() -> None:
+    states, weight, labels = _inputs()
+    loss, *gradients = _loss_and_gradients(
+        linear_cross_entropy, states, weight, torch.full_like(labels, IGNORED_LABEL), 0.1
+    )
+    assert loss == 0
+    assert all((gradient == 0).all() for gradient in gradients)
+
+
+def test_only_what_is_trained_has_a_gradient() -> None:
+    states, weight, labels = _inputs()
+    linear_cross_entropy(states, weight.detach(), labels, 0.1).backward()
+    assert states.grad is not None
+    states.grad = None
+    linear_cross_entropy(states.detach(), weight, labels, 0.1).backward()
+    assert weight.grad is not None

@@ -64,21 +64,20 @@ def _random_16_bits(shape: torch.Size) -> Int16[Tensor, "*shape"]:
     return torch.from_numpy(words.view(np.int16))[: shape.numel()].view(shape)
 
 
-class Dropout(nn.Module):
+class Dropout(nn.Dropout):
     """`drop` in training mode, nothing in evaluation mode.
 
     Args:
-        prob: Probability of dropping an element, at least 0 and below 1.
+        p: Probability of dropping an element, at least 0 and below 1.
     """
 
-    def __init__(self, prob: float) -> None:
-        super().__init__()
-        self.prob = prob
-
-    def forward(self, states: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
+    def forward(self, input: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
         """Drop elements."""
-        return drop(states, self.prob) if self.training else states
+        return drop(input, self.p) if self.training else input
 
-    def extra_repr(self) -> str:
-        """For printing."""
-        return f"prob={self.prob}"
+    @classmethod
+    def take_over(cls, model: nn.Module) -> None:
+        """Make PyTorch's dropout modules in a model such as these; nothing else of it changes."""
+        for module in model.modules():
+            if type(module) is nn.Dropout and module.p < 1:
+                module.__class__ = cls

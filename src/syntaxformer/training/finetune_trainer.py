@@ -25,6 +25,7 @@ from transformers import (
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from syntaxformer.errors import ConfigError
+from syntaxformer.layers import Dropout
 from syntaxformer.training.callbacks import Curves, ProgressLines
 from syntaxformer.training.finetune_config import FinetuneTraining
 from syntaxformer.training.length_batches import LengthBatches
@@ -79,6 +80,7 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
                 f"training.batch_size: expected a multiple of the {arguments.world_size} processes, "
                 f"got {config.batch_size}."
             )
+        Dropout.take_over(model)
         n_updates = len(self.batches) * config.epochs
         super().__init__(
             model,

@@ -73,6 +73,18 @@ def test_dropout_does_nothing_in_evaluation() -> None:
     assert drop(states, 0.0) is states
 
 
+def test_dropout_takes_over_that_of_a_model() -> None:
+    model = torch.nn.Sequential(torch.nn.Dropout(0.25), torch.nn.Sequential(torch.nn.Dropout(1.0)))
+    Dropout.take_over(model)
+    assert type(model[0]) is Dropout
+    assert type(model[1][0]) is torch.nn.Dropout
+    model[1].eval()
+    torch.manual_seed(3)
+    found = model(torch.ones(17, 19))
+    torch.manual_seed(3)
+    assert torch.equal(found, drop(torch.ones(17, 19), 0.25))
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_layer_order(norm: str) -> None:
     """With all maps at zero a pre-norm layer is the identity and a post-norm layer two normalisations."""

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from syntaxformer.layers.dropout import drop
+from syntaxformer.layers.rows import from_rows, to_rows
 
 __all__ = ["CrossAttention", "SelfAttention", "attend", "attend_with_weights"]
 
@@ -85,11 +86,11 @@ class _MultiHead(nn.Module):
         self.dropout = dropout
         self.output = nn.Linear(d_model, d_model)
 
-    def _split(self, states: Tensor, n_parts: int) -> tuple[Tensor, ...]:
-        """[batch, pieces, parts · d_model] → parts × [batch, heads, pieces, d_head]."""
-        batch, pieces, width = states.shape
-        d_head = width // (n_parts * self.n_heads)
-        return states.view(batch, pieces, n_parts, self.n_heads, d_head).permute(2, 0, 3, 1, 4).unbind(0)
+    def _project(self, states: Tensor, linear: nn.Linear, n_parts: int) -> tuple[Tensor, ...]:
+        """[batch, pieces, d_model] → parts × [batch, heads, pieces, d_head]."""
+        batch, pieces, _ = states.shape
+        projected = from_rows(linear(to_rows(states)), batch, pieces)
+        return projected.view(batch, pieces, n_parts, self.n_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
 
     def _combine(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, weights: bool
@@ -99,7 +100,8 @@ class _MultiHead(nn.Module):
             heads, attention = attend_with_weights(query, key, value, mask, causal, dropout)
         else:
             heads, attention = attend(query, key, value, mask, causal, dropout), None
-        return self.output(heads.transpose(1, 2).flatten(2)), attention
+        heads = heads.transpose(1, 2)
+        return from_rows(self.output(to_rows(heads)), *heads.shape[:2]), attention
 
 
 class SelfAttention(_MultiHead):
@@ -139,7 +141,7 @@ class SelfAttention(_MultiHead):
         Returns:
             The new states, and the attention weights if asked for.
         """
-        query, key, value = self._split(self.query_key_value(states), 3)
+        query, key, value = self._project(states, self.query_key_value, 3)
         if self.syntax is not None:
             dropout = self.dropout if self.training else 0.0
             return self.syntax(query, key, value, self.output, context, mask, dropout, return_weights)
@@ -168,12 +170,12 @@ class CrossAttention(_MultiHead):
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "batch tgt d_model"], Float[Tensor, "batch heads tgt src"] | None]:
         """Attend to `memory`; a `cache` (`transformers.EncoderDecoderCache`) projects it only once."""
-        (query,) = self._split(self.query(states), 1)
+        (query,) = self._project(states, self.query, 1)
         if cache is not None and cache.is_updated.get(layer):
             kept = cache.cross_attention_cache.layers[layer]
             key, value = kept.keys, kept.values
         else:
-            key, value = self._split(self.key_value(memory), 2)
+            key, value = self._project(memory, self.key_value, 2)
             if cache is not None:
                 key, value = cache.cross_attention_cache.update(key, value, layer)
                 cache.is_updated[layer] = True

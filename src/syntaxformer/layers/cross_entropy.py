@@ -19,6 +19,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from syntaxformer.layers.rows import to_rows
+
 __all__ = ["IGNORED_LABEL", "cross_entropy", "linear_cross_entropy", "linear_cross_entropy_reference"]
 
 IGNORED_LABEL = -100
@@ -51,9 +53,10 @@ def linear_cross_entropy(
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         states, weight = states.to(dtype), weight.to(dtype)
-    flat = states.flatten(0, -2), weight, labels.flatten()
+    rows, labels = to_rows(states.flatten(0, -2)[None]).flatten(0, -2), labels.flatten()
+    labels = F.pad(labels, (0, len(rows) - len(labels)), value=IGNORED_LABEL)
     with torch.autocast(device, enabled=False):
-        return _LinearCrossEntropy.apply(*flat, label_smoothing)
+        return _LinearCrossEntropy.apply(rows, weight, labels, label_smoothing)
 
 
 def linear_cross_entropy_reference(

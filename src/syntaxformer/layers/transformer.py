@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from syntaxformer.layers.attention import CrossAttention, SelfAttention
 from syntaxformer.layers.dropout import Dropout
+from syntaxformer.layers.rows import from_rows, to_rows
 from syntaxformer.layers.syntax_heads import SyntaxContext
 
 __all__ = ["DecoderLayer", "EncoderLayer", "FeedForward", "Residual"]
@@ -59,7 +60,8 @@ class FeedForward(nn.Module):
 
     def forward(self, states: Float[Tensor, "batch pieces d_model"]) -> Float[Tensor, "batch pieces d_model"]:
         """Apply to each piece on its own."""
-        return self.outer(self.dropout(self.activation(self.inner(states))))
+        rows = self.outer(self.dropout(self.activation(self.inner(to_rows(states)))))
+        return from_rows(rows, *states.shape[:2])
 
 
 class EncoderLayer(nn.Module):

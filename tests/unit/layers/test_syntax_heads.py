@@ -50,7 +50,7 @@ def test_logits_of_the_biaffine_head_by_hand():
     attention, states = _attention(lisa_head=1), _states()
     with torch.no_grad():
         attention.syntax.lisa.weight.normal_()
-    query, key, _ = attention._split(attention.query_key_value(states), 3)
+    query, key, _ = attention._project(states, attention.query_key_value, 3)
     mask = torch.ones(BATCH, 1, 1, N, dtype=torch.bool)
     mask[1, ..., 4:] = False
     context = SyntaxContext(wants_logits=True)
@@ -66,7 +66,7 @@ def test_injected_governors_are_all_that_the_head_sees():
     attention, states = _attention(lisa_head=0), _states()
     governors = torch.tensor([[3, 0, -100, 3, 1, 5, 5]]).repeat(BATCH, 1)
     found, _ = attention(states, context=SyntaxContext(injected=governors))
-    query, key, value = attention._split(attention.query_key_value(states), 3)
+    query, key, value = attention._project(states, attention.query_key_value, 3)
     heads, _ = attend_with_weights(query, key, value)
     for piece, governor in enumerate(governors[0].tolist()):
         if governor >= 0:
@@ -90,7 +90,7 @@ def test_the_papers_form_is_the_literal_loop(mode):
     topical = TopicalAttention(D, HEADS, init_std=1.0)
     context = SyntaxContext(index=RelationIndex.of(relations, None, DISTANCE), topical=topical)
     found, _ = attention(states, context=context)
-    query, key, value = attention._split(attention.query_key_value(states), 3)
+    query, key, value = attention._project(states, attention.query_key_value, 3)
     heads, _ = syntax_attention_reference(
         query, key, value, relations, topical.head_queries(attention.output.weight), mode=mode,
         max_distance=DISTANCE,
@@ -107,7 +107,7 @@ def test_a_bias_by_relation_is_added_to_the_logits():
     with torch.no_grad():
         attention.syntax.bias.weight.normal_()
     _, weights = attention(states, context=context, return_weights=True)
-    query, key, _ = attention._split(attention.query_key_value(states), 3)
+    query, key, _ = attention._project(states, attention.query_key_value, 3)
     bias = attention.syntax.bias.weight[0][relations[:, 0].long()].permute(0, 3, 1, 2)
     logits = query @ key.transpose(-1, -2) / (D // HEADS) ** 0.5 + bias
     torch.testing.assert_close(weights, logits.softmax(-1), atol=1e-5, rtol=1e-4)

@@ -24,8 +24,9 @@ from syntaxformer.data.source import EncodedText
 from syntaxformer.layers import plan_widths
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.textfile import read_lines
+from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.recipe import Recipe
-from syntaxformer.training.trainer import SyntaxTrainer, pick_precision
+from syntaxformer.training.trainer import SyntaxTrainer
 
 VOCAB, WIDTH = 8000, 20
 FACTOR_ROWS = {"pos": 20, "case": 4, "subword": 6}

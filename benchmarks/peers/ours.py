@@ -28,8 +28,9 @@ from syntaxformer.data.source import EncodedText
 from syntaxformer.layers import plan_widths
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.textfile import read_lines
+from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.recipe import Recipe
-from syntaxformer.training.trainer import SyntaxTrainer, pick_precision
+from syntaxformer.training.trainer import SyntaxTrainer
 
 SHAPE = {
     "d_model": 512, "d_ff": 2048, "n_heads": 8, "encoder_layers": 3, "decoder_layers": 3, "norm": "pre",

@@ -32,9 +32,9 @@ from syntaxformer.training.checkpoints import WEIGHTS, complete_checkpoints, loa
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
 from syntaxformer.training.logits import batch_logits, decide
+from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.tallies import TallyBook
-from syntaxformer.training.trainer import pick_precision
 
 __all__ = ["finetune"]
 

@@ -99,7 +99,7 @@ class FinetuneTraining(_Section):
         default=128, ge=8, description="most pieces of an example; longer ones are cut, and counted"
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="auto: bf16 where the processor computes with it"
+        default="auto", description="auto: bf16 where that is faster"
     )
     activation_checkpointing: bool = Field(
         default=False, description="make states inside layers anew: half the memory, slower by a quarter"

@@ -29,10 +29,10 @@ from syntaxformer.layers import Dropout
 from syntaxformer.training.callbacks import Curves, ProgressLines
 from syntaxformer.training.finetune_config import FinetuneTraining
 from syntaxformer.training.length_batches import LengthBatches
+from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.safe_checkpoints import SafeCheckpoints
 from syntaxformer.training.schedules import linear
 from syntaxformer.training.sharding import shard
-from syntaxformer.training.trainer import pick_precision
 
 __all__ = ["FinetuneTrainer"]
 

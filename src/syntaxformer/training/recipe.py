@@ -107,7 +107,7 @@ class TrainingConfig(_Section):
         default=0.1, ge=0, lt=1, description="share of probability spread over all pieces"
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="auto: bf16 where the processor has it"
+        default="auto", description="auto: bf16 where that is faster"
     )
     activation_checkpointing: bool = Field(
         default=False, description="make states inside layers anew: half the memory, slower by a quarter"

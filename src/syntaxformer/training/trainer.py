@@ -25,23 +25,14 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
 from syntaxformer.training.callbacks import Curves, Flow, ProgressLines, is_finished
+from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.recipe import Recipe, TrainingConfig
 from syntaxformer.training.safe_checkpoints import SafeCheckpoints
 from syntaxformer.training.schedules import SCHEDULES
 from syntaxformer.training.sharding import shard
 from syntaxformer.training.tallies import TallyBook
 
-__all__ = ["SyntaxTrainer", "pick_precision", "training_arguments"]
-
-
-def pick_precision(wanted: str) -> str:
-    """Resolve "auto": bf16 where the processor computes with it, else fp32."""
-    if wanted != "auto":
-        return wanted
-    if torch.cuda.is_available():
-        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
-    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return "bf16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "fp32"
+__all__ = ["SyntaxTrainer", "training_arguments"]
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:

@@ -14,7 +14,6 @@ from transformers import TrainerCallback
 
 from syntaxformer.errors import CheckpointError
 from syntaxformer.training.checkpoints import complete_checkpoints, load_tensors
-from syntaxformer.training.trainer import pick_precision
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
 LONG = {"training__max_steps": 29, "training__eval_every": 7}
@@ -269,11 +268,6 @@ def test_a_truncated_checkpoint_is_refused(tiny_trainer, tmp_path):
     ):
         tiny_trainer().train_from(folder)
     assert load_tensors(folder / "model.safetensors")
-
-
-def test_precision():
-    assert pick_precision("fp32") == "fp32"
-    assert pick_precision("auto") in ("fp32", "bf16")
 
 
 def test_bf16_training_learns_as_fp32_does(tiny_trainer, tmp_path):

@@ -31,6 +31,15 @@ Flow.on_step_begin = kill
 main()
 """
 
+DISAGREEING = """
+import os
+from syntaxformer.training import precision
+
+precision._has_bf16 = lambda: True
+precision._bf16_gain = lambda: {"0": 9.0, "1": 0.1}[os.environ["RANK"]]
+print(precision.pick_precision("auto"), flush=True)
+"""
+
 
 @pytest.fixture
 def train(digits, tmp_path):
@@ -128,3 +137,15 @@ def test_a_killed_process_ends_the_run_and_costs_updates_since_the_last_checkpoi
 def test_batches_that_two_cannot_share(train):
     said = train("odd", 2, 5, "training.accumulate=3", fails=True)
     assert "error: training.accumulate: expected a multiple of the 2 processes, got 3" in said
+
+
+def test_processes_take_the_precision_that_the_first_measured(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(DISAGREEING)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["bf16", "bf16"]

@@ -31,6 +31,7 @@ from syntaxformer.tasks.run_folder import check_run, open_run
 from syntaxformer.training.checkpoints import WEIGHTS, complete_checkpoints, load_tensors, load_weights
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
+from syntaxformer.training.kernel_cache import bound_kernel_cache
 from syntaxformer.training.logits import batch_logits, decide
 from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.processes import process_team
@@ -77,6 +78,7 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
     """
     start = time.monotonic()
     hf_logging.disable_progress_bar()
+    bound_kernel_cache()
     team = process_team()
     if team.is_main_process:
         check_run(config, resume, overwrite)
@@ -212,6 +214,7 @@ def _describe(config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedM
         f"{model.config.model_type}, {n_all / 1e6:.2f}M parameters, {n_new / 1e6:.3f}M of them new; "
         f"annotator {inputs.info.annotator or 'none'}"
         f"{', own trees' if inputs.info.gold_trees else ''}; "
+        f"{pick_precision(config.training.precision)}; "
         f"learning rates {', '.join(f'{rate:g}' for rate in config.training.rates)}"
     )
 

@@ -75,8 +75,7 @@ def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
     trees = "constituency" in needed and config.annotation.gold_trees
     use_trees = trees and data.train.has_trees and data.dev.has_trees
     annotator = load_for(annotator_name(needed, config.annotation.annotator), needed)
-    parsing = annotator, use_trees, config.data.cache, config.annotation.processes
-    train, dev = (annotate_examples(texts.examples, *parsing) for texts in (data.train, data.dev))
+    train, dev = (_annotate(texts, annotator, use_trees, config) for texts in (data.train, data.dev))
     labels = data.task.labels
     words = label_words(labels) if writes_labels(config.model, config.head, labels) else None
     if words is not None:
@@ -91,6 +90,18 @@ def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
     info = _info(config, data, needed, annotator, use_trees).model_copy(update={"words": words})
     cut = [min(length, config.training.max_length) for length in lengths[data.train.name]]
     return FinetuneInputs(data, train, dev, cut, collator, info, text_labels, n_truncated)
+
+
+def _annotate(
+    texts: TextSet, annotator: Annotator | None, use_trees: bool, config: FinetuneConfig
+) -> list[SyntaxExample]:
+    """Parse a split, by its own file where each split has one (`conllu:parsed/{split}.conllu`)."""
+    from syntaxformer.annotate import annotator_for
+
+    chosen = annotator and annotator_for(annotator, texts.name)
+    return annotate_examples(
+        texts.examples, chosen, use_trees, config.data.cache, config.annotation.processes
+    )
 
 
 def _report_long(texts: TextSet, lengths: list[int], max_length: int) -> int:

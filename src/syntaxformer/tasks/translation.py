@@ -58,6 +58,7 @@ from syntaxformer.training.checkpoints import (
     load_weights,
 )
 from syntaxformer.training.kernel_cache import bound_kernel_cache
+from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.recipe import Recipe
 from syntaxformer.training.tallies import accuracies_at
@@ -295,12 +296,13 @@ def _section(section: BaseModel | None) -> dict[str, Any] | None:
 
 
 def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
-    """What is about to be trained, in one paragraph: sizes, the infusion's arithmetic, padding."""
+    """What is about to be trained, in one paragraph: sizes, the infusion's arithmetic, precision."""
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     lengths = data.train.tgt.lengths
     return (
         f"{recipe.infusion.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
-        f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces"
+        f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
+        f"{pick_precision(recipe.training.precision)}"
     )
 
 

@@ -27,7 +27,8 @@ _ROWS, _COLUMNS, _REPEATS = 2048, 512, 5
 def pick_precision(wanted: str) -> str:
     """Resolve "auto": bf16 where the device multiplies matrices in it faster than in fp32, else fp32.
 
-    A processor is measured once (a tenth of a second), by the first of several processes for all of them.
+    A processor is measured once (a tenth of a second), by the first of several processes for all of them: the
+    first call of each has to come at the same place.
     """
     return _fast_precision() if wanted == "auto" else wanted
 

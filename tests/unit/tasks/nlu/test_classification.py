@@ -9,12 +9,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import MPNetConfig, MPNetModel
 
-from syntaxformer.errors import CheckpointError, ConfigError
+from syntaxformer.annotate import load_annotator
+from syntaxformer.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.folders import verify_manifest
 from syntaxformer.tasks.classification import finetune
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.official_files import TASKS, read_split
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
+from syntaxformer.trees import write_conllu
 
 
 def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
@@ -254,3 +256,22 @@ def test_settings_that_cannot_be(config_of, setting, problem):
     with pytest.raises(ConfigError) as caught:
         config_of(setting)
     assert problem in str(caught.value)
+
+
+def test_train_and_dev_have_their_own_parses(config_of, cola, tmp_path):
+    english = load_annotator("en")
+    for split in ("train", "dev"):
+        texts = [one.texts[0] for one in read_split(TASKS["cola"], cola, split).examples]
+        write_conllu(tmp_path / f"{split}.conllu", english.annotate(texts))
+    name = f"conllu:{tmp_path}/{{split}}.conllu"
+    settings = ("training.epochs=1", f"annotation.annotator={name}")
+    folder = finetune(config_of(*settings, infuse="pos_add"))
+    assert json.loads((folder / "run.json").read_text())["n_dev"] == 13
+    with pytest.raises(ConfigError, match="which holds the parses of its splits only"):
+        Classifier.from_folder(folder).predict(["the cat sleeps ."])
+    with pytest.warns(UserWarning, match="trees may differ"):
+        classifier = Classifier.from_folder(folder, annotator="en")
+    assert len(classifier.predict(["the cat sleeps ."]).labels) == 1
+    (tmp_path / "dev.conllu").unlink()
+    with pytest.raises(DataError, match="expected the parsed file of the split 'dev', found none"):
+        finetune(config_of(*settings, infuse="pos_add"), overwrite=True)

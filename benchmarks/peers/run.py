@@ -335,14 +335,15 @@ if __name__ == "__main__":
     ap.add_argument("--wait", type=float, default=900, help="seconds to wait for a quiet machine before a job")
     ap.add_argument("--limit", type=float, default=0.08, help="CPU share used by others that still counts as quiet")
     a = ap.parse_args()
+    data = a.data and pathlib.Path(a.data).resolve()     # jobs run in HOME
     if a.what == "list":
         print("\n".join(jobs()))
     if a.what in ("all", "setup"):
         setup()
     if a.what in ("all", "prepare"):
-        prepare(a.data or ap.error("DATA_DIR is missing"))
+        prepare(data or ap.error("DATA_DIR is missing"))
     if a.what in ("all", "models"):
-        models(a.data or ap.error("DATA_DIR is missing"))
+        models(data or ap.error("DATA_DIR is missing"))
     if a.what in ("all", "measure"):
         measure(a.reps, a.seconds, a.only, a.wait, a.limit)
     if a.what in ("all", "report"):

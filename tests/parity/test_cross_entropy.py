@@ -33,7 +33,7 @@ def _loss_and_gradients(function, states: Tensor, weight: Tensor, labels: Tensor
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
 @pytest.mark.parametrize("rows", [1, 4, BATCH * PIECES, 1000])
 def test_equal_to_the_plain_twin(smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "_BLOCK", rows * V)
+    monkeypatch.setattr(cross_entropy, "_CPU_BLOCK", rows * V)
     found = _loss_and_gradients(linear_cross_entropy, *_inputs(), smoothing)
     expected = _loss_and_gradients(linear_cross_entropy_reference, *_inputs(), smoothing)
     for one, other in zip(found, expected, strict=True):
@@ -69,6 +69,15 @@ def test_nothing_but_ignored_labels() -> None:
     )
     assert loss == 0
     assert all((gradient == 0).all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("label", [-1, -7, V])
+def test_a_label_outside_the_vocabulary_is_refused(label: int) -> None:
+    states, weight, labels = _inputs()
+    labels[1, 2] = label
+    for function in (linear_cross_entropy, linear_cross_entropy_reference):
+        with pytest.raises((RuntimeError, IndexError), match="out of bounds"):
+            function(states, weight, labels, 0.1)
 
 
 def test_only_what_is_trained_has_a_gradient() -> None:

@@ -90,7 +90,8 @@ class _MultiHead(nn.Module):
         """[batch, pieces, d_model] → parts × [batch, heads, pieces, d_head]."""
         batch, pieces, _ = states.shape
         projected = from_rows(linear(to_rows(states)), batch, pieces)
-        return projected.view(batch, pieces, n_parts, self.n_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        d_head = linear.out_features // (n_parts * self.n_heads)
+        return projected.view(batch, pieces, n_parts, self.n_heads, d_head).permute(2, 0, 3, 1, 4).unbind(0)
 
     def _combine(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, weights: bool

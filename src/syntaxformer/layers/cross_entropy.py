@@ -26,8 +26,8 @@ __all__ = ["IGNORED_LABEL", "cross_entropy", "linear_cross_entropy", "linear_cro
 IGNORED_LABEL = -100
 """A label that takes no part in a loss."""
 
-_BLOCK = 1 << 21
-"""Logits that are made fp32 together: 8 MB."""
+_CPU_BLOCK, _BLOCK = 1 << 21, 1 << 26
+"""Logits that are made fp32 together: 8 MB stay in a processor's cache, other devices want few blocks."""
 
 
 def linear_cross_entropy(
@@ -46,6 +46,9 @@ def linear_cross_entropy(
 
     Returns:
         In fp32, or fp64 for states in fp64.
+
+    Raises:
+        RuntimeError: A label is outside the vocabulary.
 
     Source: Szegedy et al. (2016), section 7, for the smoothing.
     """
@@ -96,10 +99,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         """The loss; what stays of the logits is G."""
         n_vocab, precise = len(weight), _precise(states)
         counted = labels != IGNORED_LABEL
-        targets = labels.clamp_min(0)[:, None]
+        targets = torch.where(counted, labels, 0)[:, None]
         weight_sum = weight.sum(0, dtype=precise)
         logits = F.linear(states, weight)
-        n_rows = max(1, _BLOCK // n_vocab)
+        n_rows = max(1, (_CPU_BLOCK if states.device.type == "cpu" else _BLOCK) // n_vocab)
         losses = []
         for block, target, state in zip(
             logits.split(n_rows), targets.split(n_rows), states.split(n_rows), strict=True

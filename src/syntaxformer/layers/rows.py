@@ -84,7 +84,7 @@ class _FromRows(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, batch: int, pieces: int) -> Tensor:
         """Forget the padding."""
         ctx.n_rows, ctx.dtype = len(rows), rows.dtype
-        return rows[: batch * pieces].view(batch, pieces, -1)
+        return rows[: batch * pieces].view(batch, pieces, rows.shape[-1])
 
     @staticmethod
     @once_differentiable

@@ -27,13 +27,12 @@ from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, writ
 from syntaxformer.tasks.classifier_folder import CLASSIFIER
 from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
-from syntaxformer.tasks.run_folder import check_run, open_run
+from syntaxformer.tasks.run_folder import check_run, open_run, settle_precision
 from syntaxformer.training.checkpoints import WEIGHTS, complete_checkpoints, load_tensors, load_weights
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
 from syntaxformer.training.kernel_cache import bound_kernel_cache
 from syntaxformer.training.logits import batch_logits, decide
-from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.tallies import TallyBook
 
@@ -80,6 +79,7 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
     hf_logging.disable_progress_bar()
     bound_kernel_cache()
     team = process_team()
+    config = settle_precision(config, resume)
     if team.is_main_process:
         check_run(config, resume, overwrite)
     if resume and (config.output / MANIFEST).exists():
@@ -214,7 +214,7 @@ def _describe(config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedM
         f"{model.config.model_type}, {n_all / 1e6:.2f}M parameters, {n_new / 1e6:.3f}M of them new; "
         f"annotator {inputs.info.annotator or 'none'}"
         f"{', own trees' if inputs.info.gold_trees else ''}; "
-        f"{pick_precision(config.training.precision)}; "
+        f"{config.training.precision}; "
         f"learning rates {', '.join(f'{rate:g}' for rate in config.training.rates)}"
     )
 
@@ -247,7 +247,7 @@ def _report(
         "data": {"train": data.train.source, "dev": data.dev.source},
         "data_sha256": inputs.sha256,
         "seed": config.seed,
-        "precision": pick_precision(config.training.precision),
+        "precision": config.training.precision,
         "command": sys.argv,
         "versions": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -13,9 +13,11 @@ from syntaxformer.atomic import atomic_file
 from syntaxformer.config import flat_settings, read_yaml
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import MANIFEST, PARTIAL, remove_partial_folders
+from syntaxformer.training.finetune_config import FinetuneConfig
+from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.recipe import Recipe
 
-__all__ = ["NO_EFFECT", "RECIPE", "check_run", "empty_folder", "open_run"]
+__all__ = ["NO_EFFECT", "RECIPE", "check_run", "empty_folder", "open_run", "settle_precision"]
 
 RECIPE = "recipe.yaml"
 OWN = (
@@ -43,6 +45,21 @@ NO_EFFECT = {
 
 FREE_ON_RESUME = NO_EFFECT | {"training.max_steps", "training.patience", "training.average"}
 """Settings that may change between an interruption and its resumption."""
+
+
+Settings = TypeVar("Settings", Recipe, FinetuneConfig)
+
+
+def settle_precision(recipe: Settings, resume: bool = False) -> Settings:
+    """Say what `training.precision: auto` is in this run, so that its folder stores it.
+
+    A resumed run goes on as it began, also where another precision would be faster.
+    """
+    wanted, stored = recipe.training.precision, recipe.output / RECIPE
+    if resume and wanted == "auto" and stored.exists():
+        wanted = (read_yaml(stored).get("training") or {}).get("precision", wanted)
+    training = recipe.training.model_copy(update={"precision": pick_precision(wanted)})
+    return recipe.model_copy(update={"training": training})
 
 
 def check_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> None:
@@ -126,7 +143,7 @@ def _same_run(recipe: Recipe, stored: Path) -> None:
     problems = [
         f"resume: expected {key}={old.get(key)!r} as in the interrupted run, got {new.get(key)!r}."
         for key in changed
-        if key not in FREE_ON_RESUME
+        if key not in FREE_ON_RESUME and not (key == "training.precision" and old.get(key) == "auto")
     ]
     if problems:
         raise ConfigError(problems)

@@ -48,7 +48,7 @@ from syntaxformer.tasks.model_folder import (
     write_side_files,
 )
 from syntaxformer.tasks.pretrained_tables import fill_tables, freeze_tables
-from syntaxformer.tasks.run_folder import check_run, open_run
+from syntaxformer.tasks.run_folder import check_run, open_run, settle_precision
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
@@ -58,7 +58,6 @@ from syntaxformer.training.checkpoints import (
     load_weights,
 )
 from syntaxformer.training.kernel_cache import bound_kernel_cache
-from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.recipe import Recipe
 from syntaxformer.training.tallies import accuracies_at
@@ -108,6 +107,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
     hf_logging.disable_progress_bar()
     bound_kernel_cache()
     team = process_team()
+    recipe = settle_precision(recipe, resume)
     if team.is_main_process:
         check_run(recipe, resume, overwrite)
     checkpoint = last_checkpoint(recipe.output) if resume else None
@@ -302,7 +302,7 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     return (
         f"{recipe.infusion.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
         f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
-        f"{pick_precision(recipe.training.precision)}"
+        f"{recipe.training.precision}"
     )
 
 
@@ -407,4 +407,5 @@ def _environment(recipe: Recipe) -> dict[str, Any]:
         "python": platform.python_version(),
         "processor": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
+        "precision": recipe.training.precision,
     }

@@ -36,7 +36,7 @@ def pick_precision(wanted: str) -> str:
 @functools.cache
 def _fast_precision() -> str:
     if torch.cuda.is_available():
-        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     team = process_team()
     choice = [""]
     if team.is_main_process:

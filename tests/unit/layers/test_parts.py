@@ -28,14 +28,15 @@ def test_odd_width_is_refused() -> None:
         sinusoids(3, 7)
 
 
+@pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 1e-4), (torch.bfloat16, 4e-3)])
 @pytest.mark.parametrize("prob", [0.1, 0.3, 0.5])
-def test_dropout_keeps_the_mean_and_drops_its_share(prob: float) -> None:
+def test_dropout_keeps_the_mean_and_drops_its_share(prob: float, dtype: torch.dtype, digits: float) -> None:
     torch.manual_seed(0)
-    out = drop(torch.ones(401, 1009), prob)
+    out = drop(torch.ones(401, 1009, dtype=dtype), prob)
     share = float((out == 0).float().mean())
     assert abs(share - prob) < 4 * math.sqrt(prob * (1 - prob) / out.numel())
     kept = out[out != 0]
-    torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - prob)), rtol=1e-4, atol=0)
+    torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - prob)), rtol=digits, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
@@ -47,6 +48,18 @@ def test_dropout_at_its_ends(dtype: torch.dtype) -> None:
     assert torch.isfinite(almost_all).all()
     assert float((almost_all == 0).double().mean()) > 0.999
     assert drop(torch.empty(0, 3, dtype=dtype), 0.1).shape == (0, 3)
+
+
+@pytest.mark.parametrize("prob", [-0.1, 1.0, 1.5])
+def test_a_probability_that_is_none_is_refused(prob: float) -> None:
+    with pytest.raises(ValueError, match=f"prob: expected at least 0 and less than 1, got {prob}"):
+        drop(torch.ones(3), prob)
+
+
+def test_dropout_does_not_depend_on_the_default_device() -> None:
+    states = torch.ones(13, 17)
+    with torch.device("meta"):
+        assert drop(states, 0.4).device == drop(states.bfloat16(), 0.4).device == torch.device("cpu")
 
 
 def test_elements_are_dropped_independently() -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from syntaxformer.layers import FeedForward
+from syntaxformer.layers.attention import SelfAttention
 from syntaxformer.layers.rows import from_rows, padded_count, to_rows
 
 
@@ -58,6 +59,15 @@ def test_a_layer_gives_what_it_gives_without_rows(batch: int) -> None:
     ):
         assert one.dtype == other.dtype
         torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("shape", [(0, 7, 11), (5, 0, 11)])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_an_empty_batch_goes_through(shape: tuple[int, ...], autocast: bool) -> None:
+    layers = SelfAttention(11, 1, 0.0), FeedForward(11, 23, 0.0)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        assert layers[0](torch.zeros(shape))[0].shape == shape
+        assert layers[1](torch.zeros(shape)).shape == shape
 
 
 def test_any_memory_layout_and_the_padding_is_zero() -> None:

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from syntaxformer.errors import ConfigError, DataError
-from syntaxformer.tasks.run_folder import check_run, open_run
+from syntaxformer.tasks import run_folder
+from syntaxformer.tasks.run_folder import check_run, open_run, settle_precision
 from syntaxformer.training.recipe import load_recipe
 
 
@@ -151,3 +152,35 @@ def test_a_folder_that_cannot_be_made(recipe, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match=r"file/run: expected to write the folder, got: Not a directory\."):
         open_run(recipe().model_copy(update={"output": tmp_path / "file" / "run"}))
+
+
+@pytest.fixture
+def faster(monkeypatch):
+    """What `auto` is."""
+    return lambda found: monkeypatch.setattr(
+        run_folder, "pick_precision", lambda wanted: found if wanted == "auto" else wanted
+    )
+
+
+def test_a_resumed_run_keeps_the_precision_that_auto_was(recipe, faster):
+    faster("bf16")
+    begun = settle_precision(recipe())
+    assert begun.training.precision == "bf16"
+    assert recipe().training.precision == "auto"
+    open_run(begun)
+    faster("fp32")
+    assert settle_precision(recipe()).training.precision == "fp32"
+    assert settle_precision(recipe(), resume=True) == begun
+    open_run(settle_precision(recipe(), resume=True), resume=True)
+    with pytest.raises(
+        ConfigError, match=r"expected training.precision='bf16' as in the interrupted run, got 'fp32'"
+    ):
+        check_run(settle_precision(recipe("training.precision=fp32"), resume=True), resume=True)
+
+
+def test_a_run_of_an_earlier_version_has_no_precision_to_keep(recipe, faster):
+    open_run(recipe())
+    faster("bf16")
+    resumed = settle_precision(recipe(), resume=True)
+    assert resumed.training.precision == "bf16"
+    check_run(resumed, resume=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from syntaxformer.training import precision
 from syntaxformer.training.precision import pick_precision
@@ -48,5 +50,14 @@ def test_a_wish_is_granted_without_measuring(processor, wanted):
     assert measured == []
 
 
-def test_the_measurement_is_a_ratio_of_times():
-    assert 0.01 < precision._bf16_gain() < 100
+def test_the_measurement_is_that_of_bf16_against_fp32(monkeypatch):
+    linear = F.linear
+
+    def slow_in_fp32(rows, weight):
+        if rows.dtype == torch.float32:
+            time.sleep(0.3)
+        return linear(rows, weight)
+
+    assert precision._bf16_gain() > 0
+    monkeypatch.setattr(F, "linear", slow_in_fp32)
+    assert precision._bf16_gain() > 1.5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from syntaxformer.experiments import RunStore, Spec
 
@@ -44,7 +44,7 @@ def run(
     loaded = load_spec(spec)
     opened = _store(loaded, store)
     if dry_run:
-        _show_plan(loaded, opened, jobs)
+        _show_plan(loaded, opened, jobs, _parts(only or ()))
         return
     counts = run_experiment(loaded, opened, jobs, retry_failed, only=_parts(only or ()))
     typer.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
@@ -94,11 +94,11 @@ def _store(spec: Spec, folder: Path | None) -> RunStore:
     return RunStore(folder or Path("runs/experiments") / spec.name)
 
 
-def _show_plan(spec: Spec, store: RunStore, jobs: int) -> None:
-    from syntaxformer.experiments import estimate_seconds
+def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Mapping[str, str]) -> None:
+    from syntaxformer.experiments import estimate_seconds, planned_cells
 
     runs = store.runs()
-    cells = spec.cells() or [one.cell for one in runs.values()]
+    cells = planned_cells(spec, runs, only)
     total, n_unknown = 0.0, 0
     for one in cells:
         state = runs[one.key].state if one.key in runs else "waiting"
@@ -110,9 +110,7 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int) -> None:
             cost = "cost unknown" if guess is None else f"about {guess:.0f} s"
             total, n_unknown = total + (guess or 0.0), n_unknown + (guess is None)
         typer.echo(f"{state:<8} {cost:>14}  {labels}")
-    if spec.search is not None:
-        typer.echo(f"search: {spec.search.trials} trials for each of {len(spec.combinations())} studies")
-    unknown = f", and {n_unknown} of unknown cost" if n_unknown else ""
-    typer.echo(
-        f"{len(cells)} runs; to do: about {total / 3600 / jobs:.1f} hours with {jobs} at a time{unknown}"
-    )
+    todo = [f"about {total / 3600 / jobs:.1f} hours with {jobs} at a time"] if total else []
+    if n_unknown:
+        todo.append(f"{n_unknown} of unknown cost")
+    typer.echo(f"{len(cells)} runs; to do: {', and '.join(todo) or 'nothing'}")

@@ -1,7 +1,7 @@
 """Grids of runs that answer a question with error bars: specification, store, runner, report."""
 
 from syntaxformer.experiments.cell_run import run_cell
-from syntaxformer.experiments.estimate import estimate_seconds
+from syntaxformer.experiments.estimate import estimate_seconds, planned_cells
 from syntaxformer.experiments.report import write_report
 from syntaxformer.experiments.runner import run_experiment
 from syntaxformer.experiments.spec import Cell, Spec, load_spec
@@ -14,6 +14,7 @@ __all__ = [
     "StoredRun",
     "estimate_seconds",
     "load_spec",
+    "planned_cells",
     "run_cell",
     "run_experiment",
     "write_report",

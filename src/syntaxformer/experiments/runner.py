@@ -137,7 +137,7 @@ class _Runner:
         """The next run that waits: of the grid, or the next trial of a search."""
         runs = self.store.runs()
         if self.spec.search is not None:
-            cell = next_trial(self.spec, runs)
+            cell = next_trial(self.spec, self.spec.search, runs, self.only)
             if cell is not None:
                 self.store.add([cell])
             return cell

@@ -5,6 +5,7 @@ A list of values can be walked through in order (`grid`); otherwise Optuna propo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -16,29 +17,48 @@ from syntaxformer.experiments.store import DONE, FAILED, KILLED, WAITING, Stored
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["best_trial", "next_trial"]
+__all__ = ["best_trial", "next_trial", "open_trials"]
 
 MOST_REPEATS = 50
 """A sampler that proposes so many known settings in a row has seen the space."""
 
 
-def next_trial(spec: Spec, runs: Mapping[str, StoredRun]) -> Cell | None:
+def next_trial(
+    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], only: Mapping[str, str] | None = None
+) -> Cell | None:
     """A trial that waits, or a new one of a study that has none at work; None where there is nothing to do.
+
+    Args:
+        spec: The experiment.
+        search: Its search.
+        runs: All that the store has.
+        only: Axis → level of the studies to go on with; None for all.
 
     Raises:
         BackendMissingError: Optuna is needed, and not installed.
     """
     for labels in spec.combinations():
-        trials = [one for one in runs.values() if matches(one.cell.labels, labels)]
+        if not matches(labels, only or {}):
+            continue
+        trials = _of_study(runs, labels)
         waiting = [one for one in trials if one.state == WAITING]
         if waiting:
             return waiting[0].cell
         ended = all(one.state in (DONE, FAILED, KILLED) for one in trials)
-        if ended and len(trials) < spec.search.trials:
-            cell = _propose(spec, spec.search, labels, trials)
+        if ended and len(trials) < search.trials:
+            cell = _propose(spec, search, labels, trials)
             if cell is not None:
                 return cell
     return None
+
+
+def open_trials(spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun]) -> list[Cell]:
+    """The trials that are still to be proposed, without the settings that are searched."""
+    return [
+        spec.cell({**labels, TRIAL: f"{number:03d}"})
+        for labels in spec.combinations()
+        for number in range(len(_of_study(runs, labels)), _most_trials(search))
+    ]
 
 
 def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
@@ -46,6 +66,17 @@ def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | Non
     scored = [one for one in trials if _value(search, one) is not None]
     sign = 1 if search.direction == "minimize" else -1
     return min(scored, key=lambda one: sign * (_value(search, one) or 0.0), default=None)
+
+
+def _of_study(runs: Mapping[str, StoredRun], labels: Mapping[str, str]) -> list[StoredRun]:
+    return [one for one in runs.values() if matches(one.cell.labels, labels)]
+
+
+def _most_trials(search: SearchConfig) -> int:
+    """A grid ends with its last combination, also where more trials are asked for."""
+    if search.sampler != "grid":
+        return search.trials
+    return min(search.trials, math.prod(len(space.values or ()) for space in search.space.values()))
 
 
 def _value(search: SearchConfig, run: StoredRun) -> float | None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from syntaxformer.errors import BackendMissingError, ConfigError
-from syntaxformer.experiments import load_spec, run_experiment, write_report
+from syntaxformer.experiments import load_spec, planned_cells, run_experiment, write_report
 from syntaxformer.experiments.search import best_trial, next_trial
 
 # A run whose loss is smallest at width 20.
@@ -90,17 +90,47 @@ def test_a_small_space_is_left_when_it_is_seen(search, store):
 
 def test_one_trial_of_a_study_at_a_time(search, store):
     spec = search(sampler="grid", trials=5)
-    cell = next_trial(spec, {})
+    cell = next_trial(spec, spec.search, {})
     store.add([cell])
-    assert next_trial(spec, store.runs()).key == cell.key
+    assert next_trial(spec, spec.search, store.runs()).key == cell.key
     store.start(cell.key)
-    assert next_trial(spec, store.runs()) is None
+    assert next_trial(spec, spec.search, store.runs()) is None
+
+
+def test_some_studies_wait(search, content, store):
+    spec = search(sampler="grid", trials=5)
+    assert next_trial(spec, spec.search, {}, only={"system": "none"}) is None
+    with pytest.raises(ConfigError, match=r"^only: system has no level 'none'\. Known: sit\.$"):
+        run_experiment(spec, store, only={"system": "none"}, command=_command)
+
+
+def test_the_plan_counts_trials_that_are_still_to_be_proposed(search, store):
+    from typer.testing import CliRunner
+
+    from syntaxformer.cli.main import app
+
+    spec = search(sampler="grid", trials=9)
+    assert len(planned_cells(spec, {}, {})) == 5
+    cell = next_trial(spec, spec.search, {})
+    store.add([cell])
+    store.start(cell.key)
+    store.finish(cell.key, 60.0, {"metrics": {"dev_loss": 1.0}, "command": "x"})
+    assert [one.labels["trial"] for one in planned_cells(spec, store.runs(), {})] == [
+        f"00{n}" for n in range(5)
+    ]
+    path = store.folder.parent / "spec.yaml"
+    shown = CliRunner().invoke(
+        app, ["experiment", "run", str(path), "--dry-run", "--store", str(store.folder)]
+    )
+    assert shown.output.splitlines()[0].split()[:3] == ["done", "60", "s"]
+    assert shown.output.splitlines()[-1] == "5 runs; to do: about 0.1 hours with 1 at a time"
 
 
 def test_without_optuna(search, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
+    spec = search()
     with pytest.raises(BackendMissingError) as error:
-        next_trial(search(), {})
+        next_trial(spec, spec.search, {})
     assert str(error.value) == (
         'optuna, which searches settings, is not installed. Run: pip install "syntaxformer[search]"'
     )

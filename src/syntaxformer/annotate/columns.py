@@ -10,10 +10,11 @@ they are not simply their characters in the text.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from syntaxformer.errors import DataError
@@ -133,6 +134,33 @@ class SentenceEncoder:
                 f"text: expected characters that UTF-8 can hold, got {error.object[error.start]!r}."
             ) from error
 
+    def recode(self, batch: pa.RecordBatch, tags: Mapping[str, Sequence[str]]) -> pa.RecordBatch:
+        """Return rows of another file as `encode` would have given them for the same sentences.
+
+        Args:
+            batch: Rows with the schema of this module.
+            tags: Column → tags of all rows of that file, in the order in which they were first seen there.
+
+        Raises:
+            DataError: A column has more different tags than the format holds.
+        """
+        n_words = batch.column("starts").value_lengths().to_numpy()
+        self.n_lines += batch.num_rows
+        self.n_words += int(n_words.sum())
+        with_words = batch.filter(pa.array(n_words > 0))
+        for column in _OPTIONAL:
+            n_missing = with_words.column(column).null_count
+            if n_missing:
+                self._missed.add(column)
+            if n_missing < with_words.num_rows:
+                self._seen.add(column)
+        recoded = {
+            column: _recoded(batch.column(column), codes.encode(tags[column]))
+            for column, codes in self._codes.items()
+        }
+        arrays = [recoded.get(name, batch.column(name)) for name in SCHEMA.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
     def header(self, annotator: str, version: str, content_hash: str) -> AnnotationHeader:
         """Return the header of all that was encoded."""
         return AnnotationHeader(
@@ -169,6 +197,15 @@ class SentenceEncoder:
             "ends": [end for _, end in sentence.offsets],
         }
         return row
+
+
+def _recoded(lists: pa.ListArray, new_codes: list[int]) -> pa.ListArray:
+    """Lists of codes with code i as `new_codes[i]`."""
+    lengths = lists.value_lengths().fill_null(0).to_numpy()
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    old = lists.flatten().to_numpy()
+    new = np.array(new_codes, dtype=old.dtype)[old] if len(old) else old
+    return pa.ListArray.from_arrays(offsets, new, type=lists.type, mask=lists.is_null())
 
 
 def _are_slices(sentence: Sentence) -> bool:

@@ -79,6 +79,11 @@ class AnnotatedCorpus(Sequence[Sentence]):
         lengths = [batch.num_rows for batch in self._batches]
         self._first_rows = np.cumsum([0, *lengths])
 
+    @property
+    def batches(self) -> Sequence[pa.RecordBatch]:
+        """The rows as Arrow, with codes for tags."""
+        return self._batches
+
     def __len__(self) -> int:
         return self.header.n_lines
 

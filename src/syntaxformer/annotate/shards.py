@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,12 +23,12 @@ from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.columns import FORMAT
 from syntaxformer.annotate.corpus import AnnotatedCorpus, read_annotations
 from syntaxformer.annotate.fingerprint import hash_lines
+from syntaxformer.annotate.merge import merge_annotations
 from syntaxformer.annotate.sources import SourceLines
 from syntaxformer.annotate.store import read_if_current, write_annotations
 from syntaxformer.atomic import atomic_file
 from syntaxformer.errors import ConfigError, DataError, SyntaxformerError
 from syntaxformer.progress import track
-from syntaxformer.trees import Sentence
 
 __all__ = [
     "LINES_PER_SHARD",
@@ -269,10 +269,9 @@ class _Plan:
         job = self.job
         if self.is_current:
             return read_annotations(job.target)
-        audit = _Audit(self)
-        write_annotations(
+        merge_annotations(
             job.target,
-            audit.passing(sentence for shard in self.shards for sentence in read_annotations(shard.path)),
+            [shard.path for shard in self.shards],
             annotator=job.annotator,
             version=job.version,
             content_hash=self.content_hash,
@@ -280,32 +279,6 @@ class _Plan:
         if self.shards:
             shutil.rmtree(Path(self.shards[0].path).parent, ignore_errors=True)
         return read_annotations(job.target)
-
-
-class _Audit:
-    """Holds that what comes out is, line for line, what went in."""
-
-    def __init__(self, plan: _Plan) -> None:
-        self.plan = plan
-
-    def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """Yield the sentences.
-
-        Raises:
-            DataError: At their end: other lines, more or fewer than the source had.
-        """
-        digest = hashlib.sha256()
-        n_lines = 0
-        for sentence in sentences:
-            digest.update(sentence.text.encode("utf-8", "surrogatepass"))
-            digest.update(b"\n")
-            n_lines += 1
-            yield sentence
-        if digest.hexdigest() != self.plan.content_hash:
-            raise DataError(
-                f"annotation: expected the {self.plan.n_lines} lines of {self.plan.job.source} in their "
-                f"order, got {n_lines} lines that differ. Nothing was written."
-            )
 
 
 def _folder(job: Job, lines_per_shard: int) -> Path:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from filelock import FileLock
 
 from syntaxformer.annotate.annotator import Annotator
-from syntaxformer.annotate.columns import FORMAT, SCHEMA, SentenceEncoder
+from syntaxformer.annotate.columns import FORMAT, SCHEMA, AnnotationHeader, SentenceEncoder
 from syntaxformer.annotate.corpus import HEADER_KEY, AnnotatedCorpus, Columns, read_annotations
 from syntaxformer.annotate.fingerprint import hash_lines
 from syntaxformer.annotate.location import cache_folder
@@ -30,14 +30,17 @@ from syntaxformer.progress import track
 from syntaxformer.trees import Sentence
 
 __all__ = [
+    "ROWS_PER_GROUP",
     "AnnotatedCorpus",
     "Columns",
     "annotate_cached",
     "annotate_to_file",
+    "annotation_writer",
     "cache_path",
     "read_annotations",
     "read_if_current",
     "write_annotations",
+    "write_header",
 ]
 
 ROWS_PER_GROUP = 4096
@@ -63,14 +66,31 @@ def write_annotations(
     """
     encoder = SentenceEncoder()
     rows = iter(sentences)
+    with annotation_writer(path) as writer:
+        while group := list(islice(rows, ROWS_PER_GROUP)):
+            writer.write_batch(encoder.encode(group))
+        write_header(writer, encoder.header(annotator, version, content_hash))
+
+
+@contextmanager
+def annotation_writer(path: str | Path) -> Generator[pq.ParquetWriter, None, None]:
+    """Open an annotated corpus to write batches of `ROWS_PER_GROUP` rows and a header to.
+
+    The file appears at the end, and not at all after an error.
+
+    Raises:
+        DataError: The disk is full or not writable.
+    """
     with (
         atomic_file(path) as temporary,
         pq.ParquetWriter(temporary, SCHEMA, compression="zstd", write_page_checksum=True) as writer,
     ):
-        while group := list(islice(rows, ROWS_PER_GROUP)):
-            writer.write_batch(encoder.encode(group))
-        header = encoder.header(annotator, version, content_hash)
-        writer.add_key_value_metadata({HEADER_KEY.decode(): header.to_json()})
+        yield writer
+
+
+def write_header(writer: pq.ParquetWriter, header: AnnotationHeader) -> None:
+    """Write what a file says about itself."""
+    writer.add_key_value_metadata({HEADER_KEY.decode(): header.to_json()})
 
 
 def annotate_to_file(

@@ -6,9 +6,11 @@ reads spoiled inputs; everything else of it works as before.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,16 +18,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from syntaxformer.align import WordColumns
+from syntaxformer.align import FACTORS, WordColumns
+from syntaxformer.analysis.word_shuffle import drawn_for, piece_roles, word_roles
 from syntaxformer.config import nearest
+from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.data.source_syntax import SourceSyntax
 from syntaxformer.errors import ConfigError
 from syntaxformer.infusion_config import TreeOptions
+from syntaxformer.layers import first_pieces
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.translator import Translator
 
-__all__ = ["Ablation", "ablate_batch", "ablate_classifier", "ablate_factors", "ablate_translator"]
+__all__ = [
+    "Ablation",
+    "PieceWords",
+    "ablate_batch",
+    "ablate_classifier",
+    "ablate_factors",
+    "ablate_translator",
+]
 
 KINDS = ("parent", "child", "sibling")
 """Kinds of relation, in the order of their ids."""
@@ -39,11 +51,12 @@ class Ablation:
     """What is spoiled, and how.
 
     Args:
-        shuffle: Factors, whose values change places among all words; `syntax` or one tree, whose words change
-            places in each example while its shape stays; `governors` of a LISA head, likewise.
+        shuffle: Factors, whose values change places among the words of a sentence (of `subword`, a factor of
+            pieces, among its pieces); `syntax` or one tree, whose words change places within their sentence
+            while its shape stays; `governors` that a LISA head looks at, likewise.
         blank: Factors, which become `<none>`; `syntax`, a tree or a kind of relation (parent, child, sibling,
             pair), of which nothing is left; `governors`: every word becomes a root.
-        seed: Of the shuffling.
+        seed: Of the shuffling; beside it only the text decides, not the texts of its batch.
     """
 
     shuffle: tuple[str, ...] = ()
@@ -81,6 +94,33 @@ class Ablation:
             raise ConfigError(problems)
 
 
+@dataclass(frozen=True)
+class PieceWords:
+    """Which word each piece of some texts belongs to.
+
+    Args:
+        words: `[texts, pieces]`, -1 for none; those of a second segment are numbered on.
+        segments: `[texts, pieces]`, 0 or 1.
+        texts: `[texts]`, a number that stands for each text, whatever batch it is in.
+    """
+
+    words: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    texts: NDArray[np.int64]
+
+    @classmethod
+    def of_lines(cls, words: NDArray[Any], texts: NDArray[np.int64]) -> PieceWords:
+        """Of texts of one segment."""
+        return cls(np.asarray(words, np.int64), np.zeros(words.shape, np.int64), texts)
+
+    def roles(self, name: str, seed: int) -> NDArray[np.int64]:
+        """From which piece each piece takes its factor or its place in a tree, `[texts, pieces]`."""
+        shuffled = piece_roles if name in FACTORS and FACTORS[name].of_words is None else word_roles
+        rows = zip(self.words, self.segments, self.texts.tolist(), strict=True)
+        found = [shuffled(words, segments, drawn_for(seed, text, name)) for words, segments, text in rows]
+        return np.stack(found) if found else np.zeros(self.words.shape, np.int64)
+
+
 def ablate_translator(translator: Translator, ablation: Ablation) -> Translator:
     """A translator that reads spoiled factors and trees.
 
@@ -110,61 +150,59 @@ def ablate_classifier(classifier: Classifier, ablation: Ablation) -> Classifier:
     config = classifier.collator.config
     options = config.tree_options
     trees = () if options is None else options.used_trees
-    ablation.check(("pos",) if config.pos else (), trees, config.lisa is not None)
+    looks_at_governors = config.lisa is not None and config.lisa.inject == "gold"
+    ablation.check(("pos",) if config.pos else (), trees, looks_at_governors)
     spoiled = copy(classifier)
     spoiled.collator = _AblatedCollator(classifier.collator, ablation)
     return spoiled
 
 
 def ablate_factors(
-    factors: NDArray[np.int32], names: Sequence[str], ablation: Ablation, drawn: np.random.Generator
+    factors: NDArray[np.int32], names: Sequence[str], of_pieces: PieceWords, ablation: Ablation
 ) -> NDArray[np.int32]:
     """Spoil columns of factor values.
 
     Args:
-        factors: `[pieces, factors]`.
+        factors: `[texts, pieces, factors]`.
         names: Of the columns.
+        of_pieces: The words of the pieces.
         ablation: What is wanted.
-        drawn: Source of the shuffling.
     """
     spoiled = factors.copy()
     for column, name in enumerate(names):
-        of_words = np.flatnonzero(factors[:, column] != NO_VALUE)
         if name in ablation.shuffle:
-            spoiled[of_words, column] = drawn.permutation(spoiled[of_words, column])
+            roles = of_pieces.roles(name, ablation.seed)
+            spoiled[:, :, column] = np.take_along_axis(factors[:, :, column], roles, 1)
         if name in ablation.blank:
-            spoiled[of_words, column] = NO_VALUE
+            spoiled[:, :, column] = NO_VALUE
     return spoiled
 
 
 def ablate_batch(
-    batch: dict[str, Tensor], options: TreeOptions | None, ablation: Ablation, drawn: np.random.Generator
+    batch: dict[str, Tensor], options: TreeOptions | None, of_pieces: PieceWords, ablation: Ablation
 ) -> dict[str, Tensor]:
     """Spoil `syntax`, `governors` and `pos_ids` of a batch, as far as they are there."""
     spoiled = dict(batch)
     if "syntax" in batch and options is not None:
-        spoiled["syntax"] = _spoil_relations(batch["syntax"], options, ablation, drawn)
+        spoiled["syntax"] = _spoil_relations(batch["syntax"], options, of_pieces, ablation)
     if "governors" in batch:
-        spoiled["governors"] = _spoil_governors(batch["governors"], batch["first_pieces"], ablation, drawn)
+        spoiled["governors"] = _spoil_governors(batch["governors"], of_pieces, ablation)
     if "pos_ids" in batch:
-        tags = batch["pos_ids"].numpy().reshape(-1, 1).astype(np.int32)
-        flat = ablate_factors(tags, ("pos",), ablation, drawn)
-        spoiled["pos_ids"] = torch.from_numpy(flat).view_as(batch["pos_ids"]).to(batch["pos_ids"].dtype)
+        tags = batch["pos_ids"].numpy()[:, :, None].astype(np.int32)
+        found = ablate_factors(tags, ("pos",), of_pieces, ablation)[:, :, 0]
+        spoiled["pos_ids"] = torch.from_numpy(found).to(batch["pos_ids"].dtype)
     return spoiled
 
 
 def _spoil_relations(
-    relations: Tensor, options: TreeOptions, ablation: Ablation, drawn: np.random.Generator
+    relations: Tensor, options: TreeOptions, of_pieces: PieceWords, ablation: Ablation
 ) -> Tensor:
     """Relations `[batch, trees, pieces, pieces]`: words change places, or relations become none."""
     spoiled = relations.clone()
     for place, tree in enumerate(options.used_trees):
         if {"syntax", tree} & set(ablation.shuffle):
-            for row in range(len(spoiled)):
-                one = spoiled[row, place]
-                linked = torch.nonzero((one != 0).any(0) | (one != 0).any(1))[:, 0]
-                moved = linked[torch.from_numpy(drawn.permutation(len(linked)))]
-                spoiled[row, place][linked[:, None], linked[None, :]] = one[moved[:, None], moved[None, :]]
+            for row, roles in enumerate(torch.from_numpy(of_pieces.roles(tree, ablation.seed))):
+                spoiled[row, place] = relations[row, place][roles][:, roles]
         if {"syntax", tree} & set(ablation.blank):
             spoiled[:, place] = 0
     kinds = (spoiled.int() - 1).div(options.max_distance, rounding_mode="floor")
@@ -174,19 +212,17 @@ def _spoil_relations(
     return spoiled
 
 
-def _spoil_governors(
-    governors: Tensor, first_pieces: Tensor, ablation: Ablation, drawn: np.random.Generator
-) -> Tensor:
+def _spoil_governors(governors: Tensor, of_pieces: PieceWords, ablation: Ablation) -> Tensor:
     """Places of governors `[batch, pieces]`; only first pieces of words point and are pointed at."""
     spoiled = governors.clone()
-    for row in range(len(spoiled)):
-        words = torch.nonzero(first_pieces[row])[:, 0]
+    first = first_pieces(torch.from_numpy(of_pieces.words))
+    for row, roles in enumerate(torch.from_numpy(of_pieces.roles("governors", ablation.seed))):
+        words = torch.nonzero(first[row])[:, 0]
         if "governors" in ablation.shuffle:
-            moved = words[torch.from_numpy(drawn.permutation(len(words)))]
-            new_place = torch.arange(governors.shape[1])
-            new_place[words] = moved
-            old = governors[row, words]
-            spoiled[row, moved] = torch.where(old < 0, old, new_place[old.clamp_min(0)])
+            player = torch.arange(governors.shape[1])
+            player[roles[words]] = words
+            old = governors[row, roles[words]]
+            spoiled[row, words] = torch.where(old < 0, old, player[old.clamp_min(0)])
         if "governors" in ablation.blank:
             spoiled[row, words] = words
     return spoiled
@@ -198,40 +234,60 @@ class _AblatedEncoder(SourceEncoder):
 
     ablation: Ablation = Ablation()
 
-    def encode(
-        self, lines: Sequence[str], words: WordColumns | None = None, longest: int | None = None
+    def _with_annotation(
+        self,
+        pieces: NDArray[np.int32],
+        splits: NDArray[np.int64],
+        owners: NDArray[np.int32],
+        offsets: NDArray[np.int32],
+        words: WordColumns,
     ) -> EncodedText:
-        encoded = super().encode(lines, words, longest)
-        drawn = np.random.default_rng(self.ablation.seed)
-        syntax = encoded.syntax
+        encoded = super()._with_annotation(pieces, splits, owners, offsets, words)
+        lines = np.split(pieces, splits[1:-1])
+        texts = np.array([zlib.crc32(line.tobytes()) for line in lines], np.int64)
+        syntax, factors = encoded.syntax, encoded.factors.copy()
         if syntax is not None:
             fields = {name: getattr(syntax, name) for name in SourceSyntax.__dataclass_fields__}
-            syntax = _AblatedSyntax(**fields, ablation=self.ablation)
-        factors = ablate_factors(encoded.factors, self.columns, self.ablation, drawn)
+            syntax = _AblatedSyntax(**fields, ablation=self.ablation, texts=texts)
+        for row, (start, stop) in enumerate(pairwise(splits.tolist())):
+            of_line = PieceWords.of_lines(owners[None, start:stop], texts[row : row + 1])
+            spoiled = ablate_factors(factors[None, start:stop], self.columns, of_line, self.ablation)
+            factors[start:stop] = spoiled[0]
         return replace(encoded, factors=factors, syntax=syntax)
 
 
 @dataclass(frozen=True)
 class _AblatedSyntax(SourceSyntax):
-    """Trees that are spoiled when a batch is made of them."""
+    """Trees that are spoiled when a batch is made of them; `texts` as in `PieceWords`."""
 
     ablation: Ablation = Ablation()
+    texts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, Tensor]:
-        drawn = np.random.default_rng([self.ablation.seed, *(int(row) for row in rows[:1])])
-        return ablate_batch(super().batch(rows, splits), self.inputs.trees, self.ablation, drawn)
+        of_pieces = PieceWords.of_lines(self.words_of_pieces(rows, splits), self.texts[list(rows)])
+        return ablate_batch(super().batch(rows, splits), self.inputs.trees, of_pieces, self.ablation)
 
 
 class _AblatedCollator:
     """A collator whose batches are spoiled; the rest is the collator's own."""
 
-    def __init__(self, collator: Any, ablation: Ablation) -> None:
+    def __init__(self, collator: SyntaxCollator, ablation: Ablation) -> None:
         self._collator, self._ablation = collator, ablation
-        self._drawn = np.random.default_rng(ablation.seed)
 
-    def __call__(self, examples: Sequence[Any]) -> dict[str, Tensor]:
+    def __call__(self, examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
         batch = self._collator(examples)
-        return ablate_batch(batch, self._collator.config.tree_options, self._ablation, self._drawn)
+        words, segments = self._collator.words_of_pieces(examples)
+        of_pieces = PieceWords(words, segments, np.array([one.checksum for one in examples], np.int64))
+        return ablate_batch(batch, self._collator.config.tree_options, of_pieces, self._ablation)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._collator, name)
+
+    @property
+    def n_truncated(self) -> int:
+        """Examples cut so far, which a classifier counts anew for each data set."""
+        return self._collator.n_truncated
+
+    @n_truncated.setter
+    def n_truncated(self, n_cut: int) -> None:
+        self._collator.n_truncated = n_cut

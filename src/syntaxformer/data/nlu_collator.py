@@ -63,6 +63,11 @@ class SyntaxExample:
         if not 1 <= len(self.segments) <= 2:
             raise DataError(f"segments: expected one sentence or two, got {len(self.segments)}.")
 
+    @property
+    def checksum(self) -> int:
+        """Of its text: what is drawn at random for an example depends on nothing else of its batch."""
+        return zlib.crc32("\0".join(one.text for one in self.segments).encode("utf-8", "replace"))
+
 
 class SyntaxCollator:
     """Builds the batches of an infused model (or of a plain one, with an empty config).
@@ -111,11 +116,33 @@ class SyntaxCollator:
             DataError: Single sentences among pairs, labels for some only, or an annotation that lacks.
         """
         encoded = self._encode(examples)
+        self.n_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
         batch = {name: torch.from_numpy(encoded[name]) for name in self._kept_inputs(encoded)}
         batch |= self._labels([example.label for example in examples])
         if not self.config.is_plain:
             batch |= self._syntax(examples, encoded)
         return batch
+
+    def words_of_pieces(
+        self, examples: Sequence[SyntaxExample]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Word and segment of each piece of the batch of these examples.
+
+        Returns:
+            Words, -1 for none, those of a second segment numbered on, and segments, 0 or 1; both
+            `[batch, pieces]`.
+
+        Raises:
+            DataError: Single sentences among pairs.
+        """
+        encoded = self._encode(examples)
+        sentences, shape = _two_each(examples), encoded["input_ids"].shape
+        offsets, piece_splits = segment_offsets(encoded)
+        word_offsets, word_splits = _word_offsets(sentences)
+        of_segment = batch_word_of_piece(offsets, piece_splits, word_offsets, word_splits)
+        words, _ = pair_words_of_pieces(of_segment, piece_splits, word_splits)
+        segments = np.repeat(np.arange(len(sentences)) % 2, np.diff(piece_splits))
+        return words.reshape(shape).astype(np.int64), segments.reshape(shape)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the tokenizer and `collator.json` into a model folder."""
@@ -151,7 +178,7 @@ class SyntaxCollator:
             [segment.text for segment in of_place]
             for of_place in zip(*(e.segments for e in examples), strict=True)
         ]
-        encoded = self.tokenizer(
+        return self.tokenizer(
             *texts,
             truncation=True,
             max_length=self.max_length,
@@ -160,8 +187,6 @@ class SyntaxCollator:
             return_special_tokens_mask=True,
             return_tensors="np",
         )
-        self.n_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
-        return encoded
 
     def _labels(self, labels: list[int | float | str | None]) -> dict[str, Tensor]:
         missing = sum(label is None for label in labels)
@@ -179,8 +204,7 @@ class SyntaxCollator:
 
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:
         """All that depends on which word each piece belongs to."""
-        sentences = [s for example in examples for s in (*example.segments, _NOTHING)[:2]]
-        shape = encoded["input_ids"].shape
+        sentences, shape = _two_each(examples), encoded["input_ids"].shape
         offsets, piece_splits = segment_offsets(encoded)
         of_segment = batch_word_of_piece(offsets, piece_splits, *_word_offsets(sentences))
         batch: dict[str, Tensor] = {}
@@ -253,8 +277,7 @@ class SyntaxCollator:
         """Deal each tree's relations out anew within segments, as many of each, by the example's own seed."""
         across = pair_relation(self.config.tree_options.max_distance)
         for example, of_example, tree in zip(examples, relations, trees, strict=True):
-            text = "\0".join(segment.text for segment in example.segments)
-            rng = np.random.default_rng([self.config.seed, zlib.crc32(text.encode("utf-8", "replace"))])
+            rng = np.random.default_rng([self.config.seed, example.checksum])
             places = np.r_[: len(tree), of_example.shape[1] - 2]
             for matrix in of_example:
                 block = matrix[np.ix_(places, places)]
@@ -272,6 +295,11 @@ class SyntaxCollator:
             "governors": governor_targets(torch.from_numpy(governors), of_pieces),
             "first_pieces": first_pieces(of_pieces),
         }
+
+
+def _two_each(examples: Sequence[SyntaxExample]) -> list[Sentence]:
+    """Two segments of each example, an empty one where there is no second."""
+    return [segment for example in examples for segment in (*example.segments, _NOTHING)[:2]]
 
 
 def _word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

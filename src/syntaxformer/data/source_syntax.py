@@ -139,7 +139,7 @@ class SourceSyntax:
             `first_pieces` bool `[rows, src]`.
         """
         chosen = np.asarray(rows)
-        owners = _padded(self.owners, splits, chosen, -1)
+        owners = self.words_of_pieces(rows, splits)
         batch: dict[str, Tensor] = {}
         if self.inputs.trees is not None:
             batch["syntax"] = torch.from_numpy(self._relations(chosen, owners, splits))
@@ -149,6 +149,10 @@ class SourceSyntax:
             batch["governors"] = governor_targets(governors, words_of_pieces)
             batch["first_pieces"] = first_pieces(words_of_pieces)
         return batch
+
+    def words_of_pieces(self, rows: Sequence[int], splits: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Word of each piece within its line, -1 for none, `[rows, src]`; arguments as of `batch`."""
+        return _padded(self.owners, splits, np.asarray(rows), -1)
 
     def _relations(self, rows: IntArray, owners: IntArray, splits: NDArray[np.int64]) -> NDArray[np.uint8]:
         options = self.inputs.trees

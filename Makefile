@@ -38,9 +38,9 @@ bench: $(STAMP)  ## training, annotation and alignment speed, each against a pla
 demo/infused/manifest.json: | $(STAMP)
 	$(BIN)/syntaxformer demo -o demo --overwrite
 
-gallery: $(STAMP) demo/infused/manifest.json  ## figures and tables of the demo's two models, into docs/results
+gallery: $(STAMP) demo/infused/manifest.json  ## figures and tables of the demo's two models, into demo/gallery
 	$(BIN)/python experiments/gallery.py demo/baseline demo/infused --src demo/corpus/test.en --ref demo/corpus/test.de \
-	  --train demo/corpus/train.en -o docs/results
+	  --train demo/corpus/train.en -o demo/gallery
 
 annotators: $(STAMP)  ## train the bundled pipelines anew (about an hour on one core)
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language en

@@ -1,10 +1,10 @@
 """The figure gallery: attention of two translators, its spread, ablation, cases, and the probe's curve.
 
-    make gallery                       of the demo's two models; for others:
-    python experiments/gallery.py runs/base runs/sit --src test.en --ref test.de -o docs/results
+    make gallery                       of the demo's two models, into demo/gallery; for others:
+    python experiments/gallery.py runs/base runs/sit --src test.en --ref test.de -o gallery
 
 Everything is written into one folder: gallery.md and its PNG files, cases.md. The same models and text give
-the same files.
+the same files. How docs/results/gallery.md came to be stands in docs/analysis.md.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from syntaxformer.analysis import (
 )
 from syntaxformer.analysis.attention_spread import MEASURES
 from syntaxformer.analysis.case_report import case_blocks
-from syntaxformer.analysis.cases import Case, compare_cases, word_counts
+from syntaxformer.analysis.case_texts import cases_of_lines
+from syntaxformer.analysis.cases import Case
 from syntaxformer.analysis.charts import Curve, draw_curves
 from syntaxformer.analysis.document import Block, Figure, Heading, Paragraph, Table, to_markdown
 from syntaxformer.annotate import load_annotator
 from syntaxformer.atomic import atomic_file
 from syntaxformer.evaluation import compare_translations, score_translations
+from syntaxformer.tasks.model_folder import scoring
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.textfile import read_lines
 
-PROBE = "probe_minilm_ewt.json"
 N_FIGURES = 3
 
 
@@ -44,31 +45,32 @@ def main() -> None:
     sources, references = (list(read_lines(path))[: options.lines] for path in (options.src, options.ref))
     outputs = {name: _translate(one, sources) for name, one in models.items()}
     parser = load_annotator("en")
-    sentences = parser.annotate(sources)
-    counts = (
-        word_counts([one.words for one in parser.annotate(read_lines(options.train))])
-        if options.train
-        else None
+    infos = [one.info for one in models.values()]
+    both, train = (
+        (outputs["baseline"], outputs["infused"]),
+        read_lines(options.train) if options.train else (),
     )
-    tagged = load_annotator("de").annotate(references)
-    cases = compare_cases(sentences, tagged, *outputs.values(), counts)
-    _write(output / "cases.md", case_blocks(cases, ("baseline", "infused")))
+    cases = cases_of_lines(sources, references, both, parser, load_annotator("de"), infos, train)
+    if options.cases is None:
+        _write(output / "cases.md", case_blocks(cases, ("baseline", "infused")))
     blocks: list[Block] = [
-        Heading("Gallery", 1),
-        Paragraph(
-            f"{len(sources)} lines. Written by `experiments/gallery.py`; sentences that differ stand in "
-            "[cases.md](cases.md)."
-        ),
+        *introduction(options.note or f"{len(sources)} lines.", options.cases or "cases.md"),
         *_attention(models, cases, output),
-        *_spread(models, outputs, sentences),
+        *_spread(models, outputs, [case.source for case in cases]),
         *(
             []
             if options.no_ablation
             else _ablation(models["infused"], outputs["infused"], sources, references)
         ),
-        *_probe(output),
+        *_probe(options.probe, output),
     ]
     _write(output / "gallery.md", blocks)
+
+
+def introduction(note: str, cases: str) -> list[Block]:
+    """What the gallery shows, and where the sentences stand."""
+    text = f"{note} Written by `experiments/gallery.py`; sentences that differ stand in [{cases}]({cases})."
+    return [Heading("Gallery", 1), Paragraph(text)]
 
 
 def _options() -> argparse.Namespace:
@@ -80,7 +82,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--train", type=Path, help="source text of training, to know rare words")
     parser.add_argument("--lines", type=int, help="only so many lines")
     parser.add_argument("--no-ablation", action="store_true", help="leave out what translates once a factor")
-    parser.add_argument("-o", "--output", type=Path, default=Path("docs/results"))
+    parser.add_argument("--probe", type=Path, help="scores that `syntaxformer probe -o` wrote, for a curve")
+    parser.add_argument(
+        "--cases", help="file beside the gallery that shows sentences; default: write cases.md"
+    )
+    parser.add_argument("--note", help="first sentence of the gallery: which models, which text")
+    parser.add_argument("-o", "--output", type=Path, default=Path("gallery"), help="folder")
     return parser.parse_args()
 
 
@@ -128,11 +135,13 @@ def _ablation(
     factors = translator.encoder.factors
     wanted = [(way, (name,)) for way in ("shuffle", "blank") for name in factors]
     wanted += [(way, factors) for way in ("shuffle", "blank")]
-    rows = [["none", "", f"{score_translations(intact, references).bleu:.2f}", "", ""]]
+    info = translator.info
+    references, how = [info.preparation(info.tgt).clean(one) for one in references], scoring(info)
+    rows = [["none", "", f"{score_translations(intact, references, **how).bleu:.2f}", "", ""]]
     for way, names in wanted:
         output = _translate(ablate_translator(translator, Ablation(**{way: names})), sources)
-        found = compare_translations(intact, output, references)
-        bleu = score_translations(output, references).bleu
+        found = compare_translations(intact, output, references, **how)
+        bleu = score_translations(output, references, **how).bleu
         rows.append(
             [way, ", ".join(names), f"{bleu:.2f}", f"{found.difference:+.2f}", f"{found.p_value:.3f}"]
         )
@@ -140,10 +149,9 @@ def _ablation(
     return [Heading("Does the infused model use its factors?"), Table(header, rows)]
 
 
-def _probe(output: Path) -> list[Block]:
+def _probe(path: Path | None, output: Path) -> list[Block]:
     """UUAS by layer, from the scores that `syntaxformer probe -o` wrote."""
-    path = output / PROBE
-    if not path.exists():
+    if path is None:
         return []
     stored = json.loads(path.read_text("utf-8"))
     layers = [

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Block", "Code", "Figure", "Heading", "Paragraph", "Table", "to_html", "to_markdown"]
+__all__ = ["Block", "Code", "Figure", "Heading", "Marked", "Paragraph", "Table", "to_html", "to_markdown"]
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,32 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Marked:
+    """Text with some of its characters in bold.
+
+    Args:
+        text: As it is.
+        bold: Starts and ends, in order, none within another.
+    """
+
+    text: str
+    bold: Sequence[tuple[int, int]]
+
+    def written(self, before: str, after: str, plain: Callable[[str], str] = str) -> str:
+        """The text with something written before and after each bold part; `plain` makes text safe."""
+        parts, done = [], 0
+        for start, end in self.bold:
+            parts += [plain(self.text[done:start]), before, plain(self.text[start:end]), after]
+            done = end
+        return "".join([*parts, plain(self.text[done:])])
+
+
+@dataclass(frozen=True)
 class Table:
     """Cells as text; the first column is read as names."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Marked]]
 
 
 @dataclass(frozen=True)
@@ -92,8 +113,15 @@ def _markdown(block: Block) -> str:
             return "\n".join(f"| {' | '.join(_cell(one) for one in line)} |" for line in lines)
 
 
-def _cell(text: str) -> str:
+def _cell(cell: str | Marked) -> str:
+    text = cell.written("**", "**") if isinstance(cell, Marked) else cell
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _html_cell(cell: str | Marked) -> str:
+    if isinstance(cell, Marked):
+        return cell.written("<strong>", "</strong>", html.escape)
+    return html.escape(cell)
 
 
 def _html(block: Block, folder: Path) -> str:
@@ -110,6 +138,6 @@ def _html(block: Block, folder: Path) -> str:
             return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
         case Table(header, rows):
             top = "".join(f"<th>{html.escape(one)}</th>" for one in header)
-            lines = ["".join(f"<td>{html.escape(one)}</td>" for one in row) for row in rows]
+            lines = ["".join(f"<td>{_html_cell(one)}</td>" for one in row) for row in rows]
             inside = "".join(f"<tr>{line}</tr>\n" for line in lines)
             return f"<table><thead><tr>{top}</tr></thead><tbody>\n{inside}</tbody></table>"

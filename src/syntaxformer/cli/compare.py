@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from syntaxformer.tasks.model_folder import FolderInfo
 
 __all__ = ["compare"]
 
@@ -22,7 +25,9 @@ def compare(
         Path | None, typer.Option(help="Source text of training, in which words are rare or not.")
     ] = None,
     annotator: Annotated[str, typer.Option(help="Parses the source.")] = "en",
-    target_annotator: Annotated[str, typer.Option(help="Tags the reference.")] = "de",
+    target_annotator: Annotated[
+        str, typer.Option(help="Tags the reference and splits it and the outputs into words.")
+    ] = "de",
     examples: Annotated[int, typer.Option(min=0, help="Sentences shown on each side.")] = 10,
     names: Annotated[str | None, typer.Option(help="What to call them: baseline,syntax.")] = None,
 ) -> None:
@@ -31,7 +36,7 @@ def compare(
     syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
     """
     from syntaxformer.analysis.case_report import case_blocks
-    from syntaxformer.analysis.cases import compare_cases, word_counts
+    from syntaxformer.analysis.case_texts import cases_of_lines
     from syntaxformer.analysis.document import to_html, to_markdown
     from syntaxformer.annotate import load_annotator
     from syntaxformer.atomic import atomic_file
@@ -42,16 +47,16 @@ def compare(
     if len(called) != 2:
         raise ConfigError(f"--names: expected two with a comma between, got {names}.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
-    outputs = [_outputs(path, sources) for path in (first, second)]
-    for path, lines in ((ref, references), (first, outputs[0]), (second, outputs[1])):
+    (one, one_info), (other, other_info) = (_outputs(path, sources) for path in (first, second))
+    for path, lines in ((ref, references), (first, one), (second, other)):
         if len(lines) != len(sources) or not sources:
             raise DataError(
                 f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}.", path
             )
-    parser = load_annotator(annotator)
-    counts = None if train is None else word_counts([one.words for one in parser.annotate(read_lines(train))])
-    tagged = load_annotator(target_annotator).annotate(references)
-    cases = compare_cases(parser.annotate(sources), tagged, *outputs, counts)
+    parser, tagger = load_annotator(annotator), load_annotator(target_annotator)
+    infos = [info for info in (one_info, other_info) if info is not None]
+    counted = () if train is None else read_lines(train)
+    cases = cases_of_lines(sources, references, (one, other), parser, tagger, infos, counted)
     blocks = case_blocks(cases, (called[0], called[1]), examples)
     if output is None:
         typer.echo(to_markdown(blocks))
@@ -62,11 +67,13 @@ def compare(
     typer.echo(output)
 
 
-def _outputs(path: Path, sources: list[str]) -> list[str]:
+def _outputs(path: Path, sources: list[str]) -> tuple[list[str], FolderInfo | None]:
+    """Translations, and what the model that made them says of itself; None for a file."""
     from syntaxformer.textfile import read_lines
 
     if path.is_dir():
         from syntaxformer.tasks.translator import Translator
 
-        return [best[0].text for best in Translator.load(path).translate(sources)]
-    return list(read_lines(path))
+        translator = Translator.load(path)
+        return [best[0].text for best in translator.translate(sources)], translator.info
+    return list(read_lines(path)), None

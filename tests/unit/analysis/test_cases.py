@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 from sacrebleu.metrics import CHRF
 
 from syntaxformer.analysis.case_report import case_blocks
+from syntaxformer.analysis.case_texts import cases_of_lines
 from syntaxformer.analysis.cases import compare_cases, group_cases, tag_rows, word_counts
-from syntaxformer.analysis.document import to_markdown
+from syntaxformer.analysis.document import Marked, Table, to_html, to_markdown
+from syntaxformer.annotate import load_annotator
+from syntaxformer.tasks.model_folder import FolderInfo
 from syntaxformer.trees import Sentence
 
 
@@ -31,10 +40,26 @@ FIRST = ["ein Hund läuft.", "zwei Frauen lachen sehr laut.", "ja"]
 SECOND = ["eine Katze schläft lang und tief.", "zwei Frauen lachen sehr sehr laut.", "ja"]
 
 
+def _split(lines):
+    """Sentences whose full stop is a word of its own."""
+    return [
+        Sentence(line, words, tuple((place.start(), place.end()) for place in re.finditer(r"\w+|\.", line)))
+        for line in lines
+        for words in [tuple(re.findall(r"\w+|\.", line))]
+    ]
+
+
+BOTH = _split(FIRST), _split(SECOND)
+
+
 @pytest.fixture
 def cases():
     return compare_cases(
-        SOURCES, REFERENCES, FIRST, SECOND, word_counts([["A", "dog", "yes", "yes", "yes", "yes"]])
+        SOURCES,
+        REFERENCES,
+        _split(FIRST),
+        _split(SECOND),
+        word_counts([["A", "dog", "yes", "yes", "yes", "yes"]]),
     )
 
 
@@ -59,7 +84,7 @@ def test_groups(cases):
     one = groups["words of the source"][1]
     assert one.gain.mean == pytest.approx(cases[1].gain)
     assert one.second - one.first == pytest.approx(cases[1].gain)
-    assert "rarest source word" not in group_cases(compare_cases(SOURCES, REFERENCES, FIRST, SECOND))
+    assert "rarest source word" not in group_cases(compare_cases(SOURCES, REFERENCES, *BOTH))
 
 
 def test_parts_of_speech(cases):
@@ -69,18 +94,93 @@ def test_parts_of_speech(cases):
     assert rows["VERB"] == (2, 0, 1)
     assert rows["PUNCT"] == (2, 0, 0)
     untagged = [Sentence.from_words(one.words) for one in REFERENCES]
-    assert tag_rows(compare_cases(SOURCES, untagged, FIRST, SECOND)) == []
+    assert tag_rows(compare_cases(SOURCES, untagged, *BOTH)) == []
 
 
 def test_the_report(cases):
     text = to_markdown(case_blocks(cases, ("base", "sit")))
     assert "3 sentences; chrF of a sentence is higher with sit in 1, with base in 1, equal in 1." in text
     assert "| base, " in text
-    assert (
-        "zwei Frauen lachen sehr **sehr** laut." in text or "zwei Frauen lachen **sehr** sehr laut." in text
-    )
+    assert "zwei Frauen lachen **sehr** sehr laut." in text
     assert "| NOUN | 2 | 1 | 0 | -1 |" in text
     assert text.index("Where sit is better") < text.index("Where base is better")
+    assert "bootstrap intervals; groups of fewer than 10 sentences have none (–)." in text
+    assert "| 6 to 10 | 1 |" in text
+    assert re.search(r"^\| 6 to 10 \|.*\| – \|$", text, re.MULTILINE)
+    page = to_html(case_blocks(cases, ("base", "sit")), Path())
+    assert "<strong>ein</strong> <strong>Hund</strong> läuft." in page
+    assert "**" not in page
+
+
+def test_intervals_of_groups_that_are_large_enough():
+    nine, ten = (compare_cases(*([one[0]] * n for one in (SOURCES, REFERENCES, *BOTH))) for n in (9, 10))
+    assert math.isnan(group_cases(nine)["words of the source"][0].gain.low)
+    gain = group_cases(ten)["words of the source"][0].gain
+    assert gain.low == pytest.approx(gain.mean)
+    text = to_markdown(case_blocks(ten, ("base", "sit")))
+    assert "with 95 % bootstrap intervals." in text
+
+
+def test_no_depths_without_trees():
+    bare = [_sentence(one.text) for one in SOURCES]
+    groups = group_cases(compare_cases(bare, REFERENCES, *BOTH))
+    assert set(groups) == {"words of the source"}
+    groups = group_cases(compare_cases([*bare[:2], SOURCES[2]], REFERENCES, *BOTH))
+    assert [(one.name, one.n) for one in groups["depth of its tree"]] == [("0 to 2", 1)]
+
+
+def test_text_with_bold_parts_is_escaped():
+    table = Table(["a", ""], [["<b>", Marked("1 < 2 | 3", [(0, 1), (8, 9)])]])
+    assert "<td><strong>1</strong> &lt; 2 | <strong>3</strong></td>" in to_html([table], Path())
+    assert to_markdown([table]).endswith("| <b> | **1** < 2 \\| **3** |\n")
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [
+        ("de", "Es kostet 3,5 Mio. Euro, z.B. um 10:30 Uhr."),
+        ("en", "They don't know that it's here."),
+    ],
+)
+def test_a_perfect_output_has_every_word_right(language, line):
+    tagger = load_annotator(language)
+    (case,) = cases_of_lines(["a"], [line], (["…"], [line]), load_annotator("en"), tagger)
+    assert case.only_second == tuple(range(len(case.reference)))
+
+
+def _info(**more):
+    return FolderInfo(src="en", tgt="de", annotator=None, annotator_version=None, factors=[], **more)
+
+
+def test_a_model_of_lower_case_is_compared_in_lower_case():
+    lines = ["Yes &amp; no"], ["Der Hund &apos;bellt&apos; ."], (["der hund"], ["der hund 'bellt' ."])
+    annotators = load_annotator("en"), load_annotator("de")
+    (cased,) = cases_of_lines(*lines, *annotators)
+    assert cased.scores[1] < 100
+    infos = [_info(), _info(lowercase=True, unescape=True, tokenized=True)]
+    (case,) = cases_of_lines(*lines, *annotators, infos)
+    assert case.reference.words == ("Der", "Hund", "'bellt'", ".")
+    assert case.source.words == ("Yes", "&", "no")
+    assert case.scores[1] == pytest.approx(100)
+    assert case.only_second == (2, 3)
+    assert "der hund **'bellt'** **.**" in to_markdown(case_blocks([case], ("a", "b")))
+
+
+def test_the_gallery_of_the_documentation_begins_as_the_script_writes_it():
+    root = Path(__file__).resolve().parents[3]
+    found = importlib.util.spec_from_file_location("gallery", root / "experiments" / "gallery.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    command = (root / "docs" / "analysis.md").read_text().split("python experiments/gallery.py ")[1]
+    options = shlex.split(command.split("\n\n")[0].replace("\\\n", ""))
+    note, cases = (options[options.index(name) + 1] for name in ("--note", "--cases"))
+    head = to_markdown(module.introduction(note, cases))
+    assert (root / "docs" / "results" / "gallery.md").read_text().startswith(head)
+    makefile = (root / "Makefile").read_text()
+    assert "-o demo/gallery" in makefile
+    assert "docs/results" not in makefile
 
 
 def test_lines_that_do_not_fit():
@@ -88,7 +188,7 @@ def test_lines_that_do_not_fit():
         ValueError,
         match=r"^lines: expected as many sources, references and outputs, and not none, got 3, 3, 3 and 2\.$",
     ):
-        compare_cases(SOURCES, REFERENCES, FIRST, SECOND[:2])
+        compare_cases(SOURCES, REFERENCES, BOTH[0], BOTH[1][:2])
 
 
 def test_the_command(tmp_path):

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from syntaxformer.align import NO_WORD, batch_word_of_piece, encoding_offsets
 from syntaxformer.data.collator import source_batch
 from syntaxformer.data.source import encode_pieces
+from syntaxformer.data.tag_pieces import fitting_pieces
 from syntaxformer.errors import ConfigError
 from syntaxformer.evaluation.significance import Interval, bootstrap_interval
 from syntaxformer.progress import track
 from syntaxformer.relations import NO_PATH, batch_dependency_distances
-from syntaxformer.tasks.translator import Translator
+from syntaxformer.tasks.translator import MAX_SOURCE_PIECES, Translator
 from syntaxformer.trees import Sentence
 
 __all__ = ["MEASURES", "SpreadOfAttention", "attention_spread", "spread_of_weights"]
@@ -152,11 +153,11 @@ def _weights(
 
 
 def _owners(translator: Translator, sentence: Sentence) -> NDArray[np.int32]:
-    """Word of each source piece of a line."""
-    encoder = translator.encoder
-    prepared = encoder.preparation.prepare([sentence.text])
+    """Word of each source piece of a line, as the translator cleans and cuts it."""
+    encoder, preparation = translator.encoder, translator.encoder.preparation
+    prepared = preparation.prepare([preparation.clean(sentence.text)])
     encodings = encode_pieces(encoder.tokenizer, prepared.texts)
     offsets, splits = encoding_offsets(encodings)
-    return batch_word_of_piece(
-        prepared.to_raw(offsets, splits), splits, list(sentence.offsets), [0, len(sentence)]
-    )
+    words = preparation.clean_offsets(sentence.text, sentence.offsets)
+    owners = batch_word_of_piece(prepared.to_raw(offsets, splits), splits, words, [0, len(sentence)])
+    return owners[fitting_pieces(splits, MAX_SOURCE_PIECES)]

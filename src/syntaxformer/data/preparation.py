@@ -6,6 +6,7 @@ line its own stand for, so words of the one and pieces of the other still meet b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,6 +31,9 @@ ENTITIES = {
     "&amp;": "&",
 }
 """Moses writes these characters so; the ampersand comes last, as it is part of the others."""
+
+
+_ENTITY = re.compile("|".join(ENTITIES))
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,22 @@ class TextPreparation:
         line = unescape(line) if self.unescape else line
         return " ".join(line.split()) if self.tokenized else line.replace("\t", " ")
 
+    def clean_offsets(self, line: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Where words of a raw line stand in the clean one.
+
+        Args:
+            line: As it was before `clean`.
+            offsets: Character start and end of each word in it.
+        """
+        widths = np.ones(len(line), np.int64)
+        if self.unescape:
+            for entity in _ENTITY.finditer(line):
+                widths[entity.start() + 1 : entity.end()] = 0
+        places = np.concatenate([[0], np.cumsum(widths)])
+        if self.tokenized:
+            places = _single_spaces(unescape(line) if self.unescape else line)[places]
+        return [(int(places[start]), int(places[end])) for start, end in offsets]
+
     def prepare(self, lines: Sequence[str]) -> PreparedLines:
         """Clean lines as subwords see them.
 
@@ -140,6 +160,15 @@ def _moses(language: str, kind: str = "MosesTokenizer") -> Any:
             "python -m pip install sacremoses",
         ) from error
     return getattr(sacremoses, kind)(lang=language)
+
+
+def _single_spaces(line: str) -> NDArray[np.int64]:
+    """Place of each character, and of the end, where words are joined by single spaces."""
+    stays, kept_space, n_words_left = np.zeros(len(line), np.int64), True, len(line.rstrip())
+    for index, character in enumerate(line[:n_words_left]):
+        stays[index] = not (character.isspace() and kept_space)
+        kept_space = character.isspace()
+    return np.concatenate([[0], np.cumsum(stays)])
 
 
 def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -60,7 +60,16 @@ class ProbeTreebank:
         return replace(self, **picked, left_out=left_out)
 
     def hold_out(self, every: int = 10) -> tuple[ProbeTreebank, ProbeTreebank]:
-        """The treebank without every tenth sentence, and these."""
+        """The treebank without every tenth sentence, and these.
+
+        Raises:
+            DataError: It has fewer sentences than that.
+        """
+        if len(self) < every:
+            raise DataError(
+                f"treebank: expected at least {every} sentences, of which every {every}th is held out, "
+                f"got {len(self)}. Give a dev file (--dev) or a larger treebank."
+            )
         rows = range(len(self))
         kept, held = (
             [row for row in rows if (row + 1) % every],

@@ -69,6 +69,7 @@ def load_tokenizer(path: str, max_length: int) -> Any:
             f"training.max_length: expected up to {tokenizer.model_max_length}, the checkpoint's positions, "
             f"got {max_length}."
         )
+    tokenizer.padding_side = "right"  # heads take the vector of the first piece, which must be no padding
     return tokenizer
 
 

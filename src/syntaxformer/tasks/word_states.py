@@ -79,7 +79,8 @@ class HuggingFaceWords:
         if not tokenizer.is_fast:
             raise ConfigError("tokenizer: expected a fast one, which knows offsets, got a slow one.")
         self.model = model.get_encoder() if model.config.is_encoder_decoder else model
-        self.tokenizer = tokenizer
+        self.tokenizer = copy(tokenizer)
+        self.tokenizer.padding_side = "right"  # where the words of a batch are looked for
         self.n_states = model.config.num_hidden_layers + 1
 
     @property
@@ -102,7 +103,8 @@ class HuggingFaceWords:
         inputs = {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
         states = self.model(**inputs, output_hidden_states=True).hidden_states
         offsets, splits = encoding_offsets(self.tokenizer([one.text for one in sentences]))
-        return states, _owners(offsets, splits, sentences, inputs["input_ids"].shape[1])
+        words = [one.offsets for one in sentences]
+        return states, _owners(offsets, splits, words, inputs["input_ids"].shape[1])
 
     def inputs(self, sentences: Sequence[Sentence]) -> dict[str, Tensor]:
         """The batch as the model takes it."""
@@ -122,6 +124,7 @@ class InfusedWords(HuggingFaceWords):
         super().__init__(model, collator.tokenizer)
         self.annotator = annotator
         self.collator = copy(collator)
+        self.collator.tokenizer = self.tokenizer
         self.collator.max_length = self.longest  # that of fine-tuning is often shorter than a sentence
 
     def inputs(self, sentences: Sequence[Sentence]) -> dict[str, Tensor]:
@@ -173,10 +176,13 @@ class TranslatorWords:
         batch = source_batch(source, range(len(lines)), translator.encoder.tokenizer.pad_token_id)
         batch = {name: tensor.to(translator.model.device) for name, tensor in batch.items()}
         output = translator.model.get_encoder()(**batch, output_hidden_states=True)
-        return output.hidden_states, _owners(offsets, splits, sentences, batch["input_ids"].shape[1])
+        clean_offsets = translator.encoder.preparation.clean_offsets
+        places = [clean_offsets(one.text, one.offsets) for one in sentences]
+        return output.hidden_states, _owners(offsets, splits, places, batch["input_ids"].shape[1])
 
     def _lines(self, sentences: Sequence[Sentence]) -> list[str]:
-        lines = [one.text for one in sentences]
+        """What the translator makes of the text."""
+        lines = [self.translator.encoder.preparation.clean(one.text) for one in sentences]
         return [lower_case(line) for line in lines] if self.translator.info.lowercase else lines
 
     def _offsets(self, lines: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -317,13 +323,15 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _owners(
-    offsets: NDArray[np.int32], splits: NDArray[np.int64], sentences: Sequence[Sentence], width: int
+    offsets: NDArray[np.int32],
+    splits: NDArray[np.int64],
+    words: Sequence[Sequence[tuple[int, int]]],
+    width: int,
 ) -> NDArray[np.int64]:
-    """Word of each piece, `[sentences, width]`; -1 for specials and padding."""
-    words = [offset for one in sentences for offset in one.offsets]
-    word_splits = np.cumsum([0, *map(len, sentences)])
-    flat = batch_word_of_piece(offsets, splits, words, word_splits)
-    owners = np.full((len(sentences), width), -1, np.int64)
-    for row in range(len(sentences)):
+    """Word of each piece, `[sentences, width]`; -1 for specials and padding, which stands on the right."""
+    word_splits = np.cumsum([0, *map(len, words)])
+    flat = batch_word_of_piece(offsets, splits, [place for one in words for place in one], word_splits)
+    owners = np.full((len(words), width), -1, np.int64)
+    for row in range(len(words)):
         owners[row, : splits[row + 1] - splits[row]] = flat[splits[row] : splits[row + 1]]
     return owners

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
+import torch
 
-from syntaxformer.analysis.attention_spread import SpreadOfAttention, spread_of_weights
+from syntaxformer.analysis.attention_spread import SpreadOfAttention, attention_spread, spread_of_weights
+from syntaxformer.data.source import SourceEncoder
+from syntaxformer.data.subwords import SubwordConfig, train_subwords
+from syntaxformer.layers import plan_widths
+from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.tasks.model_folder import FolderInfo
+from syntaxformer.tasks.translator import Translator
 from syntaxformer.trees import Sentence
 
 # a ← b → c → d, and an end piece that belongs to no word; "b" has two pieces.
@@ -60,3 +69,52 @@ def test_differences_are_of_the_same_sentences():
     found = other.difference(one, "entropy")
     assert (found.mean, found.low, found.high) == (1.0, 1.0, 1.0)
     assert one.interval("entropy").mean == 1.5
+
+
+def _translator(**prepared) -> Translator:
+    tokenizer = train_subwords(["he 'said three' words"] * 3, SubwordConfig(vocab_size=307))
+    torch.manual_seed(5)
+    config = SyntaxTransformerConfig(
+        vocab_size=len(tokenizer), d_model=12, d_ff=17, n_heads=2, encoder_layers=1, decoder_layers=1,
+        infusion=plan_widths("none", 12, None, width=5).as_dict(), factor_sizes={},
+    )  # fmt: skip
+    info = FolderInfo(src="en", tgt="de", annotator=None, annotator_version=None, factors=[], **prepared)
+    return Translator(SyntaxTransformer(config).eval(), SourceEncoder(tokenizer), info)
+
+
+def _seen_owners(monkeypatch):
+    """Owners and sources of what is measured."""
+    seen = []
+
+    def measured(weights, owners, sentence):
+        seen.append((weights.shape[1], owners.tolist()))
+        return spread_of_weights(weights, owners, sentence)
+
+    module = import_module(
+        "syntaxformer.analysis.attention_spread"
+    )  # the package has a function of that name
+    monkeypatch.setattr(module, "spread_of_weights", measured)
+    return seen
+
+
+def test_entities_are_read_as_the_translator_reads_them(monkeypatch):
+    seen = _seen_owners(monkeypatch)
+    translator = _translator(unescape=True, tokenized=True)
+    raw, clean = "he  said &apos; three &apos; words", "he said ' three ' words"
+    escaped = Sentence(raw, tuple(raw.split()), ((0, 2), (4, 8), (9, 15), (16, 21), (22, 28), (29, 34)))
+    attention_spread(translator, [escaped, Sentence.from_words(clean.split())], targets=["he"] * 2)
+    (n_pieces, owners), other = seen
+    assert n_pieces == len(owners)
+    assert (n_pieces, owners) == other
+    assert sorted(set(owners)) == [-1, 0, 1, 2, 3, 4, 5]
+
+
+def test_a_line_that_is_cut(monkeypatch):
+    seen = _seen_owners(monkeypatch)
+    sentence = Sentence.from_words(["three"] * 1500)
+    found = attention_spread(_translator(), [sentence], targets=["he"])
+    ((n_pieces, owners),) = seen
+    assert n_pieces == len(owners) == 1024
+    assert owners[-1] == -1
+    assert owners[-2] > 0
+    assert np.isfinite(found.values["entropy"]).all()

@@ -14,6 +14,25 @@ from syntaxformer.data.subwords import SubwordConfig, train_subwords
 from syntaxformer.errors import BackendMissingError
 
 
+@pytest.mark.parametrize(
+    ("line", "offsets", "clean", "settings"),
+    [
+        ("a\tb", [(0, 1), (2, 3)], [(0, 1), (2, 3)], {}),
+        ("&apos;a &amp;lt; b", [(0, 7), (8, 16), (17, 18)], ["'a", "&lt;", "b"], {"unescape": True}),
+        ("  a  &lt;b \u2003 c ", [(2, 3), (5, 10), (13, 14)], ["a", "<b", "c"], {"unescape": True, "tokenized": True}),
+        ("a &quot;", [(0, 1), (2, 3), (3, 7), (7, 8)], [(0, 1), (2, 3), (3, 3), (3, 3)], {"unescape": True}),
+        ("", [], [], {"tokenized": True}),
+    ],
+)  # fmt: skip
+def test_words_of_a_raw_line_in_the_clean_one(line, offsets, clean, settings):
+    preparation = TextPreparation("en", **settings)
+    found = preparation.clean_offsets(line, offsets)
+    text = preparation.clean(line)
+    if clean and isinstance(clean[0], str):
+        found = [text[start:end] for start, end in found]
+    assert found == clean
+
+
 def test_entities_are_read_once():
     assert unescape("&quot; he &apos;s &amp; &#91;her&#93; &#124; &lt;b&gt;") == "\" he 's & [her] | <b>"
     assert unescape("&amp;apos;") == "&apos;"

@@ -170,3 +170,16 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path):
         "pretrained_embeddings: expected a fast tokenizer with padding and end pieces, got that of "
         f"{tmp_path}."
     )
+
+
+def test_what_is_fine_tuned_pads_on_the_right(tmp_path):
+    """A classifier takes the vector of the first piece, which is no piece of text where padding stands there."""
+    from transformers import BertTokenizerFast
+
+    from syntaxformer.tasks.pretrained import load_tokenizer
+
+    pieces = {
+        piece: number for number, piece in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
+    }
+    BertTokenizerFast(vocab=pieces, padding_side="left", model_max_length=17).save_pretrained(tmp_path)
+    assert load_tokenizer(str(tmp_path), 17).padding_side == "right"

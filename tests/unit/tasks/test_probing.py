@@ -110,6 +110,20 @@ def test_states_of_a_translator_whose_subwords_see_moses_text(plain, monkeypatch
     assert [text.replace(" ", "") for text in texts] == list(sentence.words)
 
 
+def test_states_of_a_translator_that_reads_entities(plain, monkeypatch):
+    encoder = replace(plain.encoder, preparation=TextPreparation("en", unescape=True))
+    monkeypatch.setattr(plain, "encoder", encoder)
+    words = TranslatorWords(plain)
+    escaped, clean = (
+        Sentence.from_words(["the", mark, "cat", "."], governors=(2, 2, -1, 2)) for mark in ("&quot;", '"')
+    )
+    states, owners = words.encode([escaped])
+    expected_states, expected = words.encode([clean])
+    assert owners.tolist() == expected.tolist()
+    torch.testing.assert_close(states[1], expected_states[1])
+    assert words.n_pieces([escaped]).tolist() == words.n_pieces([clean]).tolist()
+
+
 def _grown_treebank(n: int):
     """Random trees with vectors that hold them: each word is its governor's vector plus a direction of its own."""
     drawn = np.random.default_rng(7)
@@ -226,5 +240,11 @@ def test_the_command(tmp_path, bert, tokenizer):
         "random vectors",
         "linear chain",
     ]
+    write_conllu(treebank, SENTENCES * 3)
+    done = CliRunner().invoke(app, arguments)
+    assert str(done.exception) == (
+        "treebank: expected at least 10 sentences, of which every 10th is held out, got 9. Give a dev file "
+        "(--dev) or a larger treebank."
+    )
     done = CliRunner().invoke(app, [*arguments, "--layers", "x"])
     assert str(done.exception) == "--layers: expected \"all\" or numbers with commas, got 'x'."

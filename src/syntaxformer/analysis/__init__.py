@@ -5,7 +5,7 @@ from syntaxformer.analysis.attention import CrossAttentionMap, cross_attention
 from syntaxformer.analysis.attention_spread import SpreadOfAttention, attention_spread
 from syntaxformer.analysis.encoder_attention import EncoderAttention, encoder_attention
 from syntaxformer.analysis.plots import draw_attention, draw_subnetwork
-from syntaxformer.analysis.subnetworks import SubnetworkView, subnetwork_view
+from syntaxformer.analysis.subnetworks import SubnetworkView, plain_attention_beside, subnetwork_view
 from syntaxformer.analysis.text_view import Parser, TextView, classifier_text, parser_for, translator_text
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "draw_subnetwork",
     "encoder_attention",
     "parser_for",
+    "plain_attention_beside",
     "subnetwork_view",
     "translator_text",
 ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from syntaxformer.analysis.attention import CrossAttentionMap
 from syntaxformer.analysis.subnetworks import SubnetworkView
@@ -57,6 +58,8 @@ def draw_subnetwork(
     layer: int = -1,
     n_networks: int = 12,
     head: int | None = None,
+    plain: NDArray[np.float32] | None = None,
+    plain_name: str = "plain model",
 ) -> None:
     """One sub-network's attention, plain attention of the same layer, and topical weights by layer.
 
@@ -67,6 +70,9 @@ def draw_subnetwork(
         layer: Place in the view's layers, the last by default.
         n_networks: Sub-networks whose weights are shown; the strongest, and the one on the left.
         head: One head; None for the mean over heads.
+        plain: What a model without syntax attends to, from `plain_attention_beside`; None for the logits of
+            the infused model itself without their masks.
+        plain_name: Of that model.
 
     Raises:
         ConfigError: The ending names no format of pictures.
@@ -86,7 +92,9 @@ def draw_subnetwork(
             view.sub_attention(layer, network, head),
             f"{view.networks[network]}, layer {number}, weight {weight:.3f}",
         ),
-        (middle, view.plain_attention(layer, head), f"plain attention, layer {number}"),
+        (middle, view.plain_attention(layer, head), f"the same logits without masks, layer {number}")
+        if plain is None
+        else (middle, plain, f"{plain_name}, layer {number}"),
     )
     for panel, weights, title in maps:
         panel.imshow(weights, cmap="Blues", vmin=0, aspect="equal")

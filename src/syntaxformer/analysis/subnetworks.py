@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from syntaxformer.analysis.encoder_attention import encoder_attention
 from syntaxformer.config import nearest
 from syntaxformer.errors import ConfigError
 from syntaxformer.relations import n_relations, relation_name
@@ -18,7 +19,7 @@ from syntaxformer.tasks.annotated_examples import annotate_examples
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.text_sets import TextExample
 
-__all__ = ["SubnetworkView", "subnetwork_view"]
+__all__ = ["SubnetworkView", "plain_attention_beside", "subnetwork_view"]
 
 FULL = "full"
 """Attention to all pieces, as one of the sub-networks (preset `preserving`)."""
@@ -75,7 +76,11 @@ class SubnetworkView:
         return _mean(attention if self.on_empty_row == "full" else attention * ~is_empty, head)
 
     def plain_attention(self, layer: int, head: int | None = None) -> NDArray[np.float32]:
-        """What the layer would attend to without syntax, `[pieces, pieces]`."""
+        """What the layer's own logits attend to without masks, `[pieces, pieces]`.
+
+        This is not the vanilla model of the paper's figure, which was trained without masks: see
+        `plain_attention_beside`.
+        """
         return _mean(_softmax(self.logits[layer]), head)
 
     def topical_weights(self) -> NDArray[np.float32]:
@@ -126,6 +131,52 @@ def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> Subn
         pieces, names, tensors["weights"], tensors["logits"], masks, tensors["attention"], layers,
         config.masks.mode, config.masks.on_empty_row, str(found.labels[0]),
     )  # fmt: skip
+
+
+def plain_attention_beside(
+    view: SubnetworkView,
+    plain: Classifier,
+    text: str | tuple[str, str],
+    layer: int = -1,
+    head: int | None = None,
+) -> NDArray[np.float32]:
+    """What a model without syntax attention attends to in the layer of a view, `[pieces, pieces]`.
+
+    Args:
+        view: From `subnetwork_view`.
+        plain: A model that was fine-tuned without masks, relation_bias and lisa.
+        text: That of the view.
+        layer: Place in the view's layers, the last by default.
+        head: One head; None for the mean over heads.
+
+    Raises:
+        ConfigError: The model's attention is not plain, it has no such layer or head, reads other pieces, or
+            does not tell its attention.
+        DataError: The text is single where the model expects pairs, or the reverse.
+
+    Source: Bai et al. (2021), section 5.2 and figure 2.
+    """
+    infusion = getattr(plain.model, "infusion", None)
+    if plain.backend == "onnx" or (infusion is not None and infusion.attends):
+        got = "an exported one" if plain.backend == "onnx" else "one whose attention is infused"
+        raise ConfigError(
+            f"beside: expected a model fine-tuned without masks, relation_bias and lisa, got {got}. "
+            "Fine-tune the checkpoint with --infuse none."
+        )
+    plain.predict([text])  # refuses what is no text for this model
+    found, number = encoder_attention(plain, text), view.layers[layer]
+    n_layers, n_heads = found.weights.shape[:2]
+    if number >= n_layers or (head is not None and head >= n_heads):
+        raise ConfigError(
+            f"beside: expected a model with layer {number} and head {head or 0}, got {n_layers} layers of "
+            f"{n_heads} heads. Choose another layer or head."
+        )
+    if found.pieces != view.pieces:
+        raise ConfigError(
+            f"beside: expected a model that reads the same {len(view.pieces)} pieces, got "
+            f"{len(found.pieces)} others. Use one that was fine-tuned from the same checkpoint."
+        )
+    return _mean(found.weights[number], head)
 
 
 def _networks(

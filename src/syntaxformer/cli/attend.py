@@ -21,7 +21,10 @@ def attend(
     model: Annotated[Path, typer.Argument(help="Folder that `train` wrote, or `finetune` with masks.")],
     text: Annotated[str | None, typer.Argument(help="The sentence.")] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="PNG, PDF or SVG.")] = Path("attention.png"),
-    beside: Annotated[Path | None, typer.Option(help="A second model, drawn to the left.")] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(help="A second translator, drawn to the left; or a model fine-tuned without masks."),
+    ] = None,
     layer: Annotated[int, typer.Option(help="Layer, counted from 0; -1 is the last.")] = -1,
     head: Annotated[int | None, typer.Option(min=0, help="One head; default: the mean.")] = None,
     factor: Annotated[
@@ -44,7 +47,7 @@ def attend(
 
     syntaxformer attend runs/sit --beside runs/base --spread test2016.en
 
-    syntaxformer attend runs/cola-masks "John slipped in front of anyone who was there."
+    syntaxformer attend runs/cola-masks "John slipped in front of anyone who was there." --beside runs/cola
     """
     from syntaxformer.errors import ConfigError
 
@@ -55,8 +58,8 @@ def attend(
     if text is None or not text.strip():
         raise ConfigError("text: expected a sentence, got an empty one.")
     if (model / "classifier.json").exists():
-        _refuse("a fine-tuned model", {"--beside": beside, "--factor": factor})
-        _subnetworks(model, (text, pair) if pair else text, output, network, layer, head)
+        _refuse("a fine-tuned model", {"--factor": factor})
+        _subnetworks(model, beside, (text, pair) if pair else text, output, network, layer, head)
     else:
         _refuse("a translator", {"--pair": pair, "--network": network})
         _cross_attention(model, beside, text, output, layer, head, factor or ())
@@ -94,36 +97,42 @@ def _cross_attention(
         translator = Translator.load(folder)
         own = {name: values for name, values in given.items() if name in translator.encoder.factors}
         maps[str(folder)] = cross_attention(translator, text, own)
-    n_layers, n_heads = maps[str(model)].weights.shape[:2]
-    _check_place(layer, head, n_layers, n_heads)
+    for folder, one in maps.items():
+        of_second = "" if folder == str(model) else f" of {folder}"
+        _check_place(layer, head, *one.weights.shape[:2], of_second)
     draw_attention(maps, output, layer, head)
     for folder, one in maps.items():
         typer.echo(f"{folder}: {one.translation}")
 
 
-def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int) -> None:
+def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: str = "") -> None:
     from syntaxformer.errors import ConfigError
 
     if not -n_layers <= layer < n_layers or (head is not None and head >= n_heads):
-        raise ConfigError(f"layer, head: expected below {n_layers} and {n_heads}, got {layer} and {head}.")
+        raise ConfigError(
+            f"layer, head: expected below {n_layers} and {n_heads}{of}, got {layer} and {head}."
+        )
 
 
 def _subnetworks(
     model: Path,
+    beside: Path | None,
     text: str | tuple[str, str],
     output: Path,
     network: str | None,
     layer: int,
     head: int | None,
 ) -> None:
-    from syntaxformer.analysis import draw_subnetwork, subnetwork_view
+    from syntaxformer.analysis import draw_subnetwork, plain_attention_beside, subnetwork_view
     from syntaxformer.tasks.classifier import Classifier
 
     view = subnetwork_view(Classifier.from_folder(model), text)
-    n_layers, n_heads = view.logits.shape[:2]
-    _check_place(layer, head, n_layers, n_heads)
+    _check_place(layer, head, *view.logits.shape[:2])
+    plain = None
+    if beside is not None:
+        plain = plain_attention_beside(view, Classifier.from_folder(beside), text, layer, head)
     chosen = view.strongest(1)[0] if network is None else view.network(network)
-    draw_subnetwork(view, output, chosen, layer, head=head)
+    draw_subnetwork(view, output, chosen, layer, head=head, plain=plain, plain_name=str(beside))
     typer.echo(f"prediction: {view.prediction}")
     weights = view.topical_weights().mean(0)
     for one in view.strongest(5):
@@ -141,15 +150,15 @@ def _spread(
 ) -> None:
     from syntaxformer.analysis import attention_spread
     from syntaxformer.analysis.attention_spread import MEASURES
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import WordsAsGiven, load_annotator
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
-    sentences = load_annotator(annotator).annotate(read_lines(source))
-    folders = [folder for folder in (beside, model) if folder is not None]
-    found = {
-        str(folder): attention_spread(Translator.load(folder), sentences, layer, head) for folder in folders
-    }
+    translators = {str(one): Translator.load(one) for one in (beside, model) if one is not None}
+    preparation, parser = translators[str(model)].encoder.preparation, load_annotator(annotator)
+    parser = WordsAsGiven(parser) if preparation.tokenized else parser
+    sentences = parser.annotate([preparation.clean(line) for line in read_lines(source)])
+    found = {name: attention_spread(one, sentences, layer, head) for name, one in translators.items()}
     rows = {name: {measure: one.interval(measure) for measure in MEASURES} for name, one in found.items()}
     if beside is not None:
         rows["difference"] = _differences(found[str(model)], found[str(beside)], MEASURES)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
-from syntaxformer.analysis import draw_subnetwork, subnetwork_view
+from syntaxformer.analysis import (
+    draw_subnetwork,
+    encoder_attention,
+    plain_attention_beside,
+    subnetwork_view,
+)
 from syntaxformer.data.nlu_collator import SyntaxCollator
 from syntaxformer.errors import ConfigError
 from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.models import infuse
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.classifier_folder import ClassifierInfo
+from syntaxformer.tasks.onnx_network import OnnxNetwork
 from syntaxformer.trees import Sentence
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "slipped", "in", "front", "##s", "."]
@@ -40,17 +48,28 @@ class FlatAnnotator:
         return found
 
 
-def _classifier(infusion: str = "masks", **settings) -> Classifier:
+class TaggingAnnotator(FlatAnnotator):
+    """All words are nouns."""
+
+    def annotate(self, lines, *, n_processes=1, progress=False):
+        return [replace(one, upos=("NOUN",) * len(one)) for one in super().annotate(lines)]
+
+
+def _classifier(
+    infusion: str = "masks", n_layers: int = 3, lower_case: bool = True, **settings
+) -> Classifier:
     config = InfusionConfig.parse(infusion)
     if infusion == "masks":
         masks = {"trees": ("dependency",), "max_distance": 3}
         config = InfusionConfig(**{"masks": masks, "seed": 5, **settings})
     torch.manual_seed(3)
     model = BertForSequenceClassification(
-        BertConfig(vocab_size=len(PIECES), hidden_size=22, num_hidden_layers=3, num_attention_heads=2, intermediate_size=23,
+        BertConfig(vocab_size=len(PIECES), hidden_size=22, num_hidden_layers=n_layers, num_attention_heads=2, intermediate_size=23,
                    max_position_embeddings=29, initializer_range=0.3)
     )  # fmt: skip
-    tokenizer = BertTokenizerFast(vocab={piece: number for number, piece in enumerate(PIECES)})
+    tokenizer = BertTokenizerFast(
+        vocab={piece: number for number, piece in enumerate(PIECES)}, do_lower_case=lower_case
+    )
     info = ClassifierInfo(
         task="cola", labels=("bad", "good"), metrics=("matthews",), n_texts=1, annotator="flat",
         annotator_version="1", needs=("governors",),
@@ -120,6 +139,93 @@ def test_a_model_without_masks():
         ConfigError, match=r"^model: expected one that was fine-tuned with masks, got one without\.$"
     ):
         subnetwork_view(_classifier("pos_add"), "john slipped .")
+
+
+TEXT = "john slipped ."
+
+
+@pytest.mark.parametrize("infusion", ["none", "pos_add"])
+def test_the_plain_model_of_the_figure_is_a_model_of_its_own(infusion):
+    view, plain = subnetwork_view(_classifier(preset="paper"), TEXT), _classifier(infusion)
+    plain.annotator = TaggingAnnotator()
+    weights = encoder_attention(plain, TEXT).weights
+    np.testing.assert_array_equal(plain_attention_beside(view, plain, TEXT, 1), weights[1].mean(0))
+    np.testing.assert_array_equal(plain_attention_beside(view, plain, TEXT, head=1), weights[2][1])
+    assert not np.allclose(weights[2].mean(0), view.plain_attention(2), atol=1e-3)
+
+
+def test_the_figure_with_a_plain_model(tmp_path):
+    view = subnetwork_view(_classifier(preset="paper"), TEXT)
+    plain = plain_attention_beside(view, _classifier("none"), TEXT)
+    draw_subnetwork(view, tmp_path / "own.png", 0)
+    draw_subnetwork(view, tmp_path / "plain.png", 0, plain=plain, plain_name="runs/cola")
+    assert (tmp_path / "own.png").read_bytes() != (tmp_path / "plain.png").read_bytes()
+
+
+def test_the_command_takes_a_plain_model_beside(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from syntaxformer.cli.main import app
+
+    models = {"masks": _classifier(preset="paper"), "plain": _classifier("none")}
+    (tmp_path / "masks").mkdir()
+    (tmp_path / "masks" / "classifier.json").write_text("{}")
+    monkeypatch.setattr(Classifier, "from_folder", lambda folder: models[folder.name])
+    pictures = []
+    for name, more in (("own", []), ("beside", ["--beside", str(tmp_path / "plain")])):
+        picture = tmp_path / f"{name}.png"
+        done = CliRunner().invoke(app, ["attend", str(tmp_path / "masks"), TEXT, "-o", str(picture), *more])
+        assert done.exit_code == 0, done.exception
+        pictures.append(picture.read_bytes())
+    assert pictures[0] != pictures[1]
+
+
+def test_what_cannot_stand_beside():
+    view = subnetwork_view(_classifier(preset="paper"), "john Slipped .")
+    for infusion in ("masks", "lisa"):
+        with pytest.raises(
+            ConfigError,
+            match=r"^beside: expected a model fine-tuned without masks, relation_bias and lisa, got one whose "
+            r"attention is infused\. Fine-tune the checkpoint with --infuse none\.$",
+        ):
+            plain_attention_beside(view, _classifier(infusion), "john Slipped .")
+    with pytest.raises(
+        ConfigError,
+        match=r"^beside: expected a model with layer 2 and head 0, got 2 layers of 2 heads\. Choose another",
+    ):
+        plain_attention_beside(view, _classifier("none", n_layers=2), "john Slipped .")
+    with pytest.raises(
+        ConfigError, match=r"^beside: expected a model with layer 0 and head 2, got 3 layers of"
+    ):
+        plain_attention_beside(view, _classifier("none"), "john Slipped .", 0, head=2)
+    with pytest.raises(
+        ConfigError, match=r"^beside: expected a model that reads the same 5 pieces, got 5 others\. Use one"
+    ):
+        plain_attention_beside(view, _classifier("none", lower_case=False), "john Slipped .")
+    exported = _classifier("none")
+    exported.model = OnnxNetwork.__new__(OnnxNetwork)
+    with pytest.raises(ConfigError, match=r"and lisa, got an exported one\."):
+        plain_attention_beside(view, exported, "john Slipped .")
+
+
+@pytest.mark.parametrize("kind", ["plain", "infused"])
+def test_a_tokenizer_that_pads_on_the_left_is_probed_alike(kind):
+    from syntaxformer.tasks.word_states import HuggingFaceWords, InfusedWords
+
+    classifier = _classifier(preset="paper") if kind == "infused" else _classifier("none")
+    classifier.collator.tokenizer.padding_side = "left"
+    if kind == "infused":
+        encoder = InfusedWords(classifier.model, classifier.collator, FlatAnnotator())
+    else:
+        encoder = HuggingFaceWords(classifier.model, classifier.collator.tokenizer)
+    short = Sentence.from_words(["slipped", "fronts"], governors=(-1, 0))
+    long = Sentence.from_words(["john", "slipped", "in", "fronts", "."], governors=(1, -1, 1, 1, 1))
+    states, owners = encoder.encode([short, long])
+    alone, own = encoder.encode([short])
+    n = own.shape[1]
+    assert owners[0].tolist() == [*own[0], *[-1] * (owners.shape[1] - n)] == [-1, 0, 1, 1, -1, -1, -1, -1]
+    torch.testing.assert_close(states[3][0, :n], alone[3][0], atol=1e-5, rtol=1e-5)
+    assert classifier.collator.tokenizer.padding_side == "left"
 
 
 def test_an_infused_encoder_is_probed_with_its_own_trees():

@@ -1,0 +1,48 @@
+"""`attend`: which layers and heads of which model there are to draw."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from syntaxformer.analysis import CrossAttentionMap
+from syntaxformer.cli.main import app
+
+SHAPES = {"large": (3, 5), "flat": (2, 5), "narrow": (3, 2)}
+"""Layers and heads of the models."""
+
+
+@pytest.fixture
+def attend(monkeypatch, tmp_path):
+    """Draw `large` beside another translator, and give the command's result."""
+
+    def translator(folder):
+        return SimpleNamespace(name=folder.name, encoder=SimpleNamespace(factors=()))
+
+    def attention(translator, text, factors):
+        weights = np.full((*SHAPES[translator.name], 2, 2), 0.5, np.float32)
+        return CrossAttentionMap(["a", "b"], ["c", "d"], weights, {}, "c d")
+
+    monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", translator)
+    monkeypatch.setattr("syntaxformer.analysis.cross_attention", attention)
+
+    def call(beside, *more):
+        arguments = ["attend", "large", "a b", "--beside", beside, "-o", str(tmp_path / "a.png"), *more]
+        return CliRunner().invoke(app, arguments)
+
+    return call
+
+
+def test_a_second_model_that_is_smaller(attend):
+    assert str(attend("flat", "--layer", "2").exception) == (
+        "layer, head: expected below 2 and 5 of flat, got 2 and None."
+    )
+    assert str(attend("narrow", "--head", "2").exception) == (
+        "layer, head: expected below 3 and 2 of narrow, got -1 and 2."
+    )
+    assert str(attend("narrow", "--layer", "3").exception).endswith("and 2 of narrow, got 3 and None.")
+    done = attend("flat", "--layer", "1", "--head", "4")
+    assert (done.exit_code, done.exception) == (0, None)

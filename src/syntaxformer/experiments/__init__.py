@@ -1,7 +1,8 @@
 """Grids of runs that answer a question with error bars: specification, store, runner, report."""
 
 from syntaxformer.experiments.cell_run import run_cell
-from syntaxformer.experiments.estimate import estimate_seconds, planned_cells
+from syntaxformer.experiments.estimate import estimate_seconds
+from syntaxformer.experiments.plan import planned_cells
 from syntaxformer.experiments.report import write_report
 from syntaxformer.experiments.runner import run_experiment
 from syntaxformer.experiments.spec import Cell, Spec, load_spec

@@ -1,37 +1,17 @@
-"""What is to do, and its cost: that of the same cell with another seed, else of runs of like work."""
+"""What a run will cost: that of the same cell with another seed, else of runs of like work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from syntaxformer.evaluation.significance import spread
-from syntaxformer.experiments.search import open_trials
-from syntaxformer.experiments.spec import SEED, Cell, Spec, matches
+from syntaxformer.experiments.spec import SEED, Cell, Spec
 from syntaxformer.experiments.store import DONE, StoredRun
 
-__all__ = ["estimate_seconds", "planned_cells"]
+__all__ = ["estimate_seconds"]
 
 WORK = ("training.max_steps", "training.max_batch_tokens", "training.accumulate", "training.epochs")
 """Settings that multiply the time of a run; what a recipe sets and no level changes is the same for all."""
-
-
-def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Mapping[str, str]) -> list[Cell]:
-    """All runs of an experiment, done or not; trials yet to be proposed lack the settings that are searched.
-
-    Args:
-        spec: The experiment.
-        runs: All that its store has.
-        only: Axis → level of the runs to list; empty for all.
-
-    Raises:
-        ConfigError: There is no such axis or level.
-    """
-    spec.check_levels("only", only)
-    if spec.search is None:
-        cells = spec.cells()
-    else:
-        cells = [*(one.cell for one in runs.values()), *open_trials(spec, spec.search, runs)]
-    return [cell for cell in cells if matches(cell.labels, only)]
 
 
 def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> float | None:

@@ -32,7 +32,8 @@ from syntaxformer.experiments.groups import (
     metric_names,
     paper_number,
 )
-from syntaxformer.experiments.search import best_trial
+from syntaxformer.experiments.plan import own_runs
+from syntaxformer.experiments.search import best_trial, study_trials
 from syntaxformer.experiments.spec import Cell, Spec, matches
 from syntaxformer.experiments.store import DONE, WAITING, RunStore, StoredRun
 
@@ -79,14 +80,14 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
 def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
     """The stored runs of this specification, and those that it plans and nobody has started."""
     if spec.search is not None:
-        return list(runs.values())
+        return list(own_runs(spec, runs).values())
     return [runs.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
 
 
 def _state(spec: Spec, runs: Sequence[StoredRun]) -> str:
     counts = Counter(one.state for one in runs)
     shown = ", ".join(f"{counts[state]} {state}" for state in sorted(counts))
-    return f"{len(runs)} runs: {shown}. Experiment `{spec.name}`."
+    return f"{len(runs)} runs{shown and f': {shown}'}. Experiment `{spec.name}`."
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
@@ -181,7 +182,7 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
     search = spec.search
     blocks: list[Block] = []
     for labels in spec.combinations():
-        trials = [one for one in runs.values() if matches(one.cell.labels, labels)]
+        trials = study_trials(spec, search, runs, labels)
         best = best_trial(search, trials)
         title = ", ".join(f"{axis} {level}" for axis, level in labels.items()) or "Trials"
         names = list(search.space)

@@ -5,19 +5,21 @@ A list of values can be walked through in order (`grid`); otherwise Optuna propo
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from syntaxformer.errors import BackendMissingError
-from syntaxformer.experiments.spec import TRIAL, Cell, SearchConfig, Spec, matches
+from syntaxformer.experiments.spec import TRIAL, Cell, SearchConfig, Space, Spec, matches
 from syntaxformer.experiments.store import DONE, FAILED, KILLED, WAITING, StoredRun
 
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["best_trial", "next_trial", "open_trials"]
+__all__ = ["best_trial", "next_trial", "open_trials", "study_trials"]
 
 MOST_REPEATS = 50
 """A sampler that proposes so many known settings in a row has seen the space."""
@@ -40,7 +42,7 @@ def next_trial(
     for labels in spec.combinations():
         if not matches(labels, only or {}):
             continue
-        trials = _of_study(runs, labels)
+        trials = study_trials(spec, search, runs, labels)
         waiting = [one for one in trials if one.state == WAITING]
         if waiting:
             return waiting[0].cell
@@ -54,11 +56,12 @@ def next_trial(
 
 def open_trials(spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun]) -> list[Cell]:
     """The trials that are still to be proposed, without the settings that are searched."""
-    return [
-        spec.cell({**labels, TRIAL: f"{number:03d}"})
-        for labels in spec.combinations()
-        for number in range(len(_of_study(runs, labels)), _most_trials(search))
-    ]
+    cells = []
+    for labels in spec.combinations():
+        trials = study_trials(spec, search, runs, labels)
+        first, n_open = _next_number(trials), max(0, _most_trials(search) - len(trials))
+        cells += [spec.cell({**labels, TRIAL: f"{number:03d}"}) for number in range(first, first + n_open)]
+    return cells
 
 
 def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
@@ -68,8 +71,40 @@ def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | Non
     return min(scored, key=lambda one: sign * (_value(search, one) or 0.0), default=None)
 
 
-def _of_study(runs: Mapping[str, StoredRun], labels: Mapping[str, str]) -> list[StoredRun]:
-    return [one for one in runs.values() if matches(one.cell.labels, labels)]
+def study_trials(
+    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], labels: Mapping[str, str]
+) -> list[StoredRun]:
+    """The stored trials of one study, with its labels as they are now.
+
+    A trial belongs to a study by what decides its result: where settings or the space were edited since,
+    it is one of another search.
+    """
+    return [
+        replace(one, cell=replace(one.cell, labels={**labels, TRIAL: one.cell.labels[TRIAL]}))
+        for one in runs.values()
+        if TRIAL in one.cell.labels and _belongs(spec, search, one.cell, labels)
+    ]
+
+
+def _belongs(spec: Spec, search: SearchConfig, cell: Cell, labels: Mapping[str, str]) -> bool:
+    if not search.space.keys() <= cell.settings.keys():
+        return False
+    searched = {name: cell.settings[name] for name in search.space}
+    in_space = all(_holds(space, searched[name]) for name, space in search.space.items())
+    return in_space and spec.cell(labels, searched).key == cell.key
+
+
+def _holds(space: Space, value: Any) -> bool:
+    if space.values is not None:
+        return json.dumps(value, default=str) in [json.dumps(one, default=str) for one in space.values]
+    if space.low is None or space.high is None or isinstance(value, bool):
+        return False
+    kinds = int if isinstance(space.low, int) and isinstance(space.high, int) else int | float
+    return isinstance(value, kinds) and space.low <= value <= space.high
+
+
+def _next_number(trials: list[StoredRun]) -> int:
+    return 1 + max((int(one.cell.labels[TRIAL]) for one in trials), default=-1)
 
 
 def _most_trials(search: SearchConfig) -> int:
@@ -87,7 +122,7 @@ def _propose(
     spec: Spec, search: SearchConfig, labels: Mapping[str, str], trials: list[StoredRun]
 ) -> Cell | None:
     """A trial with settings that the study has not seen."""
-    numbered = {**labels, TRIAL: f"{len(trials):03d}"}
+    numbered = {**labels, TRIAL: f"{_next_number(trials):03d}"}
     known = {one.cell.key: one for one in trials}
     if search.sampler == "grid":
         names = list(search.space)

@@ -170,6 +170,11 @@ class Spec(_Section):
         given = self.axes[axis]
         return {str(value): {axis: value} for value in given} if isinstance(given, list) else given
 
+    @property
+    def searched(self) -> list[str]:
+        """Keys of the settings that a search sets."""
+        return [] if self.search is None else list(self.search.space)
+
     def cells(self) -> list[Cell]:
         """All runs of the grid, seeds last to vary first; none where there is a search."""
         return [self.cell(labels) for labels in self.combinations()] if self.search is None else []
@@ -257,7 +262,7 @@ def load_spec(path: str | Path) -> Spec:
     """
     spec = validate(Spec, read_yaml(path), str(path))
     keys: dict[str, str] = {}
-    for cell in spec.cells():
+    for cell in [spec.cell(labels, dict.fromkeys(spec.searched)) for labels in spec.combinations()]:
         other = keys.setdefault(cell.key, cell.name)
         if other != cell.name:
             raise ConfigError(

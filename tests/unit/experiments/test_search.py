@@ -97,6 +97,52 @@ def test_one_trial_of_a_study_at_a_time(search, store):
     assert next_trial(spec, spec.search, store.runs()) is None
 
 
+def test_an_edited_search_does_not_take_old_trials_for_its_own(search, content, store, tmp_path):
+    assert run_experiment(search(sampler="grid", trials=2), store, command=_command) == {"done": 2}
+    content["settings"]["training.max_steps"] = 7
+    spec = search(sampler="grid", trials=2)
+    assert [one.settings.get("training.max_steps") for one in planned_cells(spec, store.runs(), {})] == [7, 7]
+    text = write_report(spec, store, tmp_path / "edited").read_text()
+    assert "0 runs. Experiment" in text
+    assert "| 000 " not in text
+    assert run_experiment(spec, store, command=_command) == {"done": 2}
+    assert len(store.runs()) == 4
+
+
+def test_a_space_may_get_and_lose_keys_and_values(search, store, tmp_path):
+    pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
+    width = {"values": [8, 16, 20]}
+    run_experiment(search(sampler="grid", trials=3), store, command=_command)
+    wider = search(space={"infusion.width": width, "seed": {"low": 1, "high": 9}}, trials=2)
+    assert run_experiment(wider, store, command=_command) == {"done": 2}
+    assert len(store.runs()) == 5
+    narrower = search(space={"infusion.width": {"values": [16, 20]}}, sampler="tpe", trials=9)
+    assert run_experiment(narrower, store, command=_command) == {"done": 2}
+    text = write_report(narrower, store, tmp_path / "report").read_text()
+    assert "| 002 (best) | 20 | 0 | done |" in text
+    assert "| 000 |" not in text
+    bounds = search(space={"infusion.width": {"low": 10, "high": 18}}, trials=1)
+    assert run_experiment(bounds, store, command=_command) == {"done": 1}
+    assert len(store.runs()) == 5
+
+
+def test_a_level_of_a_search_may_be_renamed(search, content, store):
+    run_experiment(search(sampler="grid", trials=5), store, command=_command)
+    path = store.folder.parent / "spec.yaml"
+    path.write_text(path.read_text().replace("    sit:", "    sum then concat:"))
+    spec = load_spec(path)
+    cells = planned_cells(spec, store.runs(), {"system": "sum then concat"})
+    assert [one.settings["infusion.width"] for one in cells] == [8, 16, 20, 32, 64]
+    assert next_trial(spec, spec.search, store.runs()) is None
+
+
+def test_studies_that_are_the_same(search, content, write_spec):
+    search()
+    content["axes"]["system"]["again"] = {"infusion.kind": "sum_then_concat"}
+    with pytest.raises(ConfigError, match="expected runs that differ in their settings, got sit_"):
+        load_spec(write_spec(content))
+
+
 def test_some_studies_wait(search, content, store):
     spec = search(sampler="grid", trials=5)
     assert next_trial(spec, spec.search, {}, only={"system": "none"}) is None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from syntaxformer.atomic import atomic_file
 from syntaxformer.config import read_yaml
 from syntaxformer.experiments.provenance import code_version, count_parameters, recipe_settings
 from syntaxformer.experiments.spec import Cell
+from syntaxformer.experiments.stopwatch import Stopwatch
 from syntaxformer.folders import MANIFEST, read_json
 from syntaxformer.textfile import read_lines
 from syntaxformer.training.checkpoints import numbered_checkpoints
@@ -46,7 +46,8 @@ def run_cell(folder: Path) -> dict[str, Any]:
     """Do what `write_cell` stored, or what is left of it.
 
     Returns:
-        Metrics, curve, parameters, seconds, hashes, versions, command and commit.
+        Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command
+        and commit.
 
     Raises:
         SyntaxformerError: Whatever training or scoring raises.
@@ -57,9 +58,9 @@ def run_cell(folder: Path) -> dict[str, Any]:
         stored = read_json(folder / CELL)
         keep = stored.pop("keep")
         cell = Cell(**stored)
-        start = time.monotonic()
-        result = VERBS[cell.verb](cell, folder)
-        result |= {"process_seconds": round(time.monotonic() - start, 1), "commit": code_version()}
+        with Stopwatch(folder) as watch:
+            result = VERBS[cell.verb](cell, folder)
+        result |= {"process_seconds": watch.seconds, "commit": code_version()}
         result["command"] = cell.command()
         with atomic_file(folder / RESULT) as temporary:
             temporary.write_text(json.dumps(result, indent=1), "utf-8")

@@ -16,15 +16,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
+from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.search import next_trial
 from syntaxformer.experiments.spec import Cell, Spec, matches
+from syntaxformer.experiments.stopwatch import counted_seconds
 from syntaxformer.experiments.store import FAILED, KILLED, RUNNING, WAITING, RunStore
 from syntaxformer.folders import read_json
 
@@ -45,9 +47,10 @@ class _Job:
 
     cell: Cell
     process: subprocess.Popen[bytes]
-    log: TextIO
     slot: int
     start: float
+    log_start: int
+    seconds_before: float
 
 
 def run_experiment(
@@ -64,7 +67,7 @@ def run_experiment(
         spec: The experiment.
         store: Where its runs are kept.
         n_jobs: Processes side by side; with GPUs, each has one of them.
-        retry_failed: Run failed ones again.
+        retry_failed: Run failed ones again, of those that `only` names.
         command: What runs the folder of one run; by default this package's own command line.
         only: Axis → level of the runs to do; the others wait. None for all.
 
@@ -86,11 +89,16 @@ def run_experiment(
         raise ConfigError(
             f"{store.folder}: expected no other runner on this store, got one. Wait for it to end."
         ) from error
-    with lock:
+    try:
         store.add(spec.cells())
-        check_recipe(store.runs().values())
-        store.release([RUNNING, KILLED, *([FAILED] if retry_failed else [])])
+        runs = own_runs(spec, store.runs())
+        check_recipe(runs.values())
+        wanted = [key for key, run in runs.items() if matches(run.cell.labels, only or {})]
+        store.release([RUNNING])
+        store.release([KILLED, *([FAILED] if retry_failed else [])], wanted)
         return _Runner(spec, store, n_jobs, command or _own_command, only or {}).run()
+    finally:
+        lock.release()
 
 
 class _Runner:
@@ -110,10 +118,7 @@ class _Runner:
         except BaseException:
             self._end_children()
             raise
-        wanted = {cell.key for cell in self.spec.cells()}
-        return Counter(
-            one.state for key, one in self.store.runs().items() if key in wanted or self.spec.search
-        )
+        return Counter(one.state for one in own_runs(self.spec, self.store.runs()).values())
 
     def _start_next(self) -> bool:
         """Start one more process, if there is room and work."""
@@ -123,13 +128,15 @@ class _Runner:
         folder.mkdir(parents=True, exist_ok=True)
         write_cell(cell, folder, self.spec.keep)
         slot = min(set(range(self.n_jobs)) - {job.slot for job in self.jobs})
+        seconds_before = self.store.runs()[cell.key].seconds
         self.store.start(cell.key)
-        log = (folder / "log.txt").open("a", encoding="utf-8")
         environment = {**os.environ, **_resources(slot, self.n_jobs)}
-        process = subprocess.Popen(
-            self.command(folder), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
-        )
-        self.jobs.append(_Job(cell, process, log, slot, time.monotonic()))
+        with (folder / "log.txt").open("ab") as log:
+            log_start = log.tell()
+            process = subprocess.Popen(
+                self.command(folder), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
+            )
+        self.jobs.append(_Job(cell, process, slot, time.monotonic(), log_start, seconds_before))
         _log.info("started %s", cell.name)
         return True
 
@@ -150,11 +157,10 @@ class _Runner:
         """Record the processes that have ended."""
         for job in [job for job in self.jobs if job.process.poll() is not None]:
             self.jobs.remove(job)
-            job.log.close()
             self._record(job, job.process.returncode)
 
     def _record(self, job: _Job, code: int) -> None:
-        folder, seconds = self.store.cell_folder(job.cell), time.monotonic() - job.start
+        folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
         if (folder / RESULT).exists():
             self.store.finish(job.cell.key, seconds, read_json(folder / RESULT))
             _log.info("done %s in %.0f s; %s", job.cell.name, seconds, self._summary())
@@ -164,11 +170,16 @@ class _Runner:
             self.store.stop(job.cell.key, KILLED, seconds, f"killed by {name}")
             _log.warning("killed %s by %s", job.cell.name, name)
             if self.kills[job.cell.key] < MOST_KILLS:
-                self.store.release([KILLED])
+                self.store.release([KILLED], [job.cell.key])
         else:
-            error = _last_error(folder / "log.txt", code)
+            error = _last_error(folder / "log.txt", job.log_start, code)
             self.store.stop(job.cell.key, FAILED, seconds, error)
             _log.warning("failed %s: %s", job.cell.name, error)
+
+    def _seconds(self, job: _Job) -> float:
+        """Of all attempts: as watched, or as the run counted where a runner was killed before it."""
+        watched = job.seconds_before + time.monotonic() - job.start
+        return max(watched, counted_seconds(self.store.cell_folder(job.cell)))
 
     def _summary(self) -> str:
         counts = Counter(one.state for one in self.store.runs().values())
@@ -180,8 +191,7 @@ class _Runner:
             job.process.terminate()
         for job in self.jobs:
             job.process.wait()
-            job.log.close()
-            self.store.stop(job.cell.key, KILLED, time.monotonic() - job.start, "the runner was interrupted")
+            self.store.stop(job.cell.key, KILLED, self._seconds(job), "the runner was interrupted")
 
 
 def _own_command(folder: Path) -> list[str]:
@@ -208,8 +218,9 @@ def _devices() -> list[str]:
     return [str(number) for number in range(torch.cuda.device_count())]
 
 
-def _last_error(log: Path, code: int) -> str:
-    """The last line that a run said it ended with."""
-    lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+def _last_error(log: Path, start: int, code: int) -> str:
+    """The last line that an attempt said it ended with; earlier attempts end at `start`, in bytes."""
+    text = log.read_bytes()[start:].decode("utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()]
     found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return found[-1] if found else (lines[-1] if lines else f"exit code {code}")

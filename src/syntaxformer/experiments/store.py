@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,18 +105,27 @@ class RunStore:
         self._update(key, f"state = '{RUNNING}', attempts = attempts + 1, error = NULL")
 
     def finish(self, key: str, seconds: float, result: dict[str, Any]) -> None:
-        """A run is done."""
-        self._update(key, f"state = '{DONE}', seconds = seconds + ?, result = ?", seconds, _json(result))
+        """A run is done, after so many seconds of all its attempts."""
+        self._update(key, f"state = '{DONE}', seconds = ?, result = ?", seconds, _json(result))
 
     def stop(self, key: str, state: str, seconds: float, error: str) -> None:
-        """A run ended without a result: `FAILED` or `KILLED`."""
-        self._update(key, "state = ?, seconds = seconds + ?, error = ?", state, seconds, error)
+        """A run ended without a result, `FAILED` or `KILLED`, after so many seconds of all its attempts."""
+        self._update(key, "state = ?, seconds = ?, error = ?", state, seconds, error)
 
-    def release(self, states: Sequence[str]) -> None:
-        """Let runs in these states wait again."""
+    def release(self, states: Sequence[str], keys: Collection[str] | None = None) -> None:
+        """Let runs in these states wait again.
+
+        Args:
+            states: Of the runs.
+            keys: Of the runs; None for all.
+        """
         marks = ", ".join("?" * len(states))
+        chosen = [key for key, run in self.runs().items() if keys is None or key in keys]
         with self._open() as connection:
-            connection.execute(f"UPDATE runs SET state = '{WAITING}' WHERE state IN ({marks})", states)
+            connection.executemany(
+                f"UPDATE runs SET state = '{WAITING}' WHERE key = ? AND state IN ({marks})",
+                [(key, *states) for key in chosen],
+            )
 
     def _update(self, key: str, change: str, *values: object) -> None:
         with self._open() as connection:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,10 @@ import yaml
 from filelock import FileLock
 
 from syntaxformer.errors import ConfigError, DataError
-from syntaxformer.experiments import RunStore, estimate_seconds, run_experiment
+from syntaxformer.experiments import RunStore, estimate_seconds, load_spec, run_experiment
 from syntaxformer.experiments.provenance import recipe_settings
+from syntaxformer.experiments.runner import MOST_KILLS
+from syntaxformer.experiments.stopwatch import Stopwatch, counted_seconds
 from syntaxformer.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING
 from syntaxformer.training.recipe import load_recipe
 
@@ -105,17 +110,125 @@ def test_a_run_that_is_always_killed_is_left_for_the_next_runner(spec, store):
     spec = _small(spec, 1)
     assert run_experiment(spec, store, 2, command=_command(ALWAYS_KILLED)) == {KILLED: 2}
     assert {one.error for one in store.runs().values()} == {"killed by SIGKILL"}
+    assert [one.attempts for one in store.runs().values()] == [MOST_KILLS, MOST_KILLS]
     assert run_experiment(spec, store, command=_command(DONE_AT_ONCE)) == {DONE: 2}
 
 
-def test_what_a_killed_runner_left_running_is_taken_up(spec, store):
+def test_each_run_is_killed_so_often_and_not_more(spec, store):
+    spec = _small(spec, 2)
+    assert run_experiment(spec, store, command=_command(ALWAYS_KILLED)) == {KILLED: 4}
+    assert _n_runs(store) == [MOST_KILLS] * 4
+    assert [one.attempts for one in store.runs().values()] == [MOST_KILLS] * 4
+
+
+RUNNER = """
+import sys
+from syntaxformer.experiments import RunStore, load_spec, run_experiment
+command = lambda folder: [sys.executable, "-c", sys.argv[3], str(folder)]
+run_experiment(load_spec(sys.argv[1]), RunStore(sys.argv[2]), command=command)
+"""
+SLOW = (
+    RESULT
+    + "from filelock import FileLock; import time; from syntaxformer.experiments.stopwatch import Stopwatch\n"
+    "with FileLock(p / 'lock'):\n"
+    "    if not (p / 'result.json').exists():\n"
+    "        with Stopwatch(p):\n"
+    "            (p / 'began').touch(); time.sleep(4)\n"
+    "        (p / 'result.json').write_text('{\"metrics\": {}}')\n"
+)
+
+
+def test_what_a_killed_runner_left_running_is_taken_up(content, write_spec, store):
+    """The runner dies, its process goes on; the next runner takes the result, and the time that it took."""
+    content["axes"] = {"system": {"base": {"infusion.kind": "none"}}}
+    content["report"] = {}
+    path = write_spec(content)
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(path), str(store.folder), SLOW])
+    _wait_for(lambda: list(store.folder.glob("cells/*/began")))
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.wait()
+    (run,) = store.runs().values()
+    assert (run.state, run.attempts) == (RUNNING, 1)
+    _wait_for(lambda: list(store.folder.glob("cells/*/result.json")))
+    assert run_experiment(load_spec(path), store, command=_command(DONE_AT_ONCE.replace("1.5", "2.5"))) == {
+        DONE: 1
+    }
+    (run,) = store.runs().values()
+    assert run.attempts == 2
+    assert run.seconds >= 4
+
+
+def _wait_for(what):
+    end = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_time_of_all_attempts(spec, store):
+    """Two that were watched, and what the run counted where nobody watched."""
     spec = _small(spec, 1)
     store.add(spec.cells())
-    first = spec.cells()[0]
-    store.start(first.key)
-    assert store.runs()[first.key].state == RUNNING
+    first, second = (one.cell for one in store.runs().values())
+    store.stop(first.key, KILLED, 100.0, "killed")
+    folder = store.cell_folder(second)
+    folder.mkdir(parents=True)
+    (folder / "seconds.json").write_text('{"seconds": 12.0}')
     assert run_experiment(spec, store, command=_command(DONE_AT_ONCE)) == {DONE: 2}
-    assert store.runs()[first.key].attempts == 2
+    watched, counted = (one.seconds for one in store.runs().values())
+    assert 100 < watched < 160
+    assert counted == 12.0
+
+
+def test_a_stopwatch_goes_on_and_survives_a_kill(tmp_path):
+    assert counted_seconds(tmp_path) == 0
+    (tmp_path / "seconds.json").write_text('{"seconds": 7.0}')
+    with Stopwatch(tmp_path, every_s=0.05) as watch:
+        time.sleep(0.3)
+        assert 7 < counted_seconds(tmp_path) <= watch.seconds  # written while it runs
+    assert 7.3 <= counted_seconds(tmp_path) < 60
+    (tmp_path / "seconds.json").write_text("no JSON")
+    assert counted_seconds(tmp_path) == 0
+
+
+def test_the_time_is_not_worth_an_error(tmp_path, caplog):
+    (tmp_path / "file").touch()
+    with Stopwatch(tmp_path / "file"):
+        pass
+    assert "time not counted" in caplog.text
+
+
+def test_the_error_is_that_of_the_last_attempt(spec, store):
+    spec = _small(spec, 1)
+    run_experiment(spec, store, command=_command(REFUSED))
+    silent = RESULT + "print('Traceback', file=sys.stderr); sys.exit(3)"
+    run_experiment(spec, store, retry_failed=True, command=_command(silent))
+    assert {one.error for one in store.runs().values()} == {"Traceback"}
+    run_experiment(spec, store, retry_failed=True, command=_command(RESULT + "sys.exit(3)"))
+    assert {one.error for one in store.runs().values()} == {"exit code 3"}
+
+
+def test_only_what_is_named_is_retried(spec, store):
+    spec = _small(spec, 2)
+    run_experiment(spec, store, command=_command(REFUSED))
+    found = run_experiment(spec, store, retry_failed=True, only={"seed": "2"}, command=_command(DONE_AT_ONCE))
+    assert found == {DONE: 2, FAILED: 2}
+    errors = {one.cell.labels["seed"]: one.error for one in store.runs().values()}
+    assert errors == {"1": "data: expected a file, found none.", "2": None}
+
+
+def test_a_runner_after_another_in_one_process(spec, store):
+    """Each leaves the store to the next, also while its error, and so its frames, are still held."""
+    spec = _small(spec, 1)
+    with pytest.raises(OSError, match="no such program") as held:
+        run_experiment(spec, store, command=_missing_program)
+    assert run_experiment(spec, store, command=_command(DONE_AT_ONCE)) == {DONE: 2}
+    assert run_experiment(spec, store, command=_command(DONE_AT_ONCE)) == {DONE: 2}
+    assert held.value is not None
+
+
+def _missing_program(folder):
+    raise OSError("no such program")
 
 
 def test_only_some_of_the_grid(spec, store):
@@ -143,13 +256,16 @@ def test_one_runner_a_store(spec, store):
 def test_threads_are_shared_out(spec, store, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    # Each waits for the other: the two are at work at once.
     said = RESULT + (
-        "import os; e = os.environ; (p / 'result.json').write_text(json.dumps("
+        "import os, time; (p / 'here').touch()\n"
+        "while len(list(p.parent.glob('*/here'))) < 2: time.sleep(0.05)\n"
+        "e = os.environ; (p / 'result.json').write_text(json.dumps("
         "{'metrics': {}, 'device': e['CUDA_VISIBLE_DEVICES'], 'threads': e['OMP_NUM_THREADS']}))"
     )
     run_experiment(_small(spec, 1), store, 2, command=_command(said))
     results = [one.result for one in store.runs().values()]
-    assert {one["device"] for one in results} <= {"5", "7"}
+    assert sorted(one["device"] for one in results) == ["5", "7"]
     assert {one["threads"] for one in results} == {str(max(1, (os.cpu_count() or 1) // 2))}
 
 

@@ -44,7 +44,7 @@ def run(
     loaded = load_spec(spec)
     opened = _store(loaded, store)
     if dry_run:
-        _show_plan(loaded, opened, jobs, _parts(only or ()))
+        _show_plan(loaded, opened, jobs, _parts(only or ()), retry_failed)
         return
     counts = run_experiment(loaded, opened, jobs, retry_failed, only=_parts(only or ()))
     typer.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
@@ -94,17 +94,20 @@ def _store(spec: Spec, folder: Path | None) -> RunStore:
     return RunStore(folder or Path("runs/experiments") / spec.name)
 
 
-def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Mapping[str, str]) -> None:
-    from syntaxformer.experiments import estimate_seconds, planned_cells
+def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Mapping[str, str], retry_failed: bool) -> None:
+    from syntaxformer.experiments import check_experiment, estimate_seconds, planned_cells
 
     runs = store.runs()
     cells = planned_cells(spec, runs, only)
-    total, n_unknown = 0.0, 0
+    check_experiment(spec, runs)
+    total, n_unknown, n_skipped = 0.0, 0, 0
     for one in cells:
         state = runs[one.key].state if one.key in runs else "waiting"
         labels = ", ".join(f"{axis} {level}" for axis, level in one.labels.items())
         if state == "done":
             cost = f"{runs[one.key].seconds:.0f} s"
+        elif state == "failed" and not retry_failed:
+            cost, n_skipped = "skipped", n_skipped + 1
         else:
             guess = estimate_seconds(spec, one, runs)
             cost = "cost unknown" if guess is None else f"about {guess:.0f} s"
@@ -113,4 +116,5 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Mapping[str, str]) 
     todo = [f"about {total / 3600 / jobs:.1f} hours with {jobs} at a time"] if total else []
     if n_unknown:
         todo.append(f"{n_unknown} of unknown cost")
-    typer.echo(f"{len(cells)} runs; to do: {', and '.join(todo) or 'nothing'}")
+    skipped = f"; {n_skipped} failed, skipped without --retry-failed" if n_skipped else ""
+    typer.echo(f"{len(cells)} runs; to do: {', and '.join(todo) or 'nothing'}{skipped}")

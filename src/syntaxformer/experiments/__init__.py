@@ -1,6 +1,7 @@
 """Grids of runs that answer a question with error bars: specification, store, runner, report."""
 
 from syntaxformer.experiments.cell_run import run_cell
+from syntaxformer.experiments.check import check_experiment
 from syntaxformer.experiments.estimate import estimate_seconds
 from syntaxformer.experiments.plan import planned_cells
 from syntaxformer.experiments.report import write_report
@@ -13,6 +14,7 @@ __all__ = [
     "RunStore",
     "Spec",
     "StoredRun",
+    "check_experiment",
     "estimate_seconds",
     "load_spec",
     "planned_cells",

@@ -16,10 +16,16 @@ from filelock import FileLock
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.config import read_yaml
-from syntaxformer.experiments.provenance import code_version, count_parameters, recipe_settings
+from syntaxformer.experiments.cell_config import finetune_config, translator_recipe
+from syntaxformer.experiments.provenance import (
+    checkpoint_sha256,
+    code_version,
+    count_parameters,
+    recipe_settings,
+)
 from syntaxformer.experiments.spec import Cell
 from syntaxformer.experiments.stopwatch import Stopwatch
-from syntaxformer.folders import MANIFEST, read_json
+from syntaxformer.folders import MANIFEST, hash_file, read_json
 from syntaxformer.textfile import read_lines
 from syntaxformer.training.checkpoints import numbered_checkpoints
 
@@ -71,10 +77,9 @@ def run_cell(folder: Path) -> dict[str, Any]:
 def _train(cell: Cell, folder: Path) -> dict[str, Any]:
     """A translator, and its scores on the test set."""
     from syntaxformer.tasks.translation import train_translator
-    from syntaxformer.training.recipe import load_recipe
 
     model = folder / MODEL
-    recipe = load_recipe(cell.recipe or "", [*cell.overrides(), f"output={model}"])
+    recipe = translator_recipe(cell, model)
     if not (model / MANIFEST).exists():
         train_translator(recipe, resume=_has_begun(model))
     curve = _loss_curve(model)
@@ -95,6 +100,7 @@ def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, flo
     test = cell.test or {}
     translator = Translator.load(folder / MODEL)
     clean, found["scoring"] = translator.info.preparation(translator.info.tgt).clean, scoring(translator.info)
+    found["test_sha256"] = {side: hash_file(Path(file)) for side, file in test.items()}
     hypotheses = [best[0].text for best in translator.translate(read_lines(test["src"]))]
     references = [clean(line) for line in read_lines(test["ref"])]
     for name, lines in ((HYPOTHESES, hypotheses), (REFERENCES, references)):
@@ -108,10 +114,9 @@ def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, flo
 def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     """A fine-tuned encoder, and its scores on the development set."""
     from syntaxformer.tasks.classification import finetune
-    from syntaxformer.training.finetune_config import load_finetune
 
-    model, infuse = folder / MODEL, str(cell.settings.get("infuse", "none"))
-    config = load_finetune({}, infuse, [*cell.overrides(), f"output={model}"])
+    model = folder / MODEL
+    config = finetune_config(cell, model)
     if not (model / MANIFEST).exists():
         finetune(config, resume=_has_begun(model))
     run = read_json(model / "run.json")
@@ -120,7 +125,12 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     curve = [{"step": place, "value": point["score"]} for place, point in enumerate(best, 1)]
     dev = run["dev"]
     score = dev.get("mean", next(iter(dev.values())))
-    return {**_facts(model, curve), "metrics": {"score": score, **dev}, "learning_rate": run["learning_rate"]}
+    found = {
+        **_facts(model, curve),
+        "metrics": {"score": score, **dev},
+        "learning_rate": run["learning_rate"],
+    }
+    return {**found, "recipe": recipe_settings(config), "model_sha256": checkpoint_sha256(config.model)}
 
 
 VERBS: dict[str, Callable[[Cell, Path], dict[str, Any]]] = {"train": _train, "finetune": _finetune}

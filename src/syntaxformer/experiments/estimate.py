@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
+from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.evaluation.significance import spread
+from syntaxformer.experiments.cell_config import resolve
+from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.spec import SEED, Cell, Spec
 from syntaxformer.experiments.store import DONE, StoredRun
 
 __all__ = ["estimate_seconds"]
 
-WORK = ("training.max_steps", "training.max_batch_tokens", "training.accumulate", "training.epochs")
-"""Settings that multiply the time of a run; what a recipe sets and no level changes is the same for all."""
+STEPS = ("training.max_steps", "training.max_batch_tokens", "training.accumulate")
+EPOCHS = ("training.epochs", "data.fraction")
+"""Settings that multiply the time of a translator, and of a fine-tuning."""
 
 
 def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> float | None:
-    """Seconds by the clock on the machine of the earlier runs; None where nothing is known."""
+    """Seconds by the clock on the machine of the earlier runs; None where nothing is known.
+
+    Raises:
+        ConfigError: The settings of the cell cannot work.
+        DataError: Its recipe cannot be read.
+    """
     done = [one for one in runs.values() if one.state == DONE]
     same = [one.seconds for one in done if _without_seed(one.cell) == _without_seed(cell)]
     if same:
         return spread(same).mean
-    like = [one for one in done if _same_task(one.cell, cell)]
-    if like:
-        return _work(cell) * sum(one.seconds for one in like) / sum(_work(one.cell) for one in like)
+    like = [(one.seconds, _stored_work(one)) for one in done if _same_task(one.cell, cell)]
+    known = [(seconds, work) for seconds, work in like if work is not None]
+    if known:
+        whole = cell if cell.settings.keys() >= set(spec.searched) else spec.sample_cell(cell.labels)
+        work = _work(cell.verb, recipe_settings(resolve(whole)))
+        return work * sum(seconds for seconds, _ in known) / sum(work for _, work in known)
     return spec.seconds
 
 
@@ -34,11 +48,17 @@ def _same_task(first: Cell, second: Cell) -> bool:
     return first.settings.get("task") == second.settings.get("task")
 
 
-def _work(cell: Cell) -> float:
-    """Relative: one for a run that sets nothing."""
-    work = float(cell.settings.get("data.fraction", 1.0)) if cell.verb == "finetune" else 1.0
-    for name in WORK:
-        value = cell.settings.get(name)
-        if isinstance(value, int | float):
-            work *= value
-    return work
+def _stored_work(run: StoredRun) -> float | None:
+    """None where the recipe of an older run is gone."""
+    try:
+        return _work(run.cell.verb, run.result.get("recipe") or recipe_settings(resolve(run.cell)))
+    except (ConfigError, DataError):
+        return None
+
+
+def _work(verb: str, settings: Mapping[str, Any]) -> float:
+    """Examples or pieces that are trained on, up to a factor that all runs share."""
+    if verb == "train":
+        return math.prod(float(settings[name]) for name in STEPS)
+    rates = settings["training.learning_rates"] if settings["training.learning_rate"] == "auto" else (1,)
+    return len(rates) * math.prod(float(settings[name]) for name in EPOCHS)

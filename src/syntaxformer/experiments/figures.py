@@ -109,12 +109,7 @@ def _lines(spec: Spec, groups: Sequence[Group]) -> Mapping[str, list[Group]]:
 
 
 def _x(spec: Spec, group: Group) -> float:
-    """The number of a level: as given, or the first one in its name."""
-    level = group.labels[spec.report.x or ""]
-    if level in spec.report.x_values:
-        return spec.report.x_values[level]
-    found = re.search(r"\d+(?:\.\d+)?", level)
-    return float(found[0]) if found else math.nan
+    return spec.report.x_number(group.labels[spec.report.x or ""])
 
 
 def _curve(name: str, points: Sequence[tuple[float, float, float]], scale: float) -> dict[str, Curve]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -11,11 +12,14 @@ from typing import Any
 from syntaxformer import __version__
 from syntaxformer.config import flat_settings
 from syntaxformer.errors import ConfigError
+from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.store import StoredRun
+from syntaxformer.folders import hash_file
 from syntaxformer.tasks.run_folder import NO_EFFECT
-from syntaxformer.training.recipe import Recipe, load_recipe
+from syntaxformer.training.finetune_config import FinetuneConfig
+from syntaxformer.training.recipe import Recipe
 
-__all__ = ["check_recipe", "code_version", "count_parameters", "recipe_settings"]
+__all__ = ["check_recipe", "checkpoint_sha256", "code_version", "count_parameters", "recipe_settings"]
 
 
 def code_version() -> str:
@@ -45,26 +49,36 @@ def count_parameters(folder: Path) -> int:
     return total
 
 
-def recipe_settings(recipe: Recipe) -> dict[str, Any]:
-    """All settings that decide what a run of a recipe finds: `section.key` → value."""
+def checkpoint_sha256(model: str) -> str | None:
+    """Hash of the weights and settings in a checkpoint's folder; None for a name on the Hub."""
+    names = ("*.safetensors", "*.bin", "*.json", "*.txt")
+    files = sorted(file for name in names for file in Path(model).glob(name) if file.is_file())
+    if not files:
+        return None
+    return hashlib.sha256("\n".join(f"{file.name} {hash_file(file)}" for file in files).encode()).hexdigest()
+
+
+def recipe_settings(recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
+    """All settings that decide what a run finds: `section.key` → value."""
     found = flat_settings(recipe.model_dump(mode="json"))
     return {key: value for key, value in found.items() if key not in NO_EFFECT}
 
 
 def check_recipe(runs: Iterable[StoredRun]) -> None:
-    """Hold that finished translators come from the recipe as it is now: an experiment must not mix two.
+    """Hold that finished runs come from recipe and defaults as they are now: an experiment must not mix two.
 
     Raises:
-        ConfigError: It was edited since, in a setting that the experiment itself does not give.
+        ConfigError: They changed since, in a setting that the experiment itself does not give.
     """
     for run in runs:
         stored: Mapping[str, Any] | None = run.result.get("recipe")
-        if stored is None or run.cell.recipe is None:
-            continue
-        now = recipe_settings(load_recipe(run.cell.recipe, run.cell.overrides()))
+        if stored is None:
+            continue  # of an earlier version
+        now = recipe_settings(resolve(run.cell))
         for key in sorted(stored.keys() & now.keys()):
             if stored[key] != now[key]:
                 raise ConfigError(
-                    f"{run.cell.recipe}: expected {key}={stored[key]!r}, as in the finished run "
-                    f"{run.cell.name}, got {now[key]!r}. Set it back, or give the experiment another name."
+                    f"{run.cell.recipe or run.cell.verb}: expected {key}={stored[key]!r}, as in the "
+                    f"finished run {run.cell.name}, got {now[key]!r}. Set it back, or give the experiment "
+                    "another name."
                 )

@@ -22,8 +22,8 @@ from filelock import FileLock, Timeout
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
+from syntaxformer.experiments.check import check_experiment
 from syntaxformer.experiments.plan import own_runs
-from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.search import next_trial
 from syntaxformer.experiments.spec import Cell, Spec, matches
 from syntaxformer.experiments.stopwatch import counted_seconds
@@ -75,12 +75,13 @@ def run_experiment(
         State → number of runs.
 
     Raises:
-        ConfigError: Another runner is at work on this store, there is no such axis or level, or the recipe is
-            not that of the finished runs any more.
+        ConfigError: Another runner is at work on this store, there is no such axis or level, settings or test
+            files cannot work (all of them together), or the recipe is not that of the finished runs any more.
         DataError: The store cannot be written.
         BackendMissingError: A search needs Optuna, and it is not installed.
     """
     spec.check_levels("only", only or {})
+    check_experiment(spec, store.runs())
     store.folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(store.folder / "runner.lock")
     try:
@@ -92,7 +93,6 @@ def run_experiment(
     try:
         store.add(spec.cells())
         runs = own_runs(spec, store.runs())
-        check_recipe(runs.values())
         wanted = [key for key, run in runs.items() if matches(run.cell.labels, only or {})]
         store.release([RUNNING])
         store.release([KILLED, *([FAILED] if retry_failed else [])], wanted)

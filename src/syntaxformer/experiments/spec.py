@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.config import nearest, read_yaml, validate
 from syntaxformer.errors import ConfigError
+from syntaxformer.evaluation.classification import CLASSIFICATION_METRICS, REGRESSION_METRICS
 
 __all__ = ["Cell", "PaperNumber", "ReportConfig", "ScoredText", "SearchConfig", "Spec", "load_spec"]
 
@@ -67,6 +71,13 @@ class ReportConfig(_Section):
     scale: float = Field(default=1.0, gt=0, description="metrics are multiplied by this (100 for shares)")
     notes: list[str] = Field(default_factory=list, description="paragraphs for the reader")
 
+    def x_number(self, level: str) -> float:
+        """Where a level stands on the x axis: as given, or the first number in its name; NaN without any."""
+        if level in self.x_values:
+            return self.x_values[level]
+        found = re.search(r"\d+(?:\.\d+)?", level)
+        return float(found[0]) if found else math.nan
+
 
 class Space(_Section):
     """Values of a searched setting: a list, or bounds."""
@@ -80,16 +91,26 @@ class Space(_Section):
 
     @model_validator(mode="after")
     def _one_form(self) -> Space:
-        bounds = self.low is not None and self.high is not None
-        if (self.values is None) != bounds:
+        n_bounds = (self.low is not None) + (self.high is not None)
+        if n_bounds != (2 if self.values is None else 0) or self.values == []:
             raise ValueError("expected values, or low and high.")
+        if self.low is not None and self.high is not None:
+            if self.low > self.high:
+                raise ValueError(f"expected low up to high, got low {self.low} and high {self.high}.")
+            if self.log and self.low <= 0:
+                raise ValueError(f"expected low above 0 for log, got {self.low}.")
         return self
+
+    @property
+    def first(self) -> Any:
+        """One value of it."""
+        return self.low if self.values is None else self.values[0]
 
 
 class SearchConfig(_Section):
     """A search by Optuna: one study for each combination of levels, its trials one after the other."""
 
-    space: dict[str, Space] = Field(description="setting key → values")
+    space: dict[str, Space] = Field(min_length=1, description="setting key → values")
     trials: int = Field(default=10, ge=1, description="trials of each study")
     metric: str = Field(default="dev_loss", description="what a trial is judged by")
     direction: Literal["minimize", "maximize"] = Field(default="minimize", description="which way is better")
@@ -129,7 +150,7 @@ class Spec(_Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
-        problems = [*self._verb_problems(), *self._name_problems()]
+        problems = [*self._verb_problems(), *self._name_problems(), *self._report_problems()]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -146,8 +167,51 @@ class Spec(_Section):
         for place, parts in given.items():
             for part in parts:
                 yield from self._level_problems(place, part)
-        if self.report.x is not None and self.report.x not in self.axes:
-            yield f"report.x: unknown axis {self.report.x!r}. {nearest(self.report.x, list(self.axes))}"
+
+    def _report_problems(self) -> Iterator[str]:
+        """What a report could not show, or would leave out."""
+        report, known = self.report, self.metrics()
+        averaged = {"report.baseline": report.baseline} | {
+            f"report.paper.{place}.cell": one.cell for place, one in enumerate(report.paper)
+        }
+        for place, part in averaged.items():
+            if SEED in part:
+                yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."
+        wanted = {
+            "report.metrics": report.metrics,
+            "search.metric": [self.search.metric] if self.search else [],
+        }
+        wanted["report.paper"] = [one.metric for one in report.paper if one.metric is not None]
+        for place, names in wanted.items():
+            for name in names:
+                if name not in known:
+                    yield f"{place}: unknown metric {name!r}. {nearest(name, known)}"
+                elif place == "report.paper" and report.metrics and name not in report.metrics:
+                    yield f"report.paper: expected a metric of report.metrics, got {name!r}. Add it there."
+        yield from self._x_problems()
+
+    def _x_problems(self) -> Iterator[str]:
+        x, given = self.report.x, self.report.x_values
+        if x is None:
+            return
+        if x == SEED:
+            yield "report.x: expected an axis other than seed. Numbers are means over seeds."
+        elif x not in self.axes:
+            yield f"report.x: unknown axis {x!r}. {nearest(x, list(self.axes))}"
+        else:
+            levels = list(self.levels(x))
+            for level in given.keys() - set(levels):
+                yield f"report.x_values: {x} has no level {level!r}. {nearest(level, levels)}"
+            bare = [level for level in levels if not math.isfinite(self.report.x_number(level))]
+            if bare:
+                remedy = f"got none for {', '.join(bare)}. Give report.x_values."
+                yield f"report.x: expected a number for each level of {x}, {remedy}"
+
+    def metrics(self) -> list[str]:
+        """Names of all that a run of this experiment may be scored by."""
+        if self.verb == "train":
+            return [*(["bleu", "chrf"] if self.test else []), "dev_loss"]
+        return ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
 
     def _level_problems(self, place: str, part: Mapping[str, str]) -> Iterator[str]:
         for axis, level in part.items():
@@ -178,6 +242,11 @@ class Spec(_Section):
     def cells(self) -> list[Cell]:
         """All runs of the grid, seeds last to vary first; none where there is a search."""
         return [self.cell(labels) for labels in self.combinations()] if self.search is None else []
+
+    def sample_cell(self, labels: Mapping[str, str]) -> Cell:
+        """The run of one combination; what is searched has some value of its space."""
+        space = {} if self.search is None else self.search.space
+        return self.cell(labels, {name: one.first for name, one in space.items()})
 
     def combinations(self) -> list[dict[str, str]]:
         """Axis → level of each run, in order, without what is excluded."""
@@ -233,13 +302,18 @@ class Cell:
 
     def overrides(self) -> list[str]:
         """The settings as `key=value`, without what a command has an option of its own for."""
-        return [f"{key}={json.dumps(value)}" for key, value in self.settings.items() if key != "infuse"]
+        options = ("infuse",) if self.verb == "finetune" else ()
+        return [
+            f"{key}={json.dumps(value, ensure_ascii=False)}"
+            for key, value in self.settings.items()
+            if key not in options
+        ]
 
     def command(self, output: str = "OUTPUT") -> str:
         """The command line that makes this run by hand."""
         if self.verb == "train":
             settings = " ".join(_shell(f"{key}={_yaml(value)}") for key, value in self.settings.items())
-            return f"syntaxformer train {self.recipe} {settings} output={output}"
+            return f"syntaxformer train {_shell(self.recipe or '')} {settings} output={output}"
         rest = dict(self.settings)
         options = [
             f"--{key} {_shell(str(rest.pop(key)))}" for key in ("task", "model", "infuse") if key in rest
@@ -272,7 +346,14 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def _yaml(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    """As the command line reads it back: bare where that is the same text."""
+    if isinstance(value, str):
+        try:
+            if yaml.safe_load(value) == value:
+                return value
+        except (yaml.YAMLError, ValueError):
+            pass
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _shell(text: str) -> str:

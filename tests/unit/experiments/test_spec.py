@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
+from syntaxformer.config import apply_overrides
 from syntaxformer.errors import ConfigError
-from syntaxformer.experiments import load_spec
+from syntaxformer.experiments import check_experiment, load_spec
 
 SPECS = sorted((Path(__file__).resolve().parents[3] / "experiments").glob("*.yaml"))
 
@@ -105,29 +107,74 @@ def test_every_bundled_experiment_is_valid(path):
     """Each cell is a run that would start: its recipe takes its settings."""
     spec = load_spec(path)
     assert spec.name == path.stem
-    for labels in spec.combinations():
-        extra = (
-            {name: (space.values or [space.low])[0] for name, space in spec.search.space.items()}
-            if spec.search
-            else {}
-        )
-        _check(spec.cell(labels, extra))
+    spec.test = None  # its files are not part of the repository
+    check_experiment(spec, {})
 
 
-def _check(cell):
-    import json
+def test_a_command_reads_back_what_the_settings_are(content, write_spec):
+    """Strings that YAML would take for a number, a truth value, nothing or a mapping are quoted."""
+    texts = ["2020", "yes", "null", "1.5", "a: b", "[x", "~/données", "plain text", "", "2001-02-30", "😀 ok"]
+    content["axes"], content["report"] = {"data.dir": texts}, {}
+    for cell, text in zip(load_spec(write_spec(content)).cells(), texts, strict=True):
+        words = shlex.split(cell.command())[3:]
+        assert apply_overrides({}, words)["data"]["dir"] == text
+        assert apply_overrides({}, cell.overrides())["data"]["dir"] == text
+    assert "data.dir=2020" not in load_spec(write_spec(content)).cells()[0].command()
+    assert "'data.dir=plain text'" in load_spec(write_spec(content)).cells()[7].command()
 
-    if cell.verb == "train":
-        from syntaxformer.training.recipe import load_recipe
 
-        load_recipe(
-            cell.recipe, [*(f"{key}={json.dumps(value)}" for key, value in cell.settings.items()), "output=x"]
-        )
-    else:
-        from syntaxformer.training.finetune_config import load_finetune
+@pytest.mark.parametrize(
+    ("space", "problem"),
+    [
+        ({"low": 9, "high": 8}, "expected low up to high, got low 9 and high 8."),
+        ({"low": 0, "high": 8, "log": True}, "expected low above 0 for log, got 0."),
+        ({"values": []}, "expected values, or low and high."),
+        ({"values": [1], "high": 3}, "expected values, or low and high."),
+    ],
+)
+def test_a_space_that_is_none(content, write_spec, space, problem):
+    content["search"] = {"space": {"infusion.width": space}}
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    assert error.value.problems == [f"{path}: search.space.infusion.width: {problem}"]
 
-        settings = dict(cell.settings)
-        infuse = settings.pop("infuse", "none")
-        load_finetune(
-            {}, infuse, [*(f"{key}={json.dumps(value)}" for key, value in settings.items()), "output=x"]
-        )
+
+def test_what_a_report_could_not_show(content, write_spec):
+    content["axes"]["size"] = {"small": {"model.d_model": 32}, "large": {"model.d_model": 64}}
+    content["report"] |= {
+        "metrics": ["dev_los", "dev_loss"],
+        "x": "size",
+        "x_values": {"smal": 1, "large": 2},
+    }
+    content["report"]["baseline"] = {"seed": "1"}
+    content["report"]["paper"] = [
+        {"cell": {"seed": "2"}, "value": 1},
+        {"cell": {}, "value": 1, "metric": "chrf"},
+    ]
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    assert error.value.problems == [
+        f"{path}: report.baseline: expected no seed, got 1. Numbers are means over seeds.",
+        f"{path}: report.paper.0.cell: expected no seed, got 2. Numbers are means over seeds.",
+        f"{path}: report.metrics: unknown metric 'dev_los'. Nearest: dev_loss.",
+        f"{path}: report.paper: unknown metric 'chrf'. Known: dev_loss.",
+        f"{path}: report.x_values: size has no level 'smal'. Nearest: small.",
+        f"{path}: report.x: expected a number for each level of size, got none for small. Give report.x_values.",
+    ]
+
+
+def test_metrics_are_those_of_the_verb(content, write_spec):
+    content["test"] = {"src": "src", "ref": "ref"}
+    content["report"] |= {"metrics": ["bleu"], "x": "seed"}
+    content["report"]["paper"] = [{"cell": {}, "value": 1, "metric": "chrf"}]
+    content["search"] = {"space": {"infusion.width": {"values": [8]}}, "metric": "dev_lss"}
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    assert error.value.problems == [
+        f"{path}: search.metric: unknown metric 'dev_lss'. Nearest: dev_loss.",
+        f"{path}: report.paper: expected a metric of report.metrics, got 'chrf'. Add it there.",
+        f"{path}: report.x: expected an axis other than seed. Numbers are means over seeds.",
+    ]
+    content |= {"verb": "finetune", "recipe": None, "test": None, "search": None}
+    content["report"] = {"metrics": ["score", "mean", "spearman", "f1"]}
+    assert load_spec(write_spec(content)).report.metrics[0] == "score"

@@ -1,0 +1,224 @@
+"""What is refused before a run starts, and what a dry run says."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+
+import pytest
+from typer.testing import CliRunner
+
+from syntaxformer.cli.main import app
+from syntaxformer.errors import ConfigError
+from syntaxformer.experiments import check_experiment, estimate_seconds, load_spec, run_experiment
+from syntaxformer.experiments.cell_config import resolve
+from syntaxformer.experiments.provenance import checkpoint_sha256, recipe_settings
+from syntaxformer.experiments.store import FAILED
+
+FINETUNE = {
+    "verb": "finetune",
+    "recipe": None,
+    "settings": {"task": "cola", "model": "encoder", "data.dir": "x"},
+    "axes": {"system": {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}}},
+    "report": {},
+}
+
+
+def _never(folder):
+    raise AssertionError("no run may start")
+
+
+def _problems(spec, runs=None):
+    with pytest.raises(ConfigError) as error:
+        check_experiment(spec, runs or {})
+    return error.value.problems
+
+
+def _dry_run(path, store, *more):
+    arguments = ["experiment", "run", str(path), "--dry-run", "--store", str(store.folder), *more]
+    return CliRunner().invoke(app, arguments)
+
+
+def test_wrong_settings_are_found_before_a_run_starts(content, write_spec, store):
+    content["settings"]["infusion.knd"] = "add"
+    content["axes"]["system"]["sit"] = {"infusion.kind": "sum_then_concat", "infusion.width": 500}
+    content["axes"]["fraction"]["100 %"] = {"data.fraction": 7}
+    spec = load_spec(write_spec(content))
+    with pytest.raises(ConfigError) as error:
+        run_experiment(spec, store, command=_never)
+    problems = [re.sub(r"\S*tiny\S*:", "RECIPE:", one) for one in error.value.problems]
+    assert problems[0] == "RECIPE: infusion.knd: unknown key. Nearest: kind."  # of every run: said once
+    assert (
+        "system base, fraction 100 %, seed 1: RECIPE: data.fraction: expected less than or equal to 1, got 7."
+        in problems
+    )
+    assert any(one.startswith("system sit, fraction 10 %, seed 1: RECIPE: ") for one in problems)
+    assert isinstance(_dry_run(store.folder.parent / "spec.yaml", store).exception, ConfigError)
+
+
+def test_a_recipe_that_is_none(content, write_spec):
+    content["recipe"] = "missing.yaml"
+    assert _problems(load_spec(write_spec(content))) == [
+        "missing.yaml: expected a readable file, got: No such file or directory."
+    ]
+
+
+def test_wrong_settings_of_a_fine_tuning(content, write_spec):
+    content |= deepcopy(FINETUNE)
+    content["settings"]["training.epoch"] = 3
+    content["axes"]["system"]["masks"]["infuse"] = "mask"
+    assert _problems(load_spec(write_spec(content))) == [
+        "system plain: finetune: training.epoch: unknown key. Nearest: epochs.",
+        "system masks: infuse: expected some of masks, relation_bias, lisa, pos_add, pos_concat, pos_let, let or none, "
+        "got 'mask'. Nearest: masks.",
+    ]  # fmt: skip
+    del content["settings"]["training.epoch"]
+    content["axes"]["system"]["masks"]["infuse"] = "masks"
+    check_experiment(load_spec(write_spec(content)), {})
+    content["settings"]["task"] = "colla"
+    assert _problems(load_spec(write_spec(content))) == [
+        "task: expected a known task, got 'colla'. Nearest: cola."
+    ]
+
+
+def test_the_shorthand_of_fine_tunings_is_no_setting_of_a_recipe(content, write_spec):
+    content["settings"]["infuse"] = "masks"
+    (problem,) = _problems(load_spec(write_spec(content)))
+    assert "infuse: unknown key. Nearest: infusion." in problem
+
+
+def test_a_search_is_checked_with_one_value_of_each_setting(content, write_spec):
+    content |= {"axes": {}, "report": {}}
+    content["search"] = {"space": {"infusion.widht": {"low": 8, "high": 16}}}
+    (problem,) = _problems(load_spec(write_spec(content)))
+    assert problem.endswith("infusion.widht: unknown key. Nearest: width.")
+
+
+def test_test_files_are_read_before_a_run_starts(content, write_spec, store, tmp_path):
+    src, ref = tmp_path / "src", tmp_path / "ref"
+    content["test"] = {"src": str(src), "ref": str(ref)}
+    path = write_spec(content)
+    assert _problems(load_spec(path)) == [
+        f"test.src: {src}: expected a readable file, got: No such file or directory.",
+        f"test.ref: {ref}: expected a readable file, got: No such file or directory.",
+    ]
+    src.write_text("one\ntwo\n")
+    ref.write_text("eins\n")
+    with pytest.raises(
+        ConfigError,
+        match=r"^test: expected as many lines in src as in ref, and some, got 2 in .*src and 1 in .*ref\.$",
+    ):
+        run_experiment(load_spec(path), store, command=_never)
+    assert "got 2 in" in str(_dry_run(path, store).exception)
+    ref.write_text("eins\nzwei\n")
+    check_experiment(load_spec(path), {})
+
+
+def test_a_dry_run_counts_failed_runs_as_run_does(content, write_spec, store):
+    content["axes"] = {"seed": [1, 2]}
+    content |= {"report": {}, "seconds": 7200}
+    path = write_spec(content)
+    first, second = load_spec(path).cells()
+    store.add([first, second])
+    store.stop(first.key, FAILED, 1.0, "x")
+    shown = _dry_run(path, store).output.splitlines()
+    assert shown[0].split() == ["failed", "skipped", "seed", "1"]
+    assert (
+        shown[-1]
+        == "2 runs; to do: about 2.0 hours with 1 at a time; 1 failed, skipped without --retry-failed"
+    )
+    assert _dry_run(path, store, "--retry-failed").output.splitlines()[-1] == (
+        "2 runs; to do: about 4.0 hours with 1 at a time"
+    )
+    store.stop(second.key, FAILED, 1.0, "x")
+    assert run_experiment(load_spec(path), store, command=_never) == {FAILED: 2}
+
+
+def test_a_dry_run_says_that_the_recipe_was_edited(content, write_spec, store):
+    spec = load_spec(path := write_spec(content))
+    store.add(spec.cells())
+    cell = spec.cells()[0]
+    recipe = recipe_settings(resolve(cell)) | {"model.dropout": 0.7}
+    store.finish(cell.key, 1.0, {"metrics": {}, "recipe": recipe})
+    assert "expected model.dropout=0.7, as in the finished run base_10--_1_" in str(
+        _dry_run(path, store).exception
+    )
+
+
+def test_a_fine_tuning_with_other_defaults_is_refused(content, write_spec, store):
+    content |= deepcopy(FINETUNE)
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    cell = spec.cells()[0]
+    settings = recipe_settings(resolve(cell))
+    store.finish(cell.key, 1.0, {"metrics": {}, "recipe": settings})
+    check_experiment(spec, store.runs())
+    store.finish(cell.key, 1.0, {"metrics": {}, "recipe": settings | {"training.epochs": 30}})
+    (problem,) = _problems(spec, store.runs())
+    assert re.match(
+        r"finetune: expected training\.epochs=30, as in the finished run plain_.*, got 3\. ", problem
+    )
+
+
+def test_runs_of_an_earlier_form_hold_nobody_up(content, write_spec, store):
+    """Their recipe may be gone."""
+    content["recipe"] = "gone.yaml"
+    store.add(load_spec(write_spec(content)).cells())
+    for key in store.runs():
+        store.finish(key, 40.0, {"metrics": {}, "recipe": {"model.dropout": 0.7}})
+    content["recipe"] = "tiny"
+    check_experiment(load_spec(write_spec(content)), store.runs())
+
+
+def test_cost_counts_what_the_recipe_sets(content, write_spec, store):
+    """The first level sets its updates, the second has those of the recipe."""
+    content["axes"] = {"fraction": {"10 %": {"data.fraction": 0.1, "training.max_steps": 300}, "100 %": {}}}
+    content["report"] = {}
+    spec = load_spec(write_spec(content))
+    few, many = spec.cells()
+    store.add([few, many])
+    store.finish(few.key, 60.0, {"metrics": {}})
+    assert resolve(many).training.max_steps == 1200
+    assert estimate_seconds(spec, many, store.runs()) == pytest.approx(240)
+    store.finish(
+        few.key, 60.0, {"metrics": {}, "recipe": recipe_settings(resolve(few)) | {"training.max_steps": 100}}
+    )
+    assert estimate_seconds(spec, many, store.runs()) == pytest.approx(720)  # as it was when it ran
+
+
+def test_cost_of_a_fine_tuning(content, write_spec, store):
+    content |= deepcopy(FINETUNE)
+    more = {"training.epochs": 6, "training.learning_rate": "auto", "data.fraction": 0.5}
+    content["axes"] = {"system": {"plain": {}, "more": more}}
+    spec = load_spec(write_spec(content))
+    plain, more = spec.cells()
+    store.add([plain])
+    store.finish(plain.key, 60.0, {"metrics": {}})
+    assert estimate_seconds(spec, more, store.runs()) == pytest.approx(
+        60 * 2 * 4 * 0.5
+    )  # 6 of 3 epochs, four rates
+
+
+def test_cost_without_the_recipe_of_old_runs(content, write_spec, store):
+    content["recipe"] = "gone.yaml"
+    store.add(load_spec(write_spec(content)).cells())
+    for key in store.runs():
+        store.finish(key, 40.0, {"metrics": {}})
+    content |= {"recipe": "tiny", "seconds": 11}
+    content["axes"]["fraction"] = {"30 %": {"data.fraction": 0.3}}
+    content["report"] = {}
+    spec = load_spec(write_spec(content))
+    assert estimate_seconds(spec, spec.cells()[0], store.runs()) == 11
+
+
+def test_the_content_of_a_checkpoint_is_known_behind_its_path(tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_text(name)
+    link = tmp_path / "encoder"
+    link.symlink_to("first")
+    first = checkpoint_sha256(str(link))
+    link.unlink()
+    link.symlink_to("second")
+    assert first != checkpoint_sha256(str(link)) == checkpoint_sha256(str(tmp_path / "second"))
+    assert checkpoint_sha256("google-bert/bert-base-uncased") is None

@@ -6,6 +6,7 @@ The paired bootstrap over sentences of a translation is `translation.compare_tra
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,7 +64,10 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
         return math.nan
     if len(differences) == 1:  # no spread: SciPy would divide by zero
         return 1.0 if differences == {0.0} else 0.0
-    return float(ttest_rel(system, baseline).pvalue)
+    with warnings.catch_warnings():
+        # Differences that are the same but for rounding: p is near 0, as it should be.
+        warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
+        return float(ttest_rel(system, baseline).pvalue)
 
 
 def bootstrap_interval(

@@ -14,7 +14,7 @@ from syntaxformer.experiments.groups import Difference, Group, paper_number
 from syntaxformer.experiments.spec import SearchConfig, Spec
 from syntaxformer.experiments.store import StoredRun
 
-__all__ = ["curve_figures", "gain_figure", "size_figure", "trial_figures"]
+__all__ = ["curve_figures", "file_names", "gain_figure", "size_figure", "trial_figures"]
 
 
 def size_figure(spec: Spec, groups: Sequence[Group], metric: str, folder: Path) -> list[Block]:
@@ -54,26 +54,41 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
     compared = set(spec.report.baseline) or {axis for axis in spec.axes if axis != "seed"}
     panels: dict[str, dict[str, Curve]] = {}
     for group in groups:
-        points: dict[float, list[float]] = {}
-        for run in group.runs.values():
-            for point in run.result.get("curve", []):
-                points.setdefault(point["step"], []).append(point["value"])
         panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
         name = ", ".join(level for axis, level in group.labels.items() if axis in compared)
-        rows = [(step, spread(values).mean, math.nan) for step, values in sorted(points.items())]
-        panels.setdefault(panel, {}).update(_curve(name or "run", rows, 1.0))
+        panels.setdefault(panel, {}).update(_curve(name or "run", _mean_curve(group), 1.0))
+    files = file_names([panel or "all" for panel, curves in panels.items() if curves])
     blocks: list[Block] = []
     for panel, curves in panels.items():
         if curves:
-            file = f"curve_{_file_name(panel or 'all')}.png"
+            file = f"curve_{files[panel or 'all']}.png"
             axis, unit = ("loss on dev", "update") if spec.verb == "train" else ("score on dev", "epoch")
             draw_curves(curves, folder / file, unit, axis)
-            blocks.append(Figure(file, f"{axis} {panel}, mean over seeds".replace("  ", " ")))
+            caption = f"{axis} {panel}, mean over seeds, up to where the first of them stopped"
+            blocks.append(Figure(file, caption.replace("  ", " ")))
     return [Heading("Learning curves"), *blocks] if blocks else []
 
 
-def trial_figures(search: SearchConfig, title: str, trials: Sequence[StoredRun], folder: Path) -> list[Block]:
-    """The judged metric against each searched setting that is a number."""
+def _mean_curve(group: Group) -> list[tuple[float, float, float]]:
+    """Points that all seeds have: a later one would be the mean of those that happened to go on."""
+    runs = [{one["step"]: one["value"] for one in run.result.get("curve", [])} for run in group.runs.values()]
+    drawn = [run for run in runs if run]
+    shared = set[float]().union(*drawn).intersection(*drawn)
+    return [(step, spread([run[step] for run in drawn]).mean, math.nan) for step in sorted(shared)]
+
+
+def trial_figures(
+    search: SearchConfig, title: str, trials: Sequence[StoredRun], folder: Path, files: Mapping[str, str]
+) -> list[Block]:
+    """The judged metric against each searched setting that is a number.
+
+    Args:
+        search: What is searched.
+        title: Of the study.
+        trials: Of the study.
+        folder: Gets the figures.
+        files: "TITLE_SETTING" → name of its file.
+    """
     blocks: list[Block] = []
     for name, space in search.space.items():
         points = [
@@ -83,7 +98,7 @@ def trial_figures(search: SearchConfig, title: str, trials: Sequence[StoredRun],
             and one.result.get("metrics", {}).get(search.metric) is not None
         ]
         if len(points) > 1:
-            file = f"trials_{_file_name(title)}_{_file_name(name)}.png"
+            file = f"trials_{files[f'{title}_{name}']}.png"
             draw_curves(_curve("trials", points, 1.0), folder / file, name, search.metric, space.log)
             blocks.append(Figure(file, f"{search.metric} by {name}"))
     return blocks
@@ -133,3 +148,17 @@ def _drawn(spec: Spec, curves: Mapping[str, Curve], path: Path, y_label: str, ca
 
 def _file_name(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text).strip("-") or "all"
+
+
+def file_names(texts: Sequence[str]) -> dict[str, str]:
+    """Text → name of a file; texts that come to one name, in any case of letters, are numbered."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for text in dict.fromkeys(texts):
+        name, number = _file_name(text), 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{_file_name(text)}-{number}"
+        taken.add(name.casefold())
+        names[text] = name
+    return names

@@ -84,7 +84,10 @@ def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
 
 
 def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
-    """Columns of the report: what the specification names, else bleu and chrf, else all that there are."""
+    """Columns of the report: what the specification names, else bleu and chrf, else all that there are.
+
+    A metric that only a number of the paper names has a column, too.
+    """
     if spec.report.metrics:
         return spec.report.metrics
     found = [
@@ -96,7 +99,8 @@ def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
     ]
     names = list(dict.fromkeys(found))
     preferred = [name for name in ("bleu", "chrf") if name in names]
-    return preferred or names or ["score"]
+    of_paper = [one.metric for one in spec.report.paper if one.metric is not None]
+    return list(dict.fromkeys([*(preferred or names or spec.metrics()[:1]), *of_paper]))
 
 
 def compare_groups(

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from syntaxformer.analysis.document import (
@@ -23,7 +23,13 @@ from syntaxformer.analysis.document import (
 )
 from syntaxformer.atomic import atomic_file
 from syntaxformer.evaluation.significance import Spread, spread
-from syntaxformer.experiments.figures import curve_figures, gain_figure, size_figure, trial_figures
+from syntaxformer.experiments.figures import (
+    curve_figures,
+    file_names,
+    gain_figure,
+    size_figure,
+    trial_figures,
+)
 from syntaxformer.experiments.groups import (
     Difference,
     Group,
@@ -32,6 +38,7 @@ from syntaxformer.experiments.groups import (
     metric_names,
     paper_number,
 )
+from syntaxformer.experiments.mixture import content_hashes, mixtures
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.search import best_trial, study_trials
 from syntaxformer.experiments.spec import Cell, Spec, matches
@@ -66,6 +73,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
         Heading(spec.title or spec.name, 1),
         *([Paragraph(spec.question)] if spec.question else []),
         Paragraph(_state(spec, mine)),
+        *_warning_blocks(mine),
         *results,
         *map(Paragraph, spec.report.notes),
         *_missing_blocks(spec, mine),
@@ -90,6 +98,15 @@ def _state(spec: Spec, runs: Sequence[StoredRun]) -> str:
     return f"{len(runs)} runs{shown and f': {shown}'}. Experiment `{spec.name}`."
 
 
+def _warning_blocks(runs: Sequence[StoredRun]) -> list[Block]:
+    """Where numbers do not belong together, before any of them."""
+    found = mixtures([one for one in runs if one.state == DONE])
+    if not found:
+        return []
+    remedy = "Put the old content back, or run all of it under another name."
+    return [Heading("Warning: runs of different data"), *map(Paragraph, found), Paragraph(remedy)]
+
+
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
     groups = group_runs(spec, runs)
     metrics = metric_names(spec, groups)
@@ -111,11 +128,16 @@ def _result_table(
     spec: Spec, groups: Sequence[Group], differences: Sequence[Difference | None], metrics: Sequence[str]
 ) -> Table:
     axes = [axis for axis in spec.axes if axis != "seed"]
-    has_paper, has_sentences = bool(spec.report.paper), any(one and one.p_sentences for one in differences)
+    printed = [
+        one for one in metrics if any((paper.metric or metrics[0]) == one for paper in spec.report.paper)
+    ]
+    has_sentences = any(one and one.p_sentences for one in differences)
     header = [*axes, "seeds", *metrics]
     if spec.report.baseline:
         header += [f"Δ {metrics[0]}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
-    header += ["paper", "Δ paper"] if has_paper else []
+    for metric in printed:
+        name = "paper" if metric == metrics[0] else f"paper {metric}"
+        header += [name, f"Δ {name}"]
     header += ["parameters", "minutes"]
     rows = []
     for group, difference in zip(groups, differences, strict=True):
@@ -123,8 +145,8 @@ def _result_table(
         row += [_spread(group.spread(metric), spec.report.scale) for metric in metrics]
         if spec.report.baseline:
             row += _difference(difference, spec.report.scale, has_sentences)
-        if has_paper:
-            row += _paper(spec, group, metrics[0])
+        for metric in printed:
+            row += _paper(spec, group, metric, metrics[0])
         rows.append([*row, _parameters(group), _minutes(group)])
     return Table(header, rows)
 
@@ -146,9 +168,9 @@ def _difference(one: Difference | None, scale: float, has_sentences: bool) -> li
     return [f"{one.mean * scale:+.2f}", p_seeds, *([p_sentences] if has_sentences else [])]
 
 
-def _paper(spec: Spec, group: Group, metric: str) -> list[str]:
-    own = paper_number(spec, group.labels, metric, metric)
-    baseline = paper_number(spec, {**group.labels, **spec.report.baseline}, metric, metric)
+def _paper(spec: Spec, group: Group, metric: str, first: str) -> list[str]:
+    own = paper_number(spec, group.labels, metric, first)
+    baseline = paper_number(spec, {**group.labels, **spec.report.baseline}, metric, first)
     is_baseline = matches(group.labels, spec.report.baseline)
     gain = NONE if own is None or baseline is None or is_baseline else f"{own - baseline:+.2f}"
     return [NONE if own is None else f"{own:.2f}", gain]
@@ -174,6 +196,8 @@ def _reading(spec: Spec) -> str:
             parts += [f"p (sentences): paired bootstrap of BLEU by sacreBLEU, {largest}"]
     if spec.report.paper:
         parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
+        if spec.report.baseline:
+            parts += ["Δ paper: the paper's own gain over its own baseline, not ours over the paper"]
     return ". ".join(parts) + ". Minutes: all attempts of a run, by the clock."
 
 
@@ -181,10 +205,13 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
     """A table of trials for each study, the best first."""
     search = spec.search
     blocks: list[Block] = []
+    files = file_names(
+        [f"{_study(labels)}_{name}" for labels in spec.combinations() for name in search.space]
+    )
     for labels in spec.combinations():
         trials = study_trials(spec, search, runs, labels)
         best = best_trial(search, trials)
-        title = ", ".join(f"{axis} {level}" for axis, level in labels.items()) or "Trials"
+        title = _study(labels)
         names = list(search.space)
         metrics = list(
             dict.fromkeys([search.metric, *(n for one in trials for n in one.result.get("metrics", {}))])
@@ -199,8 +226,12 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
             for one in trials
         ]
         blocks += [Heading(title), Table(["trial", *names, *metrics, "state"], rows)]
-        blocks += trial_figures(search, title, trials, folder)
+        blocks += trial_figures(search, title, trials, folder, files)
     return blocks
+
+
+def _study(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{axis} {level}" for axis, level in labels.items()) or "Trials"
 
 
 def _number(value: float | None) -> str:
@@ -247,8 +278,7 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
 
 
 def _hashes(run: StoredRun) -> str:
-    hashes = run.result.get("data_sha256") or {}
-    return ", ".join(f"{split} sha256 {value[:12]}" for split, value in hashes.items()) or NONE
+    return ", ".join(f"{part} sha256 {value[:12]}" for part, value in content_hashes(run).items()) or NONE
 
 
 def _title(cell: Cell) -> str:

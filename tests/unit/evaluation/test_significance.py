@@ -26,6 +26,7 @@ def test_differences_without_spread():
     assert math.isnan(paired_t_test([1.0], [2.0]))
     assert paired_t_test([1.0, 2.0], [1.0, 2.0]) == 1.0
     assert paired_t_test([1.0, 2.0], [2.0, 3.0]) == 0.0
+    assert paired_t_test([0.1, 0.2, 0.3], [0.3, 0.4, 0.5]) < 1e-12  # the same but for rounding
     with pytest.raises(ValueError, match=r"^scores: expected 2, one a seed of the baseline, got 1\.$"):
         paired_t_test([1.0, 2.0], [1.0])
 

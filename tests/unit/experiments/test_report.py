@@ -9,9 +9,11 @@ from scipy.stats import ttest_rel
 
 from syntaxformer.analysis.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.evaluation import compare_translations
-from syntaxformer.experiments import write_report
+from syntaxformer.experiments import figures, load_spec, write_report
 from syntaxformer.experiments.cell_run import HYPOTHESES
-from syntaxformer.experiments.spec import ScoredText
+from syntaxformer.experiments.groups import group_runs
+from syntaxformer.experiments.mixture import mixtures
+from syntaxformer.experiments.spec import PaperNumber, ScoredText
 
 BLEU = {
     ("base", "10 %"): [10.0, 11.0, 12.5],
@@ -150,3 +152,94 @@ def test_blocks(tmp_path):
     page = to_html(blocks, tmp_path)
     assert "<p>a &lt; b</p>" in page
     assert 'src="data:image/png;base64,iVBORw=="' in page
+
+
+def test_numbers_of_the_paper_for_other_metrics(filled, tmp_path):
+    spec, store = filled
+    base, sit = ({"system": name, "fraction": "10 %"} for name in ("base", "sit"))
+    spec.report.paper += [
+        PaperNumber(cell=base, value=40.5, metric="chrf"),
+        PaperNumber(cell=sit, value=43, metric="chrf"),
+    ]
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "| paper | Δ paper | paper chrf | Δ paper chrf | parameters |" in text
+    assert _row(text, "sit", "10 %")[8:12] == ["17.28", "+1.00", "43.00", "+2.50"]
+    assert _row(text, "base", "10 %")[8:12] == ["16.28", "–", "40.50", "–"]
+    assert "Δ paper: the paper's own gain over its own baseline, not ours over the paper." in text
+
+
+def test_a_metric_that_only_the_paper_names_has_a_column(filled, tmp_path):
+    spec, store = filled
+    spec.report.paper += [PaperNumber(cell={}, value=4.25, metric="dev_loss")]
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "| bleu | chrf | dev_loss |" in text
+    assert "| paper dev_loss | Δ paper dev_loss |" in text
+    assert "4.25" in _row(text, "sit", "100 %")
+
+
+def test_runs_of_different_data_are_told(filled, make_result, tmp_path):
+    """One setting, two contents; shares of the training text differ by right."""
+    spec, store = filled
+    text = write_report(spec, store, tmp_path / "one").read_text()
+    assert "Warning" not in text
+    cells = {tuple(cell.labels.values()): cell for cell in spec.cells()}
+    other = {"data_sha256": {"train": "a" * 64, "dev": "d" * 64}, "test_sha256": {"src": "e" * 64}}
+    store.finish(cells["base", "100 %", "1"].key, 1.0, make_result(30.0, **other))
+    store.finish(cells["base", "100 %", "2"].key, 1.0, make_result(31.0, **other))
+    assert "Warning" not in write_report(spec, store, tmp_path / "two").read_text()
+    other["data_sha256"] = {"train": "b" * 64, "dev": "c" * 64}
+    store.finish(cells["base", "100 %", "2"].key, 1.0, make_result(31.0, **other))
+    other["test_sha256"] = {"src": "9" * 64}
+    store.finish(cells["sit", "10 %", "3"].key, 1.0, make_result(13.0, **other))
+    text = write_report(spec, store, tmp_path / "three").read_text()
+    warning = text[text.index("## Warning: runs of different data") : text.index("## Results")]
+    one, two = (cells["base", "100 %", seed].name for seed in "12")
+    expected = "expected one content behind the same settings, got 2"
+    assert f"train: {expected}: sha256 {'a' * 12} in {one}; sha256 {'b' * 12} in {two}." in warning
+    assert f"dev: {expected}: sha256 {'d' * 12} in {one}; sha256 {'c' * 12} in " in warning  # of any share
+    assert f"test src: {expected}: sha256 {'e' * 12} in " in warning
+    assert text.index("## Warning") < text.index("## Results")
+
+
+def test_another_checkpoint_behind_the_path(content, write_spec, store, make_result):
+    content |= {"verb": "finetune", "recipe": None, "report": {}}
+    content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
+    content["axes"] = {"seed": [1, 2, 3, 4, 5]}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell in spec.cells():
+        new = "b" if cell.labels["seed"] == "3" else "a"
+        store.finish(cell.key, 1.0, make_result(0.5, model_sha256=new * 64))
+    names = [cell.name for cell in spec.cells()]
+    assert mixtures(list(store.runs().values())) == [
+        f"model: expected one content behind the same settings, got 2: sha256 {'a' * 12} in {names[0]}, {names[1]}, "
+        f"{names[3]} and 1 more; sha256 {'b' * 12} in {names[2]}."
+    ]
+
+
+def test_learning_curves_end_where_the_first_seed_stopped(filled, make_result, tmp_path, monkeypatch):
+    """Its last value is out of later means: they would jump to those of the seeds that went on."""
+    spec, store = filled
+    (cell,) = [
+        one for one in spec.cells() if one.labels == {"system": "base", "fraction": "10 %", "seed": "2"}
+    ]
+    curve = [{"step": step, "value": 9.0} for step in (10, 20, 30, 40)]
+    store.finish(cell.key, 1.0, make_result(11.0, curve=curve))
+    drawn = {}
+    monkeypatch.setattr(figures, "draw_curves", lambda curves, path, *rest: drawn.update({path.name: curves}))
+    groups = group_runs(spec, store.runs())
+    blocks = figures.curve_figures(spec, groups, tmp_path)
+    curve = drawn["curve_10.png"]["base"]
+    assert curve.x == [10, 20]
+    assert curve.y == pytest.approx([(4 + 9 + 4) / 3, (3.1 + 9 + 3.125) / 3])
+    assert blocks[1].caption == "loss on dev 10 %, mean over seeds, up to where the first of them stopped"
+
+
+def test_names_of_files_are_different():
+    assert figures.file_names(["a + b", "a, b", "A b", "a, b", "%", "all"]) == {
+        "a + b": "a-b",
+        "a, b": "a-b-2",
+        "A b": "A-b-3",
+        "%": "all",
+        "all": "all-2",
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from types import SimpleNamespace
 
 from syntaxformer.experiments import cell_run, groups
@@ -26,6 +27,7 @@ def test_escaped_lower_cased_words(tmp_path, monkeypatch):
     scores = cell_run._translate(Cell("train", "tiny", {}, {}, test), tmp_path, found)
     assert round(scores["bleu"], 6) == 100
     assert "case:lc|eff:no|tok:none" in found["signatures"]["bleu"]
+    assert found["test_sha256"]["src"] == hashlib.sha256(b"das ist es .\n").hexdigest()
     assert (tmp_path / REFERENCES).read_text("utf-8") == "That 's it .\n"
     files = [tmp_path / name for name in (HYPOTHESES, HYPOTHESES, REFERENCES)]
     assert groups._p_value(*files, found["scoring"]) == 1.0

@@ -12,6 +12,7 @@ from syntaxformer.cli.main import app
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments import check_experiment, estimate_seconds, load_spec, run_experiment
 from syntaxformer.experiments.cell_config import resolve
+from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import checkpoint_sha256, recipe_settings
 from syntaxformer.experiments.store import FAILED
 
@@ -167,7 +168,9 @@ def test_runs_of_an_earlier_form_hold_nobody_up(content, write_spec, store):
     for key in store.runs():
         store.finish(key, 40.0, {"metrics": {}, "recipe": {"model.dropout": 0.7}})
     content["recipe"] = "tiny"
-    check_experiment(load_spec(write_spec(content)), store.runs())
+    spec = load_spec(write_spec(content))
+    check_experiment(spec, store.runs())
+    assert (len(store.runs()), len(own_runs(spec, store.runs()))) == (len(spec.cells()), 0)
 
 
 def test_cost_counts_what_the_recipe_sets(content, write_spec, store):

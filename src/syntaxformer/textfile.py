@@ -37,34 +37,37 @@ def open_bytes(path: str | Path) -> BinaryIO:
         raise DataError(f"expected a readable file, got: {error.strerror}.", path) from error
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
+def read_lines(path: str | Path, first: int = 0) -> Iterator[str]:
     """Yield the lines of a UTF-8 file without their line ends; a byte order mark is dropped.
 
     Args:
         path: Plain file, or gzip where the name ends in `.gz`.
+        first: The line to begin with, from 0; those before are not looked at.
 
     Raises:
         DataError: The file cannot be read or unpacked, or a line holds bytes that are not UTF-8 or a NUL.
     """
-    return decode_lines(_raw_lines(path), path)
+    return decode_lines(_raw_lines(path), path, first)
 
 
-def decode_lines(raw_lines: Iterable[bytes], name: str | Path) -> Iterator[str]:
+def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -> Iterator[str]:
     """Yield the lines of an open binary file or stream, checked as `read_lines` does.
 
     Args:
         raw_lines: Lines with their line feeds.
         name: What error messages call it.
+        first: The line to begin with, from 0; those before are not looked at.
 
     Raises:
         DataError: A line holds bytes that are not UTF-8 or a NUL.
     """
     position = 0
     for number, raw in enumerate(raw_lines, 1):
-        line = raw.removesuffix(b"\n").removesuffix(b"\r")
-        if number == 1:
-            line = line.removeprefix(_BOM)
-        yield _decode(line, name, number, position + raw.find(line))
+        if number > first:
+            line = raw.removesuffix(b"\n").removesuffix(b"\r")
+            if number == 1:
+                line = line.removeprefix(_BOM)
+            yield _decode(line, name, number, position + raw.find(line))
         position += len(raw)
 
 

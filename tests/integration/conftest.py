@@ -86,3 +86,50 @@ def digits(tmp_path_factory) -> Digits:
         assert (done.code, done.err) == (0, ""), done.err
         assert done.out == f"{folder / kind}\n"
     return Digits(corpus, folder / "none", folder / "sum_then_concat")
+
+
+TINY = (
+    "data.dev=train", "subwords.vocab_size=301", "infusion.width=5", "model.d_model=12", "model.d_ff=17",
+    "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "training.max_steps=2",
+    "training.eval_every=1", "training.precision=fp32", "training.tensorboard=false",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def tiny() -> tuple[str, ...]:
+    """Settings of a run of two updates."""
+    return TINY
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "train.en").write_text("The cat sat.\nA dog runs.\nCats sleep.\n")
+    (folder / "train.de").write_text("Die Katze saß.\nEin Hund läuft.\nKatzen schlafen.\n")
+    return folder
+
+
+@pytest.fixture
+def train(cli, corpus, tmp_path):
+    def call(*settings: str, flags: tuple[str, ...] = ()):
+        where = (f"data.dir={corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / 'run'}")
+        return cli("train", "tiny", *where, *TINY, *settings, *flags)
+
+    return call
+
+
+FULL_DISK = """
+import resource, signal, sys
+from syntaxformer.cli.main import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+main()
+"""
+
+
+@pytest.fixture(scope="session")
+def full_disk() -> str:
+    """A program that runs the command line where no file can grow beyond its first argument, in bytes."""
+    return FULL_DISK

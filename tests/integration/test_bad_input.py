@@ -10,30 +10,6 @@ from pathlib import Path
 
 import pytest
 
-TINY = (
-    "data.dev=train", "subwords.vocab_size=301", "infusion.width=5", "model.d_model=12", "model.d_ff=17",
-    "model.n_heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "training.max_steps=2",
-    "training.eval_every=1", "training.precision=fp32", "training.tensorboard=false",
-)  # fmt: skip
-
-
-@pytest.fixture
-def corpus(tmp_path) -> Path:
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    (folder / "train.en").write_text("The cat sat.\nA dog runs.\nCats sleep.\n")
-    (folder / "train.de").write_text("Die Katze saß.\nEin Hund läuft.\nKatzen schlafen.\n")
-    return folder
-
-
-@pytest.fixture
-def train(cli, corpus, tmp_path):
-    def call(*settings: str, flags: tuple[str, ...] = ()):
-        where = (f"data.dir={corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / 'run'}")
-        return cli("train", "tiny", *where, *TINY, *settings, *flags)
-
-    return call
-
 
 def _refused(done, *lines: str) -> None:
     """Exit code 2, these lines and no other on stderr, nothing on stdout."""
@@ -119,7 +95,7 @@ def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, t
     assert not (tmp_path / "out").exists()
 
 
-def test_unknown_keys_and_sums(train, tmp_path):
+def test_unknown_keys_and_sums(train, tmp_path, tiny):
     recipe = f"{Path(__file__).resolve().parents[2] / 'recipes' / 'tiny.yaml'}"
     _refused(
         train("training.lerning_rate=1", "modle.d_ff=3"),
@@ -215,18 +191,8 @@ def test_tampered_checkpoints_are_skipped_with_a_word(train, tmp_path):
     assert f"resuming from {checkpoints / 'checkpoint-1'}" in done.err
 
 
-FULL_DISK = """
-import resource, signal, sys
-from syntaxformer.cli.main import main
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-limit = int(sys.argv.pop(1))
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-main()
-"""
-
-
 @pytest.mark.parametrize("limit", [9_000, 30_000])
-def test_a_disk_that_fills_in_training(corpus, tmp_path, limit):
+def test_a_disk_that_fills_in_training(corpus, tmp_path, limit, full_disk, tiny):
     """No file may grow over a limit: with the lower one the subwords fail, with the higher the first checkpoint."""
     arguments = [
         "--quiet",
@@ -234,11 +200,11 @@ def test_a_disk_that_fills_in_training(corpus, tmp_path, limit):
         "tiny",
         f"data.dir={corpus}",
         f"output={tmp_path / 'run'}",
-        *TINY,
+        *tiny,
         "model.d_ff=2003",
     ]
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(limit), *arguments], capture_output=True, text=True
+        [sys.executable, "-c", full_disk, str(limit), *arguments], capture_output=True, text=True
     )
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
@@ -251,7 +217,7 @@ def test_a_disk_that_fills_in_training(corpus, tmp_path, limit):
     assert not (tmp_path / "run" / "manifest.json").exists()
 
 
-def test_a_disk_that_fills_under_the_translations(digits, tmp_path):
+def test_a_disk_that_fills_under_the_translations(digits, tmp_path, full_disk):
     source = tmp_path / "in.en"
     source.write_text("3 1 7\n" * 200)
     arguments = [
@@ -264,7 +230,7 @@ def test_a_disk_that_fills_under_the_translations(digits, tmp_path):
         "1",
     ]
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, "600", *arguments], capture_output=True, text=True
+        [sys.executable, "-c", full_disk, "600", *arguments], capture_output=True, text=True
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1] == (

@@ -106,3 +106,14 @@ def test_a_program_may_end_while_standard_input_is_open(stop):
         process.wait(60)  # and nobody closes its input
         assert b"Fatal" not in process.stderr.read()
     assert process.returncode == (7 if "Exit" in stop else -signal.SIGINT)
+
+
+def test_lines_before_the_first_are_not_looked_at_but_counted(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xff\nb\nc\xff\n")
+    lines = read_lines(path, 1)
+    assert next(lines) == "b"
+    with pytest.raises(
+        DataError, match=r"a\.txt:3: expected UTF-8, got byte 0xff at byte 2 of the line \(6 of the file\)"
+    ):
+        next(lines)

@@ -3,9 +3,10 @@
 Importing this room imports no tagger; `load_annotator` imports what it is asked for.
 """
 
+from syntaxformer.annotate.annotated_before import AnnotatedBefore
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.phrases import WithPhrases, with_constituency
-from syntaxformer.annotate.registry import load_annotator
+from syntaxformer.annotate.registry import annotator_identity, load_annotator
 from syntaxformer.annotate.splits import annotator_for, annotator_in_chunks
 from syntaxformer.annotate.store import (
     AnnotatedCorpus,
@@ -18,6 +19,7 @@ from syntaxformer.annotate.store import (
 from syntaxformer.annotate.words_as_given import WordsAsGiven
 
 __all__ = [
+    "AnnotatedBefore",
     "AnnotatedCorpus",
     "Annotator",
     "Columns",
@@ -26,6 +28,7 @@ __all__ = [
     "annotate_cached",
     "annotate_to_file",
     "annotator_for",
+    "annotator_identity",
     "annotator_in_chunks",
     "load_annotator",
     "read_annotations",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -66,23 +67,43 @@ class Columns:
 class AnnotatedCorpus(Sequence[Sentence]):
     """Sentences of an annotated file; made by `read_annotations`.
 
+    The rows of a large file are unpacked when the first one is asked for; `header` and length need none.
+
     Args:
         path: The file.
         header: Its header.
-        table: Its rows.
+        rows: Its rows, or where they are unpacked to.
     """
 
-    def __init__(self, path: Path, header: AnnotationHeader, table: pa.Table) -> None:
+    def __init__(self, path: Path, header: AnnotationHeader, rows: pa.Table | Path) -> None:
         self.path = path
         self.header = header
-        self._batches = table.to_batches()
-        lengths = [batch.num_rows for batch in self._batches]
-        self._first_rows = np.cumsum([0, *lengths])
+        self._rows = rows
 
-    @property
+    @cached_property
     def batches(self) -> Sequence[pa.RecordBatch]:
-        """The rows as Arrow, with codes for tags."""
-        return self._batches
+        """The rows as Arrow, with codes for tags.
+
+        Raises:
+            DataError: A large file is damaged, or the cache, to which it is unpacked, cannot be written.
+        """
+        table = _mirrored(self.path, self._rows) if isinstance(self._rows, Path) else self._rows
+        return table.to_batches()
+
+    @cached_property
+    def _first_rows(self) -> np.ndarray[Any, Any]:
+        return np.cumsum([0, *(batch.num_rows for batch in self.batches)])
+
+    def scan(self) -> Iterator[pa.RecordBatch]:
+        """Give all rows once, in order; a large file is not unpacked for that.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        if isinstance(self._rows, Path) and not self._rows.is_file():
+            yield from _stored_batches(self.path)
+        else:
+            yield from self.batches
 
     def __len__(self) -> int:
         return self.header.n_lines
@@ -101,17 +122,17 @@ class AnnotatedCorpus(Sequence[Sentence]):
         if not 0 <= row < len(self):
             raise IndexError(f"line: expected 0 to {len(self) - 1}, got {index}.")
         batch, within = self._place(row)
-        return self._sentence(self._batches[batch].slice(within, 1).to_pylist()[0])
+        return self._sentence(self.batches[batch].slice(within, 1).to_pylist()[0])
 
     def __iter__(self) -> Iterator[Sentence]:
-        for batch in self._batches:
+        for batch in self.batches:
             for start in range(0, batch.num_rows, 1000):
                 yield from map(self._sentence, batch.slice(start, 1000).to_pylist())
 
     def texts(self, rows: Sequence[int] | np.ndarray[Any, Any]) -> list[str]:
         """Return the lines of some rows."""
         places = (self._place(int(row)) for row in rows)
-        return [self._batches[batch].column("text")[within].as_py() for batch, within in places]
+        return [self.batches[batch].column("text")[within].as_py() for batch, within in places]
 
     def columns(self, start: int = 0, stop: int | None = None) -> Columns:
         """Return rows `start` to `stop` (exclusive) as flat arrays."""
@@ -133,7 +154,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
         for batch in np.unique(batch_of_row).tolist():
             positions = np.flatnonzero(batch_of_row == batch)
             within = wanted[positions] - self._first_rows[batch]
-            offsets = self._batches[batch].column("starts").offsets.to_numpy()
+            offsets = self.batches[batch].column("starts").offsets.to_numpy()
             lengths[positions] = offsets[within + 1] - offsets[within]
             picks.append((batch, positions, offsets[within] - offsets[0]))
         row_offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -149,7 +170,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
             return None
         first, last, _ = slice(start, stop).indices(len(self))
         found: list[str | None] = []
-        for batch, offset in zip(self._batches, self._first_rows.tolist(), strict=False):
+        for batch, offset in zip(self.batches, self._first_rows.tolist(), strict=False):
             part = slice(max(first - offset, 0), max(last - offset, 0))
             found += batch.column("constituency")[part].to_pylist()
         return found
@@ -158,14 +179,14 @@ class AnnotatedCorpus(Sequence[Sentence]):
         """Return the rows as a Hugging Face `datasets.Dataset`, without copying them."""
         from datasets import Dataset
 
-        return Dataset(pa.Table.from_batches(self._batches, schema=SCHEMA))
+        return Dataset(pa.Table.from_batches(self.batches, schema=SCHEMA))
 
     def _gather(self, column: str, moves: list[Any], n_words: int) -> Any:
         if column not in self.header.columns and column not in ("starts", "ends"):
             return None
         target = np.empty(n_words, dtype=SCHEMA.field(column).type.value_type.to_pandas_dtype())
         for batch, to, origin in moves:
-            lists = self._batches[batch].column(column)
+            lists = self.batches[batch].column(column)
             target[to] = lists.values.to_numpy()[lists.offsets[0].as_py() + origin]
         return target
 
@@ -205,7 +226,8 @@ def read_annotations(path: str | Path, cache_dir: str | Path | None = None) -> A
         cache_dir: Where a large file is unpacked; by default the cache folder of the user.
 
     Raises:
-        DataError: There is no such file, it is damaged, or it is no annotated corpus.
+        DataError: There is no such file, it is no annotated corpus, or it is damaged; of a large file damage
+            to rows is found when they are read.
     """
     path = Path(path)
     try:
@@ -214,12 +236,10 @@ def read_annotations(path: str | Path, cache_dir: str | Path | None = None) -> A
             metadata = file.metadata
             size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
             if size <= IN_MEMORY_BYTES:
-                table = file.read().cast(SCHEMA)
-            else:
-                table = _mirrored(file, path, header, Path(cache_dir) if cache_dir else cache_folder())
+                return AnnotatedCorpus(path, header, file.read().cast(SCHEMA))
     except (pa.ArrowException, OSError) as error:
         raise _damaged(error, path) from error
-    return AnnotatedCorpus(path, header, table)
+    return AnnotatedCorpus(path, header, _mirror(path, header, Path(cache_dir or cache_folder())))
 
 
 def _damaged(error: Exception, path: Path) -> DataError:
@@ -243,25 +263,32 @@ def _header(file: pq.ParquetFile, path: Path) -> AnnotationHeader:
     return header
 
 
-def _mirrored(file: pq.ParquetFile, path: Path, header: AnnotationHeader, cache_dir: Path) -> pa.Table:
-    """Unpack to an Arrow file, unless that was done before, and map it into memory."""
+def _mirror(path: Path, header: AnnotationHeader, cache_dir: Path) -> Path:
+    """Where a file is unpacked to."""
     status = path.stat()
     identity = f"{path.resolve()}\0{status.st_size}\0{status.st_mtime_ns}\0{header.to_json()}"
-    mirror = cache_dir / "arrow" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.arrow"
+    return cache_dir / "arrow" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.arrow"
+
+
+def _mirrored(path: Path, mirror: Path) -> pa.Table:
+    """Unpack to an Arrow file, unless that was done before, and map it into memory."""
     if not mirror.is_file():
         with (
             atomic_file(mirror) as temporary,
             pa.OSFile(str(temporary), "wb") as sink,
             pa.ipc.new_stream(sink, SCHEMA) as writer,
         ):
-            for batch in _batches(file, path):
-                writer.write_batch(batch.cast(SCHEMA))
+            for batch in _stored_batches(path):
+                writer.write_batch(batch)
     return pa.ipc.open_stream(pa.memory_map(str(mirror))).read_all()
 
 
-def _batches(file: pq.ParquetFile, path: Path) -> Iterator[pa.RecordBatch]:
+def _stored_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of a large file, part by part, each page held against its checksum."""
     try:
-        yield from file.iter_batches(_MIRROR_ROWS)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(_MIRROR_ROWS):
+                yield batch.cast(SCHEMA)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(error, path) from error
 

@@ -56,7 +56,7 @@ def merge_annotations(
 def _recoded(parts: Iterable[str | Path], encoder: SentenceEncoder) -> Iterator[pa.RecordBatch]:
     for part in parts:
         corpus = read_annotations(part)
-        for batch in corpus.batches:
+        for batch in corpus.scan():
             yield encoder.recode(batch, corpus.header.tags)
 
 

@@ -1,4 +1,4 @@
-"""Lines to sentences in several processes: in order, a bounded amount at a time.
+"""Annotation in several processes: in order, a bounded amount at a time.
 
 Every worker loads the annotator by its name; nothing is forked, so the caller's threads cannot hang a worker.
 """
@@ -6,17 +6,23 @@ Every worker loads the annotator by its name; nothing is forked, so the caller's
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
+from typing import TypeVar
 
 from syntaxformer.ahead import map_ahead
+from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.errors import SyntaxformerError
 from syntaxformer.trees import Sentence
 
-__all__ = ["chunks_of", "stream_in_processes"]
+__all__ = ["chunks_of", "map_in_processes", "stream_in_processes"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 LINES_PER_TASK = 500
 TASKS_AHEAD = 2
@@ -36,11 +42,27 @@ def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> It
     Raises:
         SyntaxformerError: A worker died.
     """
+    for sentences in map_in_processes(name, _sentences, chunks_of(lines, LINES_PER_TASK), n_processes):
+        yield from sentences
+
+
+def map_in_processes(
+    name: str, work: Callable[[Annotator, T], R], items: Iterable[T], n_processes: int
+) -> Iterator[R]:
+    """Yield `work(annotator, item)` for each item, in order.
+
+    Args:
+        name: The annotator that each worker loads once.
+        work: A function that workers can import.
+        items: Taken a few ahead.
+        n_processes: Workers.
+
+    Raises:
+        SyntaxformerError: A worker died.
+    """
     pool = ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=_load, initargs=(name,))
-    tasks = chunks_of(lines, LINES_PER_TASK)
     try:
-        for sentences in map_ahead(pool, _annotate, tasks, TASKS_AHEAD * n_processes):
-            yield from sentences
+        yield from map_ahead(pool, partial(_work, work), items, TASKS_AHEAD * n_processes)
     except BrokenProcessPool as error:
         raise SyntaxformerError(
             f"annotation with {n_processes} processes: expected all to live, got a dead one (out of "
@@ -48,7 +70,7 @@ def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> It
         ) from error
 
 
-_annotator = None
+_annotator: Annotator | None = None
 
 
 def _load(name: str) -> None:
@@ -59,6 +81,10 @@ def _load(name: str) -> None:
     _annotator = load_annotator(name)
 
 
-def _annotate(lines: list[str]) -> list[Sentence]:
+def _work(work: Callable[[Annotator, T], R], item: T) -> R:
     assert _annotator is not None
-    return list(_annotator.stream(lines))
+    return work(_annotator, item)
+
+
+def _sentences(annotator: Annotator, lines: list[str]) -> list[Sentence]:
+    return list(annotator.stream(lines))

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
+from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.shards import Engine, Shard, annotate_shard
 from syntaxformer.errors import BackendMissingError, SyntaxformerError
@@ -24,10 +27,11 @@ from syntaxformer.errors import BackendMissingError, SyntaxformerError
 __all__ = ["ray_engine"]
 
 
-def ray_engine(n_workers: int, address: str | None = None) -> Engine:
+def ray_engine(annotator: str, n_workers: int, address: str | None = None) -> Engine:
     """Return the engine that works on a Ray cluster.
 
     Args:
+        annotator: Name that each actor loads, with the backend's options; it is not written to the disk.
         n_workers: Actors, each with one processor.
         address: Of a running cluster, "auto" or "ray://host:10001"; None starts one here, for this job.
 
@@ -40,10 +44,12 @@ def ray_engine(n_workers: int, address: str | None = None) -> Engine:
         import ray.data
     except ImportError as error:
         raise BackendMissingError("the package ray", "python -m pip install 'ray[data]'") from error
-    return lambda shards: _run(ray, shards, n_workers, address)
+    return lambda shards: _run(ray, shards, annotator, n_workers, address)
 
 
-def _run(ray: Any, shards: Sequence[Shard], n_workers: int, address: str | None) -> Iterator[dict[str, Any]]:
+def _run(
+    ray: Any, shards: Sequence[Shard], annotator: str, n_workers: int, address: str | None
+) -> Iterator[dict[str, Any]]:
     started = not ray.is_initialized()
     try:
         if started:
@@ -56,6 +62,7 @@ def _run(ray: Any, shards: Sequence[Shard], n_workers: int, address: str | None)
         # Shards are handed out one by one, and none before an actor is free to take it.
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
             _Worker,
+            fn_constructor_args=(annotator,),
             compute=ray.data.ActorPoolStrategy(
                 size=min(n_workers, len(rows)), max_tasks_in_flight_per_actor=1
             ),
@@ -66,10 +73,9 @@ def _run(ray: Any, shards: Sequence[Shard], n_workers: int, address: str | None)
             for row in dataset.iter_rows():
                 yield json.loads(row["record"])
     except (ray.exceptions.RayError, ConnectionError) as error:
-        reason = " ".join(str(error).split())[:300]
         raise SyntaxformerError(
-            f"ray: expected the cluster to work, got: {reason}. What is done is kept; run the same command "
-            "again."
+            f"ray: expected the cluster to work, got: {_reason(error)} What is done is kept; run the same "
+            "command again."
         ) from error
     finally:
         if started and ray.is_initialized():
@@ -88,14 +94,23 @@ def _start(ray: Any, n_workers: int, address: str | None) -> None:
         ) from error
 
 
-class _Worker:
-    """An actor: annotators by name, loaded when the first shard asks for one."""
+def _reason(error: BaseException) -> str:
+    """The error itself: Ray's begin with the traceback of the worker."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (errors[-1] if errors else " ".join(lines))[:300].rstrip(".") + "."
 
-    def __init__(self) -> None:
-        self.annotators: dict[str, Any] = {}
+
+class _Worker:
+    """An actor; its annotator is loaded with the first shard, so that what fails then is that shard."""
+
+    def __init__(self, annotator: str) -> None:
+        self.name = annotator
+
+    @cached_property
+    def annotator(self) -> Annotator:
+        return load_annotator(self.name)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         shard = Shard(**json.loads(row["shard"]))
-        if shard.annotator not in self.annotators:
-            self.annotators[shard.annotator] = load_annotator(shard.annotator)
-        return {"record": json.dumps(annotate_shard(shard, self.annotators[shard.annotator]))}
+        return {"record": json.dumps(annotate_shard(shard, lambda: self.annotator))}

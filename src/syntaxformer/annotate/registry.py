@@ -12,13 +12,11 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.bundled import BUNDLED, bundled_version
 from syntaxformer.annotate.phrases import PHRASES, with_constituency
 from syntaxformer.errors import ConfigError
 
-__all__ = ["BACKENDS", "BUNDLED", "load_annotator"]
-
-BUNDLED = ("de", "de_lower", "en")
-"""Languages whose pipelines come with the package."""
+__all__ = ["BACKENDS", "annotator_identity", "load_annotator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,18 @@ def load_annotator(name: str) -> Annotator:
     if scheme in BACKENDS and argument:
         return _function(BACKENDS[scheme].home)(argument)
     raise ConfigError(_unknown(name, scheme))
+
+
+def annotator_identity(name: str) -> tuple[str, str]:
+    """Return name and version of an annotator; of a bundled one without loading it, which takes seconds.
+
+    Raises:
+        ConfigError, BackendMissingError, DataError: As `load_annotator`.
+    """
+    if name in BUNDLED:
+        return name, bundled_version(name)
+    annotator = load_annotator(name)
+    return annotator.name, annotator.version
 
 
 def _function(home: str) -> Callable[[str], Annotator]:

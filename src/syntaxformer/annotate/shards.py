@@ -8,6 +8,7 @@ process writes.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
@@ -24,6 +25,8 @@ from syntaxformer.annotate.columns import FORMAT
 from syntaxformer.annotate.corpus import AnnotatedCorpus, read_annotations
 from syntaxformer.annotate.fingerprint import hash_lines
 from syntaxformer.annotate.merge import merge_annotations
+from syntaxformer.annotate.parallel import map_in_processes
+from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.sources import SourceLines
 from syntaxformer.annotate.store import read_if_current, write_annotations
 from syntaxformer.atomic import atomic_file
@@ -37,6 +40,7 @@ __all__ = [
     "Shard",
     "annotate_shard",
     "annotate_sharded",
+    "in_processes",
     "in_this_process",
 ]
 
@@ -74,6 +78,7 @@ class Shard:
         source: Path or URL.
         first: Its first line, from 0.
         n_lines: Its lines.
+        n_chars: Their characters.
         content_hash: `hash_lines` of them.
         path: The Parquet file to make.
         annotator: Name of the annotator.
@@ -83,6 +88,7 @@ class Shard:
     source: str
     first: int
     n_lines: int
+    n_chars: int
     content_hash: str
     path: str
     annotator: str
@@ -117,12 +123,12 @@ Engine = Callable[[Sequence[Shard]], Iterator[dict[str, Any]]]
 """Works on shards, in any order, and yields the record of each when it is done."""
 
 
-def annotate_shard(shard: Shard, annotator: Annotator) -> dict[str, Any]:
+def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> dict[str, Any]:
     """Annotate a shard and write its file, then its record; an error is a record, too.
 
     Args:
         shard: What to do.
-        annotator: Who does it.
+        load: Gives who does it.
 
     Returns:
         The record: `shard`, `pid`, and either `bytes`, `sha256` and `n_words` or `error`.
@@ -130,13 +136,16 @@ def annotate_shard(shard: Shard, annotator: Annotator) -> dict[str, Any]:
     record: dict[str, Any] = {"shard": asdict(shard), "pid": os.getpid()}
     try:
         _count_attempt(shard)
-        record |= _made(shard, annotator)
+        record |= _made(shard, load())
     except SyntaxformerError as error:
         record["error"] = str(error)
     except Exception as error:  # a parser's own: this shard is lost, the others need not be
         record["error"] = f"{type(error).__name__}: {error}"
-    with atomic_file(shard.record) as temporary:
-        temporary.write_text(json.dumps(record, ensure_ascii=False), "utf-8")
+    try:
+        with atomic_file(shard.record) as temporary:
+            temporary.write_text(json.dumps(record, ensure_ascii=False), "utf-8")
+    except DataError as error:
+        record.setdefault("error", str(error))
     return record
 
 
@@ -157,7 +166,7 @@ def _made(shard: Shard, annotator: Annotator) -> dict[str, Any]:
             f"annotator {shard.annotator}: expected version {shard.version} on every worker, got "
             f"{annotator.version}. Install the same packages and models everywhere."
         )
-    lines = list(islice(iter(SourceLines(shard.source)), shard.first, shard.first + shard.n_lines))
+    lines = SourceLines(shard.source).part(shard.first, shard.n_lines)
     if hash_lines(lines) != shard.content_hash:
         raise DataError(
             "expected the lines that were counted, got others: the file was changed.", shard.source
@@ -179,7 +188,22 @@ def _made(shard: Shard, annotator: Annotator) -> dict[str, Any]:
 
 def in_this_process(annotator: Annotator) -> Engine:
     """Return the engine that works on one shard after the other, here."""
-    return lambda shards: (annotate_shard(shard, annotator) for shard in shards)
+    return lambda shards: (_with(annotator, shard) for shard in shards)
+
+
+def in_processes(name: str, n_processes: int) -> Engine:
+    """Return the engine of processes here, each of which loads annotator `name` once; of one, this."""
+
+    def work(shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
+        if n_processes == 1 or len(shards) == 1:
+            return in_this_process(load_annotator(name))(shards)
+        return map_in_processes(name, _with, shards, min(n_processes, len(shards)))
+
+    return work
+
+
+def _with(annotator: Annotator, shard: Shard) -> dict[str, Any]:
+    return annotate_shard(shard, lambda: annotator)
 
 
 def annotate_sharded(
@@ -198,10 +222,12 @@ def annotate_sharded(
 
     Raises:
         DataError: A source cannot be read or changed meanwhile, or shards failed: the other ones are kept,
-            and the same call goes on with those that failed.
+            sources without one are finished, and the same call goes on with those that failed.
     """
     plans = [_Plan.of(job, lines_per_shard) for job in jobs]
     waiting = [shard for plan in plans if not plan.is_current for shard in plan.shards if not shard.is_done()]
+    # The longest first: nobody should begin a long one when the others are about to be out of work.
+    waiting.sort(key=lambda shard: shard.n_chars, reverse=True)
     n_shards = sum(len(plan.shards) for plan in plans)
     if not waiting and all(plan.is_current for plan in plans):
         _log.info("nothing to do: all %d file(s) are annotated", len(plans))
@@ -219,9 +245,12 @@ def annotate_sharded(
         )
         if "error" in record
     ]
+    broken = {record["shard"]["path"] for record in failed}
+    whole = [plan for plan in plans if broken.isdisjoint(shard.path for shard in plan.shards)]
+    corpora = [plan.finish() for plan in whole]
     if failed:
         raise DataError(_failure(failed, n_shards))
-    return [plan.finish() for plan in plans]
+    return corpora
 
 
 def _failure(failed: Sequence[dict[str, Any]], n_shards: int) -> str:
@@ -258,7 +287,8 @@ class _Plan:
                 whole.update(b"\n")
             path = folder / f"{len(shards):06d}.parquet"
             rest = (str(path), job.annotator, job.version)
-            shards.append(Shard(job.source, first, len(chunk), hash_lines(chunk), *rest))
+            n_chars = sum(map(len, chunk))
+            shards.append(Shard(job.source, first, len(chunk), n_chars, hash_lines(chunk), *rest))
             first += len(chunk)
         content_hash = whole.hexdigest()
         current = read_if_current(job.target, (job.annotator, job.version, content_hash)) is not None
@@ -267,17 +297,17 @@ class _Plan:
     def finish(self) -> AnnotatedCorpus:
         """Put the shards together, look whether all lines are there in order, and delete them."""
         job = self.job
-        if self.is_current:
-            return read_annotations(job.target)
-        merge_annotations(
-            job.target,
-            [shard.path for shard in self.shards],
-            annotator=job.annotator,
-            version=job.version,
-            content_hash=self.content_hash,
-        )
-        if self.shards:
-            shutil.rmtree(Path(self.shards[0].path).parent, ignore_errors=True)
+        if not self.is_current:
+            merge_annotations(
+                job.target,
+                [shard.path for shard in self.shards],
+                annotator=job.annotator,
+                version=job.version,
+                content_hash=self.content_hash,
+            )
+        # Those of another size or annotator, too: nobody comes back for them.
+        for folder in job.target.parent.glob(f".{glob.escape(job.target.name)}.*.shards"):
+            shutil.rmtree(folder, ignore_errors=True)
         return read_annotations(job.target)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from syntaxformer.errors import BackendMissingError, DataError
@@ -33,9 +34,21 @@ class SourceLines:
         self._length: int | None = None
 
     def __iter__(self) -> Iterator[str]:
+        return self._from(0)
+
+    def part(self, first: int, n_lines: int) -> list[str]:
+        """Return some lines; what comes before them is read, but not decoded.
+
+        Args:
+            first: The first of them, from 0.
+            n_lines: How many; fewer where the source ends before.
+        """
+        return list(islice(self._from(first), n_lines))
+
+    def _from(self, first: int) -> Iterator[str]:
         if self.source.endswith(".parquet"):
-            return self._column()
-        return self._remote() if "://" in self.source else read_lines(self.source)
+            return islice(self._column(), first, None)
+        return self._remote(first) if "://" in self.source else read_lines(self.source, first)
 
     def __len__(self) -> int:
         if self._length is None:
@@ -43,14 +56,14 @@ class SourceLines:
             self._length = count_lines(self.source) if is_file else sum(1 for _ in self)
         return self._length
 
-    def _remote(self) -> Iterator[str]:
+    def _remote(self, first: int) -> Iterator[str]:
         import fsspec
 
         try:
             packing = "gzip" if self.source.endswith(".gz") else None
             opened = fsspec.open(self.source, "rb", compression=packing)
             with opened as file:
-                yield from decode_lines(file, self.source)
+                yield from decode_lines(file, self.source, first)
         except ImportError as error:
             protocol = self.source.partition("://")[0]
             raise BackendMissingError(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words, encodable
-from syntaxformer.annotate.fingerprint import hash_folder
+from syntaxformer.annotate.bundled import bundled_folder, pipeline_version
 from syntaxformer.annotate.parallel import chunks_of, stream_in_processes
 from syntaxformer.annotate.segments import segments_of
 from syntaxformer.annotate.spacy_docs import DocReader, Part
@@ -173,10 +172,7 @@ def load_bundled(language: str) -> SpacyAnnotator:
     Raises:
         BackendMissingError: The package was installed without it.
     """
-    folder = Path(str(files("syntaxformer.annotate"))) / "pipelines" / language
-    if not (folder / "meta.json").is_file():
-        raise BackendMissingError(f"the bundled pipeline {language!r} ({folder})", "make annotators")
-    return _from_folder(folder, language)
+    return _from_folder(bundled_folder(language), language)
 
 
 def load_spacy(name: str) -> SpacyAnnotator:
@@ -202,5 +198,4 @@ def _from_folder(folder: Path, name: str) -> SpacyAnnotator:
         raise DataError(
             f"annotator: expected a folder with a spaCy pipeline, got: {reason}", folder
         ) from error
-    meta = nlp.meta
-    return SpacyAnnotator(nlp, name, f"{meta['lang']}_{meta['name']}-{meta['version']}+{hash_folder(folder)}")
+    return SpacyAnnotator(nlp, name, pipeline_version(nlp.meta, folder))

@@ -192,13 +192,20 @@ def _annotate(
 
 
 def read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus | None:
-    """Return what a file holds, if that is the annotation wanted: annotator, version and hash of the text."""
+    """Return what a file holds, if that is the annotation wanted: annotator, version and hash of the text.
+
+    A file that is damaged anywhere is not.
+    """
     if not path.is_file():
         return None
     try:
         found = read_annotations(path)
+        header = found.header
+        if (header.annotator, header.version, header.content_hash) != wanted:
+            return None
+        for _ in found.scan():
+            pass
     except DataError as error:
         _log.warning("annotating again: %s", error)
         return None
-    header = found.header
-    return found if (header.annotator, header.version, header.content_hash) == wanted else None
+    return found

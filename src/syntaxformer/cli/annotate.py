@@ -5,6 +5,7 @@ One output for each input, line for line. Names and messages only; the work is i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,7 @@ from syntaxformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
+    from syntaxformer.annotate.shards import Engine as ShardEngine
 
 __all__ = ["Engine", "annotate", "output_paths"]
 
@@ -61,71 +63,77 @@ def annotate(
         typer.Option(help="Of a running Ray cluster: auto, ray://HOST:10001. Default: one on this machine."),
     ] = None,
     lines_per_shard: Annotated[
-        int, typer.Option(min=1, help="With Ray: lines that a worker takes at once, and can lose.")
-    ] = 20_000,
+        int | None,
+        typer.Option(
+            min=1, help="Lines that a worker takes at once, and can lose. Default: 5,000; 20,000 with Ray."
+        ),
+    ] = None,
 ) -> None:
     """Tag and parse text once, for training and analysis: words, parts of speech, dependency trees.
 
     A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
-    same text by the same annotator is left as it is.
+    same text by the same annotator is left as it is; one that was broken off goes on where it was.
     """
     targets = output_paths(inputs, output)
     if address is not None and engine is not Engine.ray:
         raise ConfigError("--address: expected --engine ray with it, got the local engine.")
-    if engine is Engine.ray:
-        corpora = _by_ray(inputs, targets, annotator, processes, address, lines_per_shard)
+    if annotator.startswith(("conllu:", "ptb:")):
+        if engine is Engine.ray:
+            raise ConfigError(
+                f"--engine ray: expected an annotator that takes any line, got {annotator}, which is read in "
+                "order. Use the local engine."
+            )
+        corpora = _in_order(inputs, targets, annotator)
     else:
-        corpora = _here(inputs, targets, annotator, processes)
-    for corpus in corpora:
+        per_shard = lines_per_shard or (20_000 if engine is Engine.ray else 5_000)
+        corpora = _in_shards(inputs, targets, annotator, processes, engine, address, per_shard)
+    for target, corpus in zip(targets, corpora, strict=True):
         header = corpus.header
         typer.echo(
-            f"{corpus.path}: {header.n_lines:,} lines, {header.n_words:,} words, "
+            f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, "
             f"{header.annotator} {header.version}"
         )
 
 
-def _here(
-    inputs: Sequence[str], targets: Sequence[Path], annotator: str, processes: int
-) -> Iterator[AnnotatedCorpus]:
+def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotate_to_file, annotator_for, load_annotator
     from syntaxformer.annotate.sources import SourceLines
 
     loaded = load_annotator(annotator)
     for source, target in zip(inputs, targets, strict=True):
         one = annotator_for(loaded, _name(source).partition(".")[0])
-        yield annotate_to_file(target, SourceLines(source), one, n_processes=processes, progress=True)
+        yield annotate_to_file(target, SourceLines(source), one, progress=True)
 
 
-def _by_ray(
+def _in_shards(
     inputs: Sequence[str],
     targets: Sequence[Path],
     annotator: str,
     processes: int,
+    engine: Engine,
     address: str | None,
     lines_per_shard: int,
 ) -> Iterator[AnnotatedCorpus]:
-    from syntaxformer.annotate import load_annotator
-    from syntaxformer.annotate.ray_engine import ray_engine
+    from syntaxformer.annotate import annotator_identity
     from syntaxformer.annotate.shards import Job, annotate_sharded
 
-    loaded = load_annotator(annotator)
-    if annotator.startswith(("conllu:", "ptb:")):
-        raise ConfigError(
-            f"--engine ray: expected an annotator that takes any line, got {annotator}, which is read in "
-            "order. Use the local engine."
-        )
+    name, version = annotator_identity(annotator)
     jobs = [
-        Job(
-            source if "://" in source else str(Path(source).resolve()),
-            target.resolve(),
-            loaded.name,
-            loaded.version,
-        )
+        Job(source if "://" in source else str(Path(source).resolve()), target.resolve(), name, version)
         for source, target in zip(inputs, targets, strict=True)
     ]
-    yield from annotate_sharded(
-        jobs, ray_engine(processes, address), lines_per_shard=lines_per_shard, progress=True
-    )
+    work = _engine(engine, annotator, processes, address)
+    yield from annotate_sharded(jobs, work, lines_per_shard=lines_per_shard, progress=True)
+
+
+def _engine(engine: Engine, annotator: str, processes: int, address: str | None) -> ShardEngine:
+    from syntaxformer.annotate.shards import in_processes
+
+    if engine is Engine.ray:
+        from syntaxformer.annotate.ray_engine import ray_engine
+
+        return ray_engine(annotator, processes, address)
+    return in_processes(annotator, processes)
 
 
 def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
@@ -135,8 +143,14 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     under its own name without `.gz` and with `.parquet`.
 
     Raises:
-        ConfigError: Several inputs and a file as output, two inputs of one name, an input that is an output.
+        ConfigError: The output is a URL, several inputs and a file as output, two inputs of one name, an
+            input that is an output.
     """
+    if re.match(r"[A-Za-z][\w+.-]+:/", str(output)):
+        raise ConfigError(
+            "-o: expected a path on a disk of this machine or one that all see, got a URL. "
+            "Write to a disk and copy the file."
+        )
     into_folder = len(inputs) > 1 or output.is_dir()
     if into_folder and output.suffix == _SUFFIX and not output.is_dir():
         raise ConfigError(f"-o: expected a folder for {len(inputs)} inputs, got the file {output}.")

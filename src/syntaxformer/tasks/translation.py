@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.align import WordColumns, check_factors, read_user_values
+from syntaxformer.atomic import atomic_file
 from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.corpora import keeps_on_disk, read_dev, read_train
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, find_file
@@ -37,17 +38,19 @@ from syntaxformer.data.stored_pairs import stored_pairs
 from syntaxformer.data.target import target_annotator, target_columns, target_encoder, target_tags
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.evaluation.translation import score_translations
-from syntaxformer.folders import PARTIAL, disk_errors, hash_file, write_manifest
+from syntaxformer.folders import PARTIAL, disk_errors, hash_file, read_json, write_manifest
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.models.pretrained_vectors import PieceVectors
 from syntaxformer.tasks.model_folder import (
     FolderInfo,
     load_source_encoder,
     read_info,
+    reference_note,
     scoring,
     special_pieces,
     write_side_files,
 )
-from syntaxformer.tasks.pretrained_tables import fill_tables, freeze_tables
+from syntaxformer.tasks.pretrained_tables import check_tables, fill_tables, freeze_tables, load_vectors
 from syntaxformer.tasks.run_folder import check_run, open_run, settle_precision
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import (
@@ -56,20 +59,24 @@ from syntaxformer.training.checkpoints import (
     complete_checkpoints,
     load_tensors,
     load_weights,
+    step_of,
 )
 from syntaxformer.training.kernel_cache import bound_kernel_cache
 from syntaxformer.training.processes import process_team
-from syntaxformer.training.recipe import Recipe
+from syntaxformer.training.recipe import Recipe, TrainingConfig
 from syntaxformer.training.tallies import accuracies_at
 from syntaxformer.training.trainer import SyntaxTrainer
 
 if TYPE_CHECKING:
+    from transformers import TrainerState
+
     from syntaxformer.annotate import Annotator
 
 __all__ = ["Prepared", "build_model", "prepare", "train_translator"]
 
 _log = logging.getLogger("syntaxformer.training")
 
+RUN = "run.json"
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "sacrebleu")
 
 
@@ -111,16 +118,19 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
     if team.is_main_process:
         check_run(recipe, resume, overwrite)
     checkpoint = last_checkpoint(recipe.output) if resume else None
+    _check_tables(recipe, fresh=checkpoint is None)
     with team.main_process_first():  # the others find the annotation in the cache
         data = prepare(recipe, resume=checkpoint is not None)
+    vectors = _load_vectors(recipe, data, fresh=checkpoint is None)  # may refuse: an older run still stands
     if team.is_main_process:
         open_run(recipe, resume, overwrite)
-        write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
+        if checkpoint is None:  # else they were read from there, and a failed write would lose them
+            write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
     team.wait_for_everyone()
     seed_everything(recipe.seed)
     model = build_model(recipe, data.encoder)
     _log.info("%s", describe(recipe, model, data))
-    pretrained = _start_tables(recipe, model, data, fresh=checkpoint is None)
+    pretrained = _start_tables(recipe, model, vectors, team.is_main_process)
     trainer = SyntaxTrainer(
         model,
         recipe,
@@ -130,18 +140,17 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         lambda: dev_bleu(model, data, recipe.data),
     )
     trainer.train_from(checkpoint)
-    metrics = {
-        "dev_loss": trainer.state.best_metric if recipe.training.best_by == "loss" else None,
-        "best_step": trainer.state.best_global_step,
-        "last_step": trainer.state.global_step,
-        **accuracies_at(trainer.state.best_global_step, trainer.state.log_history),
-        **pretrained,
-        "seconds": round(time.monotonic() - start, 1),
-        "data_sha256": data.info.data_sha256,
-    }
     if team.is_main_process:
+        chosen = choose_checkpoints(recipe, trainer.state.best_global_step)
+        metrics = {
+            **dev_metrics(recipe.training, trainer.state, chosen),
+            **pretrained,
+            **({"references": note} if (note := reference_note(data.info)) else {}),
+            "seconds": round(time.monotonic() - start, 1),
+            "data_sha256": data.info.data_sha256,
+        }
         # Into a network of its own: the trained one may be in shards.
-        finish(recipe, build_model(recipe, data.encoder), trainer.state.best_global_step, metrics)
+        finish(recipe, build_model(recipe, data.encoder), chosen, metrics)
     team.wait_for_everyone()
     return recipe.output
 
@@ -277,18 +286,38 @@ def _target_pos(recipe: Recipe) -> dict[str, Any] | None:
     return None if section is None else {"tags": list(target_tags()), "weight": section.weight}
 
 
+def _check_tables(recipe: Recipe, fresh: bool) -> None:
+    section = recipe.pretrained_embeddings
+    if section is not None and fresh:
+        check_tables(section, recipe.width_plan().word_width, recipe.model.d_model)
+
+
+def _load_vectors(recipe: Recipe, data: Prepared, fresh: bool) -> dict[str, PieceVectors] | None:
+    """What tables begin with; None for a resumed run, which has their values from its checkpoint."""
+    section = recipe.pretrained_embeddings
+    if section is None or not fresh:
+        return None
+    widths = recipe.width_plan().word_width, recipe.model.d_model
+    text = data.train_text.src, data.train_text.tgt
+    return load_vectors(section, widths, (data.encoder, data.target), text)
+
+
 def _start_tables(
-    recipe: Recipe, model: SyntaxTransformer, data: Prepared, fresh: bool
-) -> dict[str, dict[str, Any]]:
-    """Fill and freeze tables that begin pretrained; a resumed run has their values from its checkpoint."""
-    section, report = recipe.pretrained_embeddings, {}
+    recipe: Recipe, model: SyntaxTransformer, vectors: dict[str, PieceVectors] | None, writes: bool
+) -> dict[str, Any]:
+    """Fill and freeze tables that begin pretrained; what was done is kept for a run that is resumed."""
+    section, report = recipe.pretrained_embeddings, recipe.output / RUN
     if section is None:
         return {}
-    if fresh:
-        text = (data.train_text.src, data.train_text.tgt)
-        report = {"pretrained_embeddings": fill_tables(model, section, data.encoder, data.target, *text)}
     freeze_tables(model, section)
-    return report
+    if vectors is None:
+        kept = read_json(report) if report.exists() else {}
+        return {key: kept[key] for key in ("pretrained_embeddings",) if key in kept}
+    done = {"pretrained_embeddings": fill_tables(model, section, vectors)}
+    if writes:
+        with atomic_file(report) as temporary:
+            temporary.write_text(json.dumps(done, indent=1), "utf-8")
+    return done
 
 
 def _section(section: BaseModel | None) -> dict[str, Any] | None:
@@ -322,7 +351,8 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
     outputs = translator.translate(lines, user_factors=user_factors)
     hypotheses = [best[0].text for best in outputs]
     model.train(was_training)
-    return score_translations(hypotheses, data.dev_text.tgt, **scoring(data.info)).bleu
+    references = translator.as_written(data.dev_text.tgt)
+    return score_translations(hypotheses, references, **scoring(data.info)).bleu
 
 
 def last_checkpoint(output: Path) -> Path | None:
@@ -337,23 +367,48 @@ def last_checkpoint(output: Path) -> Path | None:
     return whole[-1]
 
 
-def finish(recipe: Recipe, model: SyntaxTransformer, best_step: int | None, metrics: dict[str, Any]) -> None:
-    """Choose the final weights and write the model folder; the manifest comes last."""
-    whole, _ = complete_checkpoints(recipe.output / "checkpoints")
+def choose_checkpoints(recipe: Recipe, best_step: int | None) -> list[Path]:
+    """Those whose weights become the model's: the last ones to average, or the best, or else the last.
+
+    Raises:
+        CheckpointError: None is whole.
+    """
+    whole, problems = complete_checkpoints(recipe.output / "checkpoints")
+    for problem in problems:
+        _log.warning("skipping a checkpoint: %s", problem)
+    if not whole:
+        raise CheckpointError(f"{recipe.output}: expected a checkpoint after training, found none.")
     if recipe.training.average > 1:
-        chosen = whole[-recipe.training.average :]
-        weights = average_weights(chosen)
-    else:
-        chosen = [path for path in whole if path.name == f"checkpoint-{best_step}"] or whole[-1:]
-        if not chosen:
-            raise CheckpointError(f"{recipe.output}: expected a checkpoint after training, found none.")
-        weights = load_tensors(chosen[0] / WEIGHTS)
+        return whole[-recipe.training.average :]
+    best = [path for path in whole if path.name == f"checkpoint-{best_step}"]
+    if not best and best_step is not None:
+        _log.warning("the best checkpoint is lost: taking the last one, %s", whole[-1])
+    return best or whole[-1:]
+
+
+def dev_metrics(config: TrainingConfig, state: TrainerState, chosen: Sequence[Path]) -> dict[str, Any]:
+    """Results on the development set, of the checkpoint that was chosen, or the best one in an average."""
+    step = state.best_global_step
+    if step is not None and config.average == 1:
+        step = step_of(chosen[0])
+    losses = [log["eval_loss"] for log in state.log_history if log["step"] == step and "eval_loss" in log]
+    return {
+        "dev_loss": losses[-1] if losses and config.best_by == "loss" else None,
+        "best_step": step,
+        "last_step": state.global_step,
+        **accuracies_at(step, state.log_history),
+    }
+
+
+def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], metrics: dict[str, Any]) -> None:
+    """Write the model folder with the weights of a checkpoint or a mean; the manifest comes last."""
+    weights = average_weights(chosen) if recipe.training.average > 1 else load_tensors(chosen[0] / WEIGHTS)
     load_weights(model, weights, chosen[0])
     metrics["checkpoints"] = [path.name for path in chosen]
     with disk_errors(recipe.output), TemporaryDirectory(PARTIAL, ".", recipe.output) as temporary:
         model.eval().save_pretrained(temporary)
         report = json.dumps({**metrics, **_environment(recipe)}, indent=1)
-        (Path(temporary) / "run.json").write_text(report, "utf-8")
+        (Path(temporary) / RUN).write_text(report, "utf-8")
         for file in Path(temporary).iterdir():
             file.replace(recipe.output / file.name)
         write_manifest(recipe.output)
@@ -369,14 +424,17 @@ def seed_everything(seed: int) -> None:
 
 def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:
     """The recipe's annotator; phrases come from its dependency parses where it has none of its own."""
-    from syntaxformer.annotate import WordsAsGiven, load_annotator, with_constituency
+    from syntaxformer.annotate import AnnotatedBefore, WordsAsGiven, load_annotator, with_constituency
 
     annotator = load_annotator(recipe.annotation.annotator)
     if "constituency" in syntax.needs and "governors" in annotator.provides:
         annotator = with_constituency(annotator)
     check_syntax(syntax, annotator.provides, annotator.name)
     check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
-    return WordsAsGiven(annotator) if recipe.data.tokenized else annotator
+    if recipe.data.tokenized:
+        annotator = WordsAsGiven(annotator)
+    files = recipe.annotation.annotated
+    return AnnotatedBefore(annotator, files) if files else annotator
 
 
 def _info(
@@ -392,6 +450,7 @@ def _info(
         unescape=recipe.data.unescape,
         moses=recipe.data.moses,
         target_specials=None if encoder.own_target is None else special_pieces(encoder.own_target),
+        rewrites_target=_pretrained_encoders(recipe)[1] is not None,
         factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
         prepend=encoder.prepend,
         syntax=recipe.syntax_inputs(training=False),

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from syntaxformer.annotate import load_annotator, registry
+from syntaxformer.annotate import annotator_identity, load_annotator, registry
 from syntaxformer.errors import BackendMissingError, ConfigError
 
 FORMS = (
@@ -35,6 +35,19 @@ def test_a_bundled_pipeline_that_is_not_there(monkeypatch):
     monkeypatch.setattr(registry, "BUNDLED", ("xx",))
     with pytest.raises(BackendMissingError, match=r"the bundled pipeline 'xx' .* Run: make annotators"):
         load_annotator("xx")
+
+
+@pytest.mark.parametrize("name", ["en", "en+phrases"])
+def test_identity_is_that_of_the_loaded_annotator(name):
+    annotator = load_annotator(name)
+    assert annotator_identity(name) == (annotator.name, annotator.version)
+
+
+def test_identity_of_a_bundled_pipeline_needs_no_spacy():
+    code = "import sys; from syntaxformer.annotate import annotator_identity as identity; "
+    code += "print(identity('de')[0], 'spacy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["de", "False"]
 
 
 def test_importing_the_room_imports_no_spacy():

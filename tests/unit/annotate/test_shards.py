@@ -3,14 +3,22 @@
 import gzip
 import json
 import logging
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syntaxformer.annotate import annotate_to_file, read_annotations, write_annotations
+from syntaxformer.annotate import (
+    annotate_to_file,
+    load_annotator,
+    ray_engine,
+    read_annotations,
+    write_annotations,
+)
 from syntaxformer.annotate import shards as shards_module
-from syntaxformer.annotate.shards import Job, annotate_sharded, in_this_process
+from syntaxformer.annotate.shards import Job, annotate_shard, annotate_sharded, in_processes, in_this_process
 from syntaxformer.annotate.sources import SourceLines
 from syntaxformer.errors import BackendMissingError, DataError
 
@@ -45,6 +53,29 @@ def test_shards_give_what_one_process_gives(job, source, annotator, tmp_path):
     assert job.target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
     assert [sentence.text for sentence in corpus] == LINES
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parquet", "plain.parquet"]
+
+
+@pytest.mark.parametrize("n_processes", [1, 2])
+def test_processes_here_give_what_one_process_gives(source, tmp_path, n_processes):
+    english = load_annotator("en")
+    job = Job(str(source), tmp_path / "out.parquet", english.name, english.version)
+    annotate_sharded([job], in_processes("en", n_processes), lines_per_shard=40)
+    annotate_to_file(tmp_path / "plain.parquet", LINES, english)
+    assert job.target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
+
+
+def test_the_longest_shards_are_handed_out_first(job, source, annotator):
+    lines = ["one .", "one .", "some more words .", "", "two words .", "two words ."]
+    source.write_text("\n".join(lines) + "\n")
+    firsts = []
+
+    def work(shards):
+        firsts.extend(shard.first for shard in shards)
+        return in_this_process(annotator)(shards)
+
+    (corpus,) = annotate_sharded([job], work, lines_per_shard=2)
+    assert firsts == [4, 2, 0]
+    assert [sentence.text for sentence in corpus] == lines
 
 
 def test_a_finished_job_does_no_work_and_says_so(job, annotator, caplog):
@@ -111,6 +142,46 @@ def test_an_error_costs_its_shard_only(job, annotator):
     assert len(read_annotations(job.target)) == 103
 
 
+def test_sources_without_an_error_are_finished(job, annotator, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("John slipped .\n")
+    second = replace(job, source=str(other), target=tmp_path / "other.parquet")
+    with pytest.raises(DataError, match="got 1 that failed"):
+        annotate_sharded([job, second], in_this_process(Choosy(annotator)), lines_per_shard=10)
+    assert len(read_annotations(second.target)) == 1
+    assert not job.target.exists()
+
+
+def test_an_annotator_that_cannot_be_loaded_and_a_full_disk_are_errors_of_the_shard(
+    job, annotator, monkeypatch
+):
+    def load():
+        raise BackendMissingError("the package stanza", "pip install stanza")
+
+    def run(shards):
+        return (annotate_shard(shard, load) for shard in shards)
+
+    with pytest.raises(DataError, match=r"got 11 that failed.*the package stanza"):
+        annotate_sharded([job], run, lines_per_shard=10)
+
+    @contextmanager
+    def full(path):
+        raise DataError("no space left", path)
+        yield
+
+    monkeypatch.setattr(shards_module, "atomic_file", full)
+    with pytest.raises(DataError, match="got 11 that failed"):
+        annotate_sharded([job], run, lines_per_shard=10)
+
+
+def test_shards_that_nobody_comes_back_for_are_deleted(job, annotator):
+    with pytest.raises(DataError):
+        annotate_sharded([job], in_this_process(Choosy(annotator)), lines_per_shard=7)
+    assert list(job.target.parent.glob(".*.shards"))
+    annotate_sharded([job], in_this_process(annotator), lines_per_shard=10)
+    assert not list(job.target.parent.glob(".*"))
+
+
 def test_a_shard_that_kills_every_worker_is_given_up(job, annotator):
     def kill(shards):
         for shard in shards:
@@ -174,6 +245,7 @@ def test_sources(tmp_path):
         for place in (str(tmp_path / name), f"file://{tmp_path / name}"):
             lines = SourceLines(place)
             assert (list(lines), len(lines)) == (["a b", ""], 2)
+            assert (lines.part(1, 5), lines.part(0, 1), lines.part(2, 1)) == ([""], ["a b"], [])
 
 
 def test_sources_that_cannot_be_read(tmp_path):
@@ -196,3 +268,11 @@ def test_sources_that_cannot_be_read(tmp_path):
         assert message in str(caught.value)
     with pytest.raises((BackendMissingError, DataError), match="s3"):
         list(SourceLines("s3://bucket/a.txt"))
+
+
+def test_of_rays_errors_only_the_error_is_told():
+    error = ValueError(
+        "ray::MapWorker() (pid=7)\n  File x, line 3\nsyntaxformer.errors.DataError: /a: no space left.\n"
+    )
+    assert ray_engine._reason(error) == "syntaxformer.errors.DataError: /a: no space left."
+    assert ray_engine._reason(ConnectionError("no cluster\n there")) == "no cluster there."

@@ -27,6 +27,7 @@ CAT = Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"), governors=(1, -1
 SAT = Sentence.from_words(
     ["it", "sat", "."], upos=("PRON", "VERB", "PUNCT"), governors=(1, -1, 1), deprels=("a", "root", "c")
 )
+TEXT = [f"line {number}" for number in range(300)]
 EMPTY = blank_sentence("", frozenset({"upos", "governors", "deprels"}))
 SENTENCES = [CAT, EMPTY, SAT, CAT]
 ABOUT = {"annotator": "en", "version": "1", "content_hash": "x"}
@@ -212,9 +213,28 @@ def test_damaged_files_are_named(path, damage, reading):
     else:
         pq.write_table(pa.table({"text": ["a"]}), path)
     with pytest.raises(DataError) as caught:
-        read_annotations(path)
+        list(read_annotations(path))
     assert str(caught.value).startswith(f"{path}: expected an annotated corpus, got")
     assert str(caught.value).endswith("Annotate the text again with `syntaxformer annotate`.")
+
+
+def test_a_large_file_is_held_current_without_being_unpacked(path, reading, monkeypatch):
+    annotator = CountingAnnotator()
+    annotate_to_file(path, TEXT, annotator)
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", "/proc/no cache can be made here")
+    assert annotate_to_file(path, TEXT, annotator).header.n_lines == len(TEXT)
+    assert annotator.n_lines == len(TEXT)
+
+
+def test_a_large_file_with_damage_to_a_row_is_not_current(path, reading, caplog):
+    annotator = CountingAnnotator()
+    annotate_to_file(path, TEXT, annotator)
+    content = bytearray(path.read_bytes())
+    content[200] ^= 0xFF
+    path.write_bytes(content)
+    annotate_to_file(path, TEXT, annotator)
+    assert annotator.n_lines == 2 * len(TEXT)
+    assert "annotating again" in caplog.text
 
 
 def test_a_file_of_another_format_and_one_that_lost_rows_are_refused(path, monkeypatch):

@@ -74,6 +74,12 @@ def test_outputs_of_one_and_of_several_inputs(tmp_path):
 @pytest.mark.parametrize(
     ("inputs", "output", "message"),
     [
+        (
+            ["a"],
+            "s3://bucket/a.parquet",
+            "-o: expected a path on a disk of this machine or one that all see, got a URL. "
+            "Write to a disk and copy the file.",
+        ),
         (["a", "b"], "o.parquet", "-o: expected a folder for 2 inputs, got the file o.parquet."),
         (
             ["x/a", "y/a"],

@@ -28,14 +28,14 @@ __all__ = [
     "hash_file",
     "read_json",
     "read_record",
-    "remove_partial_folders",
+    "remove_partials",
     "verify_manifest",
     "write_manifest",
 ]
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
-"""Ending of folders that are being written."""
+"""Ending of files and folders that are being written."""
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
@@ -89,10 +89,19 @@ def disk_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def remove_partial_folders(folder: Path) -> None:
-    """Delete what a killed process left behind of folders that it was writing."""
-    for path in folder.glob(f".*{PARTIAL}"):
-        shutil.rmtree(path, ignore_errors=True)
+def remove_partials(folder: Path, below: bool = False) -> None:
+    """Delete what a killed process left behind of files and folders that it was writing.
+
+    Args:
+        folder: Where it wrote.
+        below: Also in the folders below.
+    """
+    pattern = f".*{PARTIAL}"
+    for path in list(folder.rglob(pattern) if below else folder.glob(pattern)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_manifest(folder: Path) -> None:

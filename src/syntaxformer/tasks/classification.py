@@ -21,14 +21,20 @@ from transformers import PreTrainedModel, set_seed
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.atomic import atomic_file
-from syntaxformer.errors import ConfigError
+from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.evaluation.classification import score_predictions
-from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, write_manifest
+from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, verify_manifest, write_manifest
 from syntaxformer.tasks.classifier_folder import CLASSIFIER
 from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
 from syntaxformer.tasks.run_folder import check_run, open_run, settle_precision
-from syntaxformer.training.checkpoints import WEIGHTS, complete_checkpoints, load_tensors, load_weights
+from syntaxformer.training.checkpoints import (
+    WEIGHTS,
+    complete_checkpoints,
+    last_with_its_best,
+    load_tensors,
+    load_weights,
+)
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
 from syntaxformer.training.kernel_cache import bound_kernel_cache
@@ -110,9 +116,20 @@ def _open(config: FinetuneConfig, inputs: FinetuneInputs, resume: bool, overwrit
             "resume: expected the data of the interrupted run, got another: its sha256 differs."
         )
     open_run(config, resume, overwrite)
+    _discard_lost_trials(stored.parent)
     stored.parent.mkdir(exist_ok=True)
     with atomic_file(stored) as temporary:
         temporary.write_text(json.dumps(inputs.sha256), "utf-8")
+
+
+def _discard_lost_trials(checkpoints: Path) -> None:
+    """A learning rate is finished only as long as its best checkpoint is whole."""
+    for record in sorted(checkpoints.glob(f"*/{TRIAL}")):
+        try:
+            verify_manifest(record.parent / read_json(record)["checkpoint"])
+        except CheckpointError as error:
+            _log.warning("training learning rate %s again: %s", record.parent.name, error)
+            record.unlink()
 
 
 def _build(config: FinetuneConfig, inputs: FinetuneInputs) -> PreTrainedModel:
@@ -147,10 +164,7 @@ def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _T
         folder,
         config.seed,
     )
-    whole, problems = complete_checkpoints(folder)
-    for problem in problems:
-        _log.warning("skipping a checkpoint: %s", problem)
-    trainer.train_from(whole[-1] if whole else None)
+    trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
     checkpoint = f"checkpoint-{state.best_global_step}"
     epochs = [
@@ -163,6 +177,19 @@ def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _T
         with atomic_file(folder / TRIAL) as temporary:
             temporary.write_text(json.dumps(result), "utf-8")
     return _Trial(rate, float(state.best_metric or 0.0), folder / checkpoint, epochs)
+
+
+def _last_checkpoint(folder: Path) -> Path | None:
+    """Where a learning rate goes on; later epochs than a damaged best one cannot do without it."""
+    whole, problems = complete_checkpoints(folder)
+    for problem in problems:
+        _log.warning("skipping a checkpoint: %s", problem)
+    found = last_with_its_best(whole)
+    if whole and found != whole[-1]:
+        _log.warning("skipping %s: the best checkpoint until then is lost", whole[-1])
+    if whole or problems:
+        _log.info("learning rate %s: going on from %s", folder.name, found.name if found else "the beginning")
+    return found
 
 
 @contextmanager
@@ -196,6 +223,7 @@ def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> dict[str, float]:
 def _finish(config: FinetuneConfig, inputs: FinetuneInputs, trials: list[_Trial], start: float) -> None:
     """Take the weights of the best trial's best epoch, score them as `predict` does, in fp32, and write."""
     best = max(trials, key=lambda trial: trial.score)
+    verify_manifest(best.checkpoint)
     model = _build(config, inputs)
     load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
     model.to("cuda" if torch.cuda.is_available() else "cpu")

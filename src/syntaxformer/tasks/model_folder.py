@@ -34,6 +34,7 @@ __all__ = [
     "load_network",
     "load_source_encoder",
     "read_info",
+    "reference_note",
     "scoring",
     "special_pieces",
     "verify_model_folder",
@@ -47,7 +48,10 @@ FORMAT_VERSION = 1
 
 
 class FolderInfo(BaseModel):
-    """Content of `syntaxformer.json`."""
+    """Content of `syntaxformer.json`.
+
+    `rewrites_target`: target pieces are a pretrained encoder's, which do not give back spaces and case.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,6 +67,7 @@ class FolderInfo(BaseModel):
     unescape: bool = False
     moses: bool = False
     target_specials: dict[str, str] | None = None
+    rewrites_target: bool = False
     factors: list[dict[str, Any]]
     prepend: TagPlace | None = None
     syntax: SyntaxInputs = SyntaxInputs()
@@ -80,6 +85,11 @@ def scoring(info: FolderInfo) -> dict[str, Any]:
     Lower-cased text is compared in lower case, and text that stays tokenised is not tokenised again.
     """
     return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else "13a"}
+
+
+def reference_note(info: FolderInfo) -> str | None:
+    """What stands in the signature of a score whose references `Translator.as_written` changed."""
+    return "refs:through_target_pieces" if info.rewrites_target else None
 
 
 def special_pieces(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from syntaxformer.atomic import atomic_file
 from syntaxformer.config import flat_settings, read_yaml
 from syntaxformer.errors import ConfigError, DataError
-from syntaxformer.folders import MANIFEST, PARTIAL, remove_partial_folders
+from syntaxformer.folders import MANIFEST, PARTIAL, remove_partials
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.recipe import Recipe
@@ -99,8 +99,8 @@ def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> N
         output.mkdir(parents=True, exist_ok=True)
         if resume:
             (output / MANIFEST).unlink(missing_ok=True)
-            remove_partial_folders(output)
-            remove_partial_folders(output / "checkpoints")
+            remove_partials(output)
+            remove_partials(output / "checkpoints", below=True)
         else:
             empty_folder(output)
     except OSError as error:
@@ -110,8 +110,11 @@ def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> N
 
 
 def empty_folder(folder: Path) -> None:
-    """Delete what is in a folder, which may itself be a link."""
-    for path in folder.iterdir():
+    """Delete what is in a folder, which may itself be a link.
+
+    The recipe goes last: by it one knows the rest as a run's, should this be cut short.
+    """
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == RECIPE):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -125,9 +128,8 @@ def _foreign(output: Path) -> list[str]:
     if not output.is_dir():
         return [output.name]
     names = sorted(path.name for path in output.iterdir())
-    if RECIPE not in names:
-        return names
-    return [name for name in names if not any(fnmatch(name, pattern) for pattern in OWN)]
+    own = OWN if RECIPE in names else (f".*{PARTIAL}",)
+    return [name for name in names if not any(fnmatch(name, pattern) for pattern in own)]
 
 
 def _same_run(recipe: Recipe, stored: Path) -> None:

@@ -23,6 +23,7 @@ from syntaxformer.training.sharding import shard_like, whole
 __all__ = [
     "average_weights",
     "complete_checkpoints",
+    "last_with_its_best",
     "load_optimizer",
     "load_random_state",
     "load_tensors",
@@ -32,6 +33,7 @@ __all__ = [
     "random_state",
     "save_optimizer",
     "save_random_states",
+    "step_of",
 ]
 
 WEIGHTS = "model.safetensors"
@@ -164,12 +166,27 @@ def complete_checkpoints(folder: Path) -> tuple[list[Path], list[CheckpointError
     return whole, problems
 
 
+def last_with_its_best(whole: Sequence[Path]) -> Path | None:
+    """The newest of some whole checkpoints among which is also the best one until then."""
+    names = {path.name for path in whole}
+    for path in reversed(whole):
+        best = read_json(path / "trainer_state.json").get("best_global_step")
+        if best is None or f"checkpoint-{best}" in names:
+            return path
+    return None
+
+
 def numbered_checkpoints(folder: Path) -> list[Path]:
     """Folders `checkpoint-NUMBER` below a folder, oldest first, whole or not."""
     paths = [
         path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()
     ]
-    return sorted(paths, key=lambda path: int(path.name.removeprefix("checkpoint-")))
+    return sorted(paths, key=step_of)
+
+
+def step_of(checkpoint: Path) -> int:
+    """The update after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:

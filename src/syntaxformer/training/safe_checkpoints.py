@@ -6,6 +6,7 @@ as if it had not stopped.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,13 @@ from syntaxformer.training.checkpoints import (
     random_state,
     save_optimizer,
     save_random_states,
+    step_of,
 )
 from syntaxformer.training.sharding import whole_weights
 
 __all__ = ["SafeCheckpoints"]
+
+_log = logging.getLogger("syntaxformer.training")
 
 
 class SafeCheckpoints:
@@ -45,19 +49,33 @@ class SafeCheckpoints:
     def train_from(self, checkpoint: Path | None) -> None:
         """Train to the end, from the beginning or a checkpoint; a run that was at its end stays as it is.
 
+        Later checkpoints are deleted: whoever resumes has found them damaged.
+
         Raises:
             CheckpointError: The checkpoint is incomplete or belongs to another model.
             DataError: The disk is full.
         """
+        if checkpoint is not None:
+            verify_manifest(checkpoint)
+        self._delete_later_than(checkpoint)
         if checkpoint is None:
             self.train()
             return
-        verify_manifest(checkpoint)
         state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         if self._is_finished(state):
             self.state = state
         else:
             self.train(resume_from_checkpoint=str(checkpoint))
+
+    def _delete_later_than(self, checkpoint: Path | None) -> None:
+        """Delete what would count as newer than the checkpoints that this run is about to write."""
+        self.accelerator.wait_for_everyone()  # each process has chosen where to go on
+        if not self.args.should_save:
+            return
+        for path in numbered_checkpoints(Path(self.args.output_dir)):
+            if checkpoint is None or step_of(path) > step_of(checkpoint):
+                _log.info("deleting %s: training goes on before it", path)
+                shutil.rmtree(path, ignore_errors=True)
 
     def _is_finished(self, state: TrainerState) -> bool:
         """Whether nothing is left to train."""

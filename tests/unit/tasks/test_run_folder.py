@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import yaml
 
@@ -95,6 +97,41 @@ def test_overwriting(recipe, tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
 
 
+@pytest.mark.parametrize("n_deleted", range(5))
+def test_overwriting_that_was_cut_short_can_be_done_again(recipe, tmp_path, monkeypatch, n_deleted):
+    """With each number of deletions before the cut, in whichever order the system lists the names."""
+    open_run(recipe())
+    for name in ("a.safetensors", "z.safetensors"):
+        (tmp_path / "run" / f"model{name}").write_text("old")
+    (tmp_path / "run" / "checkpoints").mkdir()
+    counts = iter(range(9))
+
+    def cut_short(delete):
+        def call(path, **given):
+            if next(counts) == n_deleted:
+                raise KeyboardInterrupt
+            delete(path, **given)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder.Path, "unlink", cut_short(run_folder.Path.unlink))
+        patch.setattr(run_folder.shutil, "rmtree", cut_short(run_folder.shutil.rmtree))
+        with suppress(KeyboardInterrupt):
+            open_run(recipe("seed=2"), overwrite=True)
+    open_run(recipe("seed=2"), overwrite=True)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
+
+
+def test_a_run_killed_before_its_recipe_was_stored_can_be_started_again(recipe, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".recipe.yaml.x.partial").write_text("seed: ")
+    with pytest.raises(ConfigError, match="Leave --resume out to start one"):
+        check_run(recipe(), resume=True)
+    open_run(recipe())
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
+
+
 def test_resumption_needs_the_same_settings(recipe):
     widths = ("infusion.kind=concat_pos", "infusion.widths={pos: 3}")
     open_run(recipe("model.dropout=0.3", *widths))
@@ -127,12 +164,15 @@ def test_resumption_makes_a_run_unfinished_again(recipe, tmp_path):
     open_run(recipe())
     (tmp_path / "run" / "manifest.json").write_text("{}")
     (tmp_path / "run" / "model.safetensors").write_text("kept")
-    (tmp_path / "run" / "checkpoints" / ".checkpoint-5.x.partial").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "2e-05" / ".checkpoint-5.x.partial").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / ".checkpoint-5.x.partial").mkdir()
+    (tmp_path / "run" / "checkpoints" / ".data.json.x.partial").write_text("{")
+    (tmp_path / "run" / ".recipe.yaml.x.partial").write_text("seed: ")
     open_run(recipe("training.max_steps=7"), resume=True)
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "checkpoints", "model.safetensors", "recipe.yaml",
     ]  # fmt: skip
-    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").rglob("*")] == ["2e-05"]
 
 
 def test_nothing_to_resume(recipe, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -268,6 +269,25 @@ def test_a_truncated_checkpoint_is_refused(tiny_trainer, tmp_path):
     ):
         tiny_trainer().train_from(folder)
     assert load_tensors(folder / "model.safetensors")
+
+
+def test_a_damaged_checkpoint_does_not_outlive_the_whole_ones_before_it(tiny_trainer, tmp_path):
+    tiny_trainer(training__max_steps=10).train()
+    folder = tmp_path / "run" / "checkpoints"
+    shutil.copytree(folder / "checkpoint-10", folder / "checkpoint-30")
+    (folder / "checkpoint-30" / "model.safetensors").write_bytes(b"cut off")
+    again = tiny_trainer(training__max_steps=20, training__keep_checkpoints=1)
+    again.train_from(folder / "checkpoint-10")
+    kept, problems = complete_checkpoints(folder)
+    assert {path.name for path in kept} == {f"checkpoint-{again.state.best_global_step}", "checkpoint-20"}
+    assert problems == []
+
+
+def test_no_damaged_checkpoint_outlives_a_run_that_begins_again(tiny_trainer, tmp_path):
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / "checkpoint-30").mkdir(parents=True)
+    tiny_trainer(training__max_steps=5, training__keep_checkpoints=1).train_from(None)
+    assert [path.name for path in folder.iterdir()] == ["checkpoint-5"]
 
 
 def test_bf16_training_learns_as_fp32_does(tiny_trainer, tmp_path):

@@ -12,9 +12,11 @@ from transformers import MPNetConfig, MPNetModel
 from syntaxformer.annotate import load_annotator
 from syntaxformer.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.folders import verify_manifest
+from syntaxformer.tasks import classification
 from syntaxformer.tasks.classification import finetune
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.official_files import TASKS, read_split
+from syntaxformer.training.checkpoints import numbered_checkpoints
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
 from syntaxformer.trees import write_conllu
 
@@ -145,6 +147,75 @@ def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path):
     finished_at = (broken / "model.safetensors").stat().st_mtime_ns
     assert finetune(config, resume=True) == broken
     assert (broken / "model.safetensors").stat().st_mtime_ns == finished_at
+
+
+def _flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def _truncate(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+@pytest.fixture
+def killed_at_the_end(config_of, monkeypatch, tmp_path):
+    """An unbroken run, and the settings of one that was killed when all but its model folder was written."""
+
+    def die(*_):
+        raise _Killed
+
+    whole = finetune(config_of("training.epochs=3", output=tmp_path / "whole"))
+    config = config_of("training.epochs=3", output=tmp_path / "broken")
+    with monkeypatch.context() as patch:
+        patch.setattr(classification, "_finish", die)
+        with pytest.raises(_Killed):
+            finetune(config)
+    return whole, config
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [(_flip_a_byte, "expected the content that was written"), (_truncate, "It is truncated")],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_epoch_whose_checkpoint_was_damaged_is_trained_again(
+    killed_at_the_end, caplog, damage, reason, finished
+):
+    """Also where it was the best one and a later one is whole; with the trial's record and without."""
+    whole, config = killed_at_the_end
+    (record,) = config.output.glob("checkpoints/*/trial.json")
+    best = record.parent / json.loads(record.read_text())["checkpoint"]
+    assert len(numbered_checkpoints(record.parent)) == 2, "expected a later checkpoint beside the best one"
+    if not finished:
+        record.unlink()
+    damage(best / "model.safetensors")
+    with caplog.at_level("INFO", "syntaxformer.finetune"):
+        finetune(config, resume=True)
+    lines = [line for line in caplog.messages if reason in line]
+    assert lines[0].startswith(
+        f"training learning rate {record.parent.name} again: " if finished else "skipping"
+    )
+    assert f"learning rate {record.parent.name}: going on from " in caplog.text
+    one, two = (load_file(folder / "model.safetensors") for folder in (whole, config.output))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    reports = [json.loads((folder / "run.json").read_text()) for folder in (whole, config.output)]
+    assert reports[0]["dev"] == reports[1]["dev"]
+    assert reports[0]["best_checkpoint"] == reports[1]["best_checkpoint"] == best.name
+
+
+def test_a_best_checkpoint_damaged_while_the_run_goes_on_is_not_taken(config_of, monkeypatch):
+    finish = classification._finish
+
+    def damaged_finish(config, *arguments):
+        for path in config.output.glob("checkpoints/*/checkpoint-*/model.safetensors"):
+            _flip_a_byte(path)
+        finish(config, *arguments)
+
+    monkeypatch.setattr(classification, "_finish", damaged_finish)
+    with pytest.raises(CheckpointError, match=r"expected the content that was written, got another"):
+        finetune(config_of("training.epochs=1"))
 
 
 def test_other_data_is_not_resumed(config_of, monkeypatch, tmp_path, cola):

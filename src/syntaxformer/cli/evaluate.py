@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from syntaxformer.tasks.translator import Translator
 
 __all__ = ["evaluate"]
 
@@ -48,7 +52,7 @@ def evaluate(
     from syntaxformer.cli.translate import read_factors
     from syntaxformer.errors import ConfigError, DataError
     from syntaxformer.evaluation import compare_translations, score_translations
-    from syntaxformer.tasks.model_folder import scoring
+    from syntaxformer.tasks.model_folder import reference_note, scoring
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
@@ -78,13 +82,16 @@ def evaluate(
         return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
 
     hypotheses = translations(model)
-    scores = score_translations(hypotheses, references, **scoring(info))
+    own_references = translators[model].as_written(references)
+    scores = score_translations(hypotheses, own_references, **scoring(info), note=reference_note(info))
     if output is not None:
         with atomic_file(output) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
     report: dict[str, object] = {"model": str(model), **scores.as_dict()}
     if baseline is not None:
-        comparison = compare_translations(translations(baseline), hypotheses, references, **scoring(info))
+        sides = (translations(baseline), hypotheses, references)
+        alike = (_as_all_write(lines, translators.values()) for lines in sides)
+        comparison = compare_translations(*alike, **scoring(info))
         report |= {
             "baseline": str(baseline),
             "difference": comparison.difference,
@@ -98,3 +105,10 @@ def evaluate(
     if baseline is not None:
         difference, p_value = report["difference"], report["p_value"]
         typer.echo(f"BLEU {difference:+.2f} against {baseline}, p = {p_value:.3f} (paired bootstrap)")
+
+
+def _as_all_write(lines: list[str], translators: Iterable[Translator]) -> list[str]:
+    """Lines without what one of the models cannot write, so that it decides nothing between them."""
+    for translator in translators:
+        lines = translator.as_written(lines)
+    return lines

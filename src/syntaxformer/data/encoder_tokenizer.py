@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tokenizers import processors
+from tokenizers import decoders, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from syntaxformer.errors import ConfigError
@@ -15,7 +15,8 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
 
     Args:
         model: Folder or name of the encoder.
-        target: For the target side: text is ended by one piece, as a decoder needs it, and nothing begins it.
+        target: For the target side: text is ended by one piece, as a decoder needs it, and nothing begins it;
+            words are put together from their pieces with one space between, and nothing else is changed.
 
     Raises:
         ConfigError: It cannot be loaded, is not a fast one, or has no padding and end pieces.
@@ -36,6 +37,8 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
     backend.no_padding()
     if target:
         end = (str(eos), backend.token_to_id(str(eos)))
+        if isinstance(backend.decoder, decoders.WordPiece):
+            backend.decoder.cleanup = False
         backend.post_processor = processors.TemplateProcessing(single=f"$A {eos}", special_tokens=[end])
     roles = {"pad_token": loaded.pad_token, "bos_token": bos, "eos_token": eos, "unk_token": loaded.unk_token}
     return PreTrainedTokenizerFast(

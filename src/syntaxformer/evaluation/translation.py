@@ -49,7 +49,11 @@ class Comparison:
 
 
 def score_translations(
-    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False, tokenize: str = "13a"
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    note: str | None = None,
 ) -> TranslationScores:
     """Score detokenised, cased text, unless told otherwise; the signatures say how it was done.
 
@@ -58,6 +62,7 @@ def score_translations(
         references: Reference translations.
         lowercase: Compare in lower case.
         tokenize: sacreBLEU's tokenizer; "none" for text that is split into words already.
+        note: What was done to the references before; it ends the signatures.
 
     Raises:
         ValueError: Other numbers of lines on the two sides, or none.
@@ -66,7 +71,8 @@ def score_translations(
     bleu, chrf = _bleu(lowercase, tokenize), CHRF(lowercase=lowercase)
     bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
     chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
-    signatures = str(bleu.get_signature()), str(chrf.get_signature())
+    ending = f"|{note}" if note else ""
+    signatures = f"{bleu.get_signature()}{ending}", f"{chrf.get_signature()}{ending}"
     return TranslationScores(bleu_score.score, chrf_score.score, *signatures, len(hypotheses))
 
 

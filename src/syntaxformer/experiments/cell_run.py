@@ -94,19 +94,20 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
 def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, float]:
     """Translate and score the test set; the translations stay, for tests over sentences."""
     from syntaxformer.evaluation import score_translations
-    from syntaxformer.tasks.model_folder import scoring
+    from syntaxformer.tasks.model_folder import reference_note, scoring
     from syntaxformer.tasks.translator import Translator
 
     test = cell.test or {}
     translator = Translator.load(folder / MODEL)
-    clean, found["scoring"] = translator.info.preparation(translator.info.tgt).clean, scoring(translator.info)
+    info = translator.info
+    clean, found["scoring"] = info.preparation(info.tgt).clean, scoring(info)
     found["test_sha256"] = {side: hash_file(Path(file)) for side, file in test.items()}
     hypotheses = [best[0].text for best in translator.translate(read_lines(test["src"]))]
-    references = [clean(line) for line in read_lines(test["ref"])]
+    references = translator.as_written([clean(line) for line in read_lines(test["ref"])])
     for name, lines in ((HYPOTHESES, hypotheses), (REFERENCES, references)):
         with atomic_file(folder / name) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    scores = score_translations(hypotheses, references, **found["scoring"])
+    scores = score_translations(hypotheses, references, **found["scoring"], note=reference_note(info))
     found["signatures"] = {"bleu": scores.bleu_signature, "chrf": scores.chrf_signature}
     return {"bleu": scores.bleu, "chrf": scores.chrf}
 

@@ -18,6 +18,7 @@ from syntaxformer.evaluation.translation import compare_translations
 from syntaxformer.experiments.cell_run import HYPOTHESES, REFERENCES
 from syntaxformer.experiments.spec import SEED, PaperNumber, Spec, matches
 from syntaxformer.experiments.store import DONE, RunStore, StoredRun
+from syntaxformer.folders import hash_file
 from syntaxformer.textfile import read_lines
 
 __all__ = ["Difference", "Group", "compare_groups", "group_runs", "metric_names", "paper_number"]
@@ -142,15 +143,20 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
     for baseline, system in pairs:
         name = f"{baseline.cell.key} {system.cell.key}"
         files = [store.cell_folder(one.cell) / HYPOTHESES for one in (baseline, system)]
-        if name not in known and all(file.exists() for file in files):
-            own = files[1].with_name(REFERENCES)  # prepared as the systems' output is
-            references = own if own.exists() else spec.test.ref
+        prepared = [file.with_name(REFERENCES) for file in files]  # as the systems' output is
+        if name not in known and all(file.exists() for file in files) and _same_text(prepared):
+            references = prepared[1] if prepared[1].exists() else spec.test.ref
             known[name] = _p_value(*files, references, system.result.get("scoring") or {})
         found.append(known.get(name, math.nan))
     if len(known) > n_known:
         with atomic_file(path) as temporary:
             temporary.write_text(json.dumps(known, indent=1, sort_keys=True), "utf-8")
     return [one for one in found if not math.isnan(one)]
+
+
+def _same_text(files: Sequence[Path]) -> bool:
+    """Scores against references of two forms have no common test over sentences."""
+    return len({hash_file(file) for file in files if file.exists()}) < 2
 
 
 def _p_value(baseline: Path, system: Path, reference: Path, scoring: Mapping[str, Any]) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 
 from syntaxformer.ahead import map_ahead
 from syntaxformer.align import FACTORS, WordColumns
-from syntaxformer.data.source import EncodedText, SourceEncoder
+from syntaxformer.data.source import EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.data.source_syntax import check_syntax
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.models.transformer import SyntaxTransformer
@@ -216,6 +216,17 @@ class Translator:
         self._n_cut += encoded.n_cut
         return encoded
 
+    def as_written(self, lines: Sequence[str]) -> list[str]:
+        """Lines of the target language as the model would write them: what references are for its output.
+
+        They are as they were, unless the target's pieces are a pretrained encoder's: those set punctuation
+        apart and may have one case only, so that no translation could be equal to its reference.
+        """
+        if not self.info.rewrites_target:
+            return list(lines)
+        encoded = encode_pieces(self.encoder.target_tokenizer, self._output.prepare(lines).texts)
+        return self._as_text([one.ids for one in encoded])
+
     def _encoded_chunks(self, lines: Iterator[str], user_factors: UserFactors, size: int) -> Iterator[_Chunk]:
         first_line = 1
         for chunk, values in self._chunks(lines, user_factors, size):
@@ -299,12 +310,12 @@ class Translator:
         return results
 
     def _hypotheses(self, found: Sequence[FoundPieces]) -> list[Hypothesis]:
-        tokenizer = self.encoder.target_tokenizer
-        texts = tokenizer.batch_decode([one.pieces for one in found], skip_special_tokens=True)
-        return [
-            Hypothesis(self._output.restore(_one_line(text.strip())), one.score)
-            for text, one in zip(texts, found, strict=True)
-        ]
+        texts = self._as_text([one.pieces for one in found])
+        return [Hypothesis(text, one.score) for text, one in zip(texts, found, strict=True)]
+
+    def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
+        texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
+        return [self._output.restore(_one_line(text.strip())) for text in texts]
 
 
 def _is_waiting(lines: Iterator[str]) -> Callable[[], bool]:
@@ -321,8 +332,7 @@ def _lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
 
 
 def _set_injection(decoder: PieceDecoder, inject: bool) -> None:
-    has_head = isinstance(decoder, TorchDecoder) and decoder.model.encoder.syntax.lisa is not None
-    if isinstance(decoder, TorchDecoder) and has_head:
+    if isinstance(decoder, TorchDecoder) and decoder.model.encoder.has_lisa_heads:
         decoder.model.encoder.syntax.inject = inject
     elif inject:
         raise ConfigError("inject governors: expected a model with a LISA head, got one without.")
@@ -343,7 +353,7 @@ def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
         annotator = with_constituency(annotator)
     annotator = WordsAsGiven(annotator) if info.tokenized else annotator
     check_syntax(info.syntax, annotator.provides, annotator.name)
-    if annotator.version != info.annotator_version:
+    if info.annotator is not None and annotator.version != info.annotator_version:
         warnings.warn(
             f"annotator: the model was trained with {info.annotator} {info.annotator_version}, this is "
             f"{annotator.name} {annotator.version}; tags may differ.",

@@ -20,7 +20,11 @@ INFO = FolderInfo(
 
 
 def test_escaped_lower_cased_words(tmp_path, monkeypatch):
-    fake = SimpleNamespace(info=INFO, translate=lambda lines: [[Hypothesis("that 's it .")] for _ in lines])
+    fake = SimpleNamespace(
+        info=INFO,
+        translate=lambda lines: [[Hypothesis("that 's it .")] for _ in lines],
+        as_written=list,
+    )
     monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", lambda folder: fake)
     (tmp_path / "src").write_text("das ist es .\n", "utf-8")
     (tmp_path / "ref").write_text("That &apos;s it .\n", "utf-8")

@@ -82,6 +82,12 @@ def test_governors_are_injected_on_demand(train, cli, tmp_path):
     assert (done.code, done.err) == (0, "")
 
 
+def test_an_annotator_beside_none_of_training_is_no_change(train, cli, tmp_path):
+    assert train(tmp_path / "model", "lisa.supervised=false", "training.max_steps=2").code == 0
+    done = cli("translate", tmp_path / "model", "--inject", "--annotator", "en", stdin=b"She sleeps .\n")
+    assert (done.code, done.err) == (0, "")
+
+
 def test_injection_needs_a_head(train, cli, tmp_path):
     assert train(tmp_path / "model", "training.max_steps=2").code == 0
     done = cli("translate", tmp_path / "model", "--inject", stdin=b"She sleeps .\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from syntaxformer.models import SyntaxTransformerConfig
 
 __all__ = ["why_not"]
@@ -18,10 +20,15 @@ REASONS = {
 def why_not(config: SyntaxTransformerConfig) -> list[str]:
     """Reasons why a model cannot be exported, one sentence each; none if it can."""
     kind = (config.infusion or {}).get("kind", "none")
-    found = {kind, *(name for name in REASONS if getattr(config, name, None) is not None)}
+    found = {kind, *(name for name in REASONS if _has_any(getattr(config, name, None)))}
     return [
         f"{name}: expected a model that CTranslate2 can compute, got one with {reason}. "
         "Translate with the trained folder."
         for name, reason in REASONS.items()
         if name in found
     ]
+
+
+def _has_any(section: dict[str, Any] | None) -> bool:
+    """Whether a section is in some layer."""
+    return section is not None and section.get("layers") not in ((), [])

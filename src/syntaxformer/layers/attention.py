@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from syntaxformer.layers.dropout import drop
 from syntaxformer.layers.rows import from_rows, to_rows
 
-__all__ = ["CrossAttention", "SelfAttention", "attend", "attend_with_weights"]
+__all__ = ["CrossAttention", "FusedLinear", "SelfAttention", "attend", "attend_with_weights"]
 
 
 def attend(
@@ -75,6 +75,19 @@ def attend_with_weights(
     return drop(weights, dropout) @ value, weights
 
 
+class FusedLinear(nn.Linear):
+    """Several maps of the same states as one product.
+
+    Args:
+        d_model: Width of the states and of each result.
+        n_parts: How many maps; their rows follow each other.
+    """
+
+    def __init__(self, d_model: int, n_parts: int) -> None:
+        super().__init__(d_model, n_parts * d_model)
+        self.n_parts = n_parts
+
+
 class _MultiHead(nn.Module):
     """What both attentions share: splitting into heads, the output projection, the choice of kernel."""
 
@@ -122,7 +135,7 @@ class SelfAttention(_MultiHead):
         self, d_model: int, n_heads: int, dropout: float = 0.0, syntax: nn.Module | None = None
     ) -> None:
         super().__init__(d_model, n_heads, dropout)
-        self.query_key_value = nn.Linear(d_model, 3 * d_model)
+        self.query_key_value = FusedLinear(d_model, 3)
         self.syntax = syntax
 
     def forward(
@@ -159,7 +172,7 @@ class CrossAttention(_MultiHead):
     def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
         super().__init__(d_model, n_heads, dropout)
         self.query = nn.Linear(d_model, d_model)
-        self.key_value = nn.Linear(d_model, 2 * d_model)
+        self.key_value = FusedLinear(d_model, 2)
 
     def forward(
         self,

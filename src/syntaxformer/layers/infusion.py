@@ -15,7 +15,21 @@ from torch import Tensor, nn
 
 from syntaxformer.layers.infusion_plan import INFUSION_KINDS, WidthPlan
 
-__all__ = ["InfusedEmbedding"]
+__all__ = ["InfusedEmbedding", "JoinedMap"]
+
+
+class JoinedMap(nn.Linear):
+    """W [e ; f] + b.
+
+    Args:
+        width: Columns of [e ; f].
+        d_model: Columns of the result.
+        n_one_hot: How many of the last of `width` are one-hot: those columns of W are the values' embeddings.
+    """
+
+    def __init__(self, width: int, d_model: int, n_one_hot: int = 0) -> None:
+        super().__init__(width, d_model)
+        self.n_one_hot = n_one_hot
 
 
 class InfusedEmbedding(nn.Module):
@@ -57,7 +71,8 @@ class InfusedEmbedding(nn.Module):
         )
         if self.kind.join == "linear":
             n_features = sum(self.sizes[name] if width is None else width for name, width in plan.factors)
-            self.map = nn.Linear(plan.word_width + n_features, plan.d_model)
+            n_one_hot = n_features if self.kind.one_hot else 0
+            self.map = JoinedMap(plan.word_width + n_features, plan.d_model, n_one_hot)
 
     def forward(
         self,

@@ -12,6 +12,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from syntaxformer.layers.dropout import Dropout
 from syntaxformer.layers.infusion import InfusedEmbedding
 from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.layers.lisa import BiaffineHead
 from syntaxformer.layers.mapped_embedding import MappedEmbedding
 from syntaxformer.layers.positions import SinusoidalPositions
 from syntaxformer.layers.syntax_heads import SyntaxContext
@@ -103,6 +104,11 @@ class Encoder(Stack):
             attentions=tuple(attentions) if len(attentions) == len(self.layers) else None,
             governor_logits=tuple(context.logits) or None,
         )
+
+    @property
+    def has_lisa_heads(self) -> bool:
+        """Whether any layer, or the second encoder, has a biaffine head."""
+        return any(isinstance(module, BiaffineHead) for module in self.modules())
 
     def _with_tags(
         self, states: Tensor, factor_ids: Tensor | None, mask: Tensor | None, context: SyntaxContext

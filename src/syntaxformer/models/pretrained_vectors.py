@@ -13,7 +13,14 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["PieceVectors", "contextual_vectors", "input_vectors", "reduce_width"]
+__all__ = [
+    "PieceVectors",
+    "check_columns",
+    "check_rows",
+    "contextual_vectors",
+    "input_vectors",
+    "reduce_width",
+]
 
 BATCH_LINES = 64
 
@@ -33,6 +40,29 @@ class PieceVectors:
     explained_variance: float = 1.0
 
 
+def check_rows(n_rows: int, n_pieces: int) -> None:
+    """Hold that an encoder's table has a row for each piece of a tokenizer.
+
+    Raises:
+        ValueError: It has fewer.
+    """
+    if n_rows < n_pieces:
+        raise ValueError(
+            f"expected a row for each of the tokenizer's {n_pieces} pieces, got an encoder with "
+            f"{n_rows}: it belongs to another tokenizer."
+        )
+
+
+def check_columns(width: int, own_width: int) -> None:
+    """Hold that an encoder is as wide as what its vectors are reduced to.
+
+    Raises:
+        ValueError: It is narrower.
+    """
+    if width > own_width:
+        raise ValueError(f"expected at most {own_width} columns, the encoder's own width, got {width}.")
+
+
 def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
     """The encoder's own input embeddings.
 
@@ -44,11 +74,7 @@ def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
         ValueError: The encoder has fewer rows than the tokenizer has pieces.
     """
     table = model.get_input_embeddings().weight.detach().float().cpu().numpy()
-    if len(table) < n_pieces:
-        raise ValueError(
-            f"expected a row for each of the tokenizer's {n_pieces} pieces, got an encoder with "
-            f"{len(table)}: it belongs to another tokenizer."
-        )
+    check_rows(len(table), n_pieces)
     return PieceVectors(table[:n_pieces].copy(), np.ones(n_pieces, bool))
 
 
@@ -83,15 +109,15 @@ def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
     """The first `width` principal components of the known vectors; as they are where the width is theirs.
 
     Raises:
-        ValueError: More components than the vectors have columns, or than there are vectors.
+        ValueError: More components than the vectors have columns, or fewer than those but more than there are
+            vectors.
     """
     n_known, own_width = int(vectors.known.sum()), vectors.values.shape[1]
-    if width > own_width:
-        raise ValueError(f"expected at most {own_width} columns, the encoder's own width, got {width}.")
-    if width > n_known:
-        raise ValueError(f"expected at most {n_known} columns, one a piece with a vector, got {width}.")
+    check_columns(width, own_width)
     if width == own_width:
         return vectors
+    if width > n_known:
+        raise ValueError(f"expected at most {n_known} columns, one a piece with a vector, got {width}.")
     from sklearn.decomposition import PCA
 
     pca = PCA(width, svd_solver="covariance_eigh")

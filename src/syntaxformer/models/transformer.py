@@ -18,7 +18,9 @@ from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from syntaxformer.layers.attention import FusedLinear
 from syntaxformer.layers.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
+from syntaxformer.layers.infusion import JoinedMap
 from syntaxformer.models.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.decoder import Decoder, TranslationCache
@@ -65,17 +67,20 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         """Glorot: U(-b, b), b = √(6 / (rows + columns)), each map and each table by itself.
 
         Source: Glorot & Bengio (2010). Differs: fused projections take the bound of one projection, and
-        factor tables that of the word table: Glorot on 20 rows would make features 20 times larger.
+        factor tables that of the word table: Glorot on 20 rows would make features 20 times larger. So do
+        the columns of a map that one-hot tags choose from: they would be √((vocab + d) / 2d) times larger.
         """
         if isinstance(module, nn.Linear):
-            columns, rows = module.weight.shape[1], module.weight.shape[0]
-            rows = columns if rows in (2 * columns, 3 * columns) and module.bias is not None else rows
-            self._uniform(module.weight, rows, columns)
+            n_parts = module.n_parts if isinstance(module, FusedLinear) else 1
+            self._uniform(module.weight, module.out_features // n_parts, module.in_features)
+            if isinstance(module, JoinedMap) and module.n_one_hot and not _is_loaded(module.weight):
+                tags = module.weight[:, -module.n_one_hot :]
+                self._uniform(tags, self.config.vocab_size, self.encoder.embedding.plan.word_width)
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             self._uniform(module.weight, self.config.vocab_size, module.embedding_dim)
-            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+            if module.padding_idx is not None and not _is_loaded(module.weight):
                 init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
@@ -213,3 +218,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         else:
             total = cross_entropy(logits, labels)
         return total / (n_pieces if n_items is None else n_items)
+
+
+def _is_loaded(weight: Tensor) -> bool:
+    """Whether it came from a file; `init` leaves such a tensor as it is, though not a part of it."""
+    return getattr(weight, "_is_hf_initialized", False)

@@ -7,64 +7,103 @@ are brought to the spread of a fresh table, because ours are scaled by √d_mode
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModel
+from transformers import AutoConfig, AutoModel
 
+from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.errors import ConfigError
 from syntaxformer.models import SyntaxTransformer
 from syntaxformer.models.pretrained_vectors import (
     PieceVectors,
+    check_columns,
+    check_rows,
     contextual_vectors,
     input_vectors,
     reduce_width,
 )
 from syntaxformer.training.target_sections import PretrainedConfig, PretrainedTable
 
-__all__ = ["fill_tables", "freeze_tables"]
+__all__ = ["check_tables", "fill_tables", "freeze_tables", "load_vectors"]
 
 _log = logging.getLogger("syntaxformer.training")
 
 
-def fill_tables(
-    model: SyntaxTransformer,
-    config: PretrainedConfig,
-    encoder: SourceEncoder,
-    target: SourceEncoder,
-    src_lines: Sequence[str],
-    tgt_lines: Sequence[str],
-) -> dict[str, dict[str, Any]]:
-    """Give the recipe's tables their pretrained values.
+def check_tables(config: PretrainedConfig, word_width: int, d_model: int) -> None:
+    """Hold that each encoder has the columns and rows of its table, by its config and tokenizer alone.
 
     Args:
-        model: The network, fresh.
         config: Which tables, and from where.
-        encoder: Of the source; its tokenizer is the pretrained encoder's where its table is.
-        target: Of the target, likewise.
-        src_lines: Training text.
-        tgt_lines: Its other side.
-
-    Returns:
-        For each table what was done: explained variance, pieces with a vector.
+        word_width: Columns of the source's words.
+        d_model: Columns of the target's.
 
     Raises:
         ConfigError: An encoder cannot be loaded, has another tokenizer, or is narrower than its table.
     """
+    for side, section, width in _tables(config, word_width, d_model):
+        n_pieces = len(encoder_tokenizer(section.model, target=False))
+        shape = _load(AutoConfig, section.model)
+        own_width = getattr(shape, "hidden_size", width)
+        if section.vectors == "input":  # some encoders have a narrow table and a map behind it
+            own_width = getattr(shape, "embedding_size", None) or own_width
+        try:
+            check_rows(getattr(shape, "vocab_size", n_pieces), n_pieces)
+            check_columns(width, own_width)
+        except ValueError as error:
+            raise _refusal(side, section, error) from error
+
+
+def load_vectors(
+    config: PretrainedConfig,
+    widths: tuple[int, int],
+    encoders: tuple[SourceEncoder, SourceEncoder],
+    lines: tuple[Sequence[str], Sequence[str]],
+) -> dict[str, PieceVectors]:
+    """The vectors that the recipe's tables begin with.
+
+    Args:
+        config: Which tables, and from where.
+        widths: Columns of the source's words and of the target's.
+        encoders: Of source and target; the tokenizer is the pretrained encoder's where the table is.
+        lines: Both sides of the training text.
+
+    Raises:
+        ConfigError: As `check_tables`, or the text has fewer pieces than PCA needs.
+    """
+    found = {}
+    with torch.random.fork_rng():  # dropout and data order are those of a run without
+        for side, section, width in _tables(config, *widths):
+            place = int(side == "target")
+            found[side] = _vectors(side, section, encoders[place], lines[place], width)
+    return found
+
+
+def fill_tables(
+    model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors]
+) -> dict[str, dict[str, Any]]:
+    """Give the tables of a fresh network their pretrained values.
+
+    Args:
+        model: The network.
+        config: Which tables, and from where.
+        vectors: Of `load_vectors`.
+
+    Returns:
+        For each table what was done: explained variance, pieces with a vector.
+    """
     sides = {
-        "source": (config.source, model.encoder.embedding.word, encoder, src_lines),
-        "target": (config.target, model.decoder.embedding, target, tgt_lines),
+        "source": (config.source, model.encoder.embedding.word),
+        "target": (config.target, model.decoder.embedding),
     }
     reports = {}
-    with torch.random.fork_rng():  # dropout and data order are those of a run without
-        for side, (section, table, text_encoder, lines) in sides.items():
-            if section is not None:
-                vectors = _vectors(side, section, text_encoder, lines, table.embedding_dim)
-                _fill(table, vectors)
-                reports[side] = _report(side, section, vectors)
+    for side, (section, table) in sides.items():
+        if section is not None:
+            _fill(table, vectors[side])
+            reports[side] = _report(side, section, vectors[side])
     return reports
 
 
@@ -76,28 +115,43 @@ def freeze_tables(model: SyntaxTransformer, config: PretrainedConfig) -> None:
         model.decoder.embedding.weight.requires_grad_(False)
 
 
+def _tables(
+    config: PretrainedConfig, word_width: int, d_model: int
+) -> Iterator[tuple[str, PretrainedTable, int]]:
+    """Side, section and columns of each pretrained table."""
+    if config.source is not None:
+        yield "source", config.source, config.source.width or word_width
+    if config.target is not None:
+        yield "target", config.target, d_model
+
+
 def _vectors(
     side: str, section: PretrainedTable, encoder: SourceEncoder, lines: Sequence[str], width: int
 ) -> PieceVectors:
-    tokenizer = encoder.tokenizer
-    pretrained = _load(section.model)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    pretrained = _load(AutoModel, section.model).eval().to(device)
     try:
-        vectors = input_vectors(pretrained, len(tokenizer))
+        vectors = input_vectors(pretrained, len(encoder.tokenizer))
         if section.vectors == "contextual":
             texts = encoder.preparation.prepare(lines[: section.max_lines]).texts
-            vectors = contextual_vectors(pretrained, tokenizer, texts)
+            # Not the target's, which has no [CLS]: states are those of lines as the encoder knows them.
+            own = encoder_tokenizer(section.model, target=False)
+            vectors = contextual_vectors(pretrained, own, texts)
         return reduce_width(vectors, width)
     except ValueError as error:
-        raise ConfigError(
-            f"pretrained_embeddings.{side}: {error} Change model.d_model, "
-            f"pretrained_embeddings.{side}.width or the encoder, {section.model}."
-        ) from error
+        raise _refusal(side, section, error) from error
 
 
-def _load(name: str) -> Any:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def _refusal(side: str, section: PretrainedTable, problem: ValueError) -> ConfigError:
+    return ConfigError(
+        f"pretrained_embeddings.{side}: {problem} Change model.d_model, "
+        f"pretrained_embeddings.{side}.width or the encoder, {section.model}."
+    )
+
+
+def _load(kind: type[AutoConfig] | type[AutoModel], name: str) -> Any:
     try:
-        return AutoModel.from_pretrained(name).eval().to(device)
+        return kind.from_pretrained(name)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"pretrained_embeddings: expected an encoder, got {name}: {reason}") from error

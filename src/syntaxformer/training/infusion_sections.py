@@ -75,13 +75,27 @@ def syntax_problems(
     relation_bias: RelationBiasConfig | None,
     n_layers: int,
     n_heads: int,
+    kind: str = "none",
 ) -> list[str]:
-    """What does not fit the encoder, or cannot be had in a translator."""
+    """What does not fit the encoder, or cannot be had in a translator.
+
+    Args:
+        lisa: Section of the recipe; likewise the next two.
+        masks: Syntax attention.
+        relation_bias: Biases by relation.
+        n_layers: Of the encoder.
+        n_heads: Of each layer.
+        kind: Of infusion; `pos_encoder` has LISA heads of its own, so that none of the encoder's need be.
+    """
     problems = []
     for name, section in (("lisa", lisa), ("masks", masks), ("relation_bias", relation_bias)):
         wrong = [layer for layer in (section and section.layers) or () if not 0 <= layer < n_layers]
         if wrong:
             problems.append(f"{name}.layers: expected 0 to {n_layers - 1}, got {', '.join(map(str, wrong))}.")
+        if section is not None and section.layers == () and not (name == "lisa" and kind == "pos_encoder"):
+            problems.append(
+                f"{name}.layers: expected at least one layer, got none. Name some, or leave the section out."
+            )
         if isinstance(section, TreeOptions) and section.random:
             problems.append(f"{name}.random: expected false in a translator, got true.")
     if lisa is not None and lisa.attn_head >= n_heads:

@@ -53,6 +53,11 @@ class AnnotationConfig(_Section):
         default="en", description="en, de, spacy:NAME, conllu:PATH, …; used only if a factor needs it"
     )
     processes: int = Field(default=1, ge=1, description="processes that tag side by side")
+    annotated: list[Path] = Field(
+        default=[],
+        description="files that `syntaxformer annotate` wrote with the same annotator: lines that they hold, "
+        "in whatever order, are not tagged again",
+    )
 
 
 class ModelConfig(_Section):
@@ -201,7 +206,7 @@ class Recipe(_Section):
         shape = (self.model.encoder_layers, self.model.n_heads)
         return [
             *infusion_problems(self.infusion),
-            *syntax_problems(self.lisa, self.masks, self.relation_bias, *shape),
+            *syntax_problems(self.lisa, self.masks, self.relation_bias, *shape, self.infusion.kind),
         ]
 
     def _shape_problems(self) -> list[str]:

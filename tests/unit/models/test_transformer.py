@@ -145,6 +145,45 @@ def test_glorot_bounds() -> None:
     assert float(model.encoder.embedding.word.weight[0].detach().abs().max()) == 0
 
 
+@pytest.mark.parametrize("times", [2, 3])
+def test_only_projections_of_attention_begin_as_one_of_several(times: int) -> None:
+    """A position-wise network of two or three times the width has the bound of its own shape."""
+    torch.manual_seed(5)
+    config = SyntaxTransformerConfig(
+        vocab_size=V, d_model=28, d_ff=times * 28, n_heads=2, encoder_layers=1, decoder_layers=1
+    )
+    layer = SyntaxTransformer(config).decoder.layers[0]
+    for weight, bound in (
+        (layer.feed_forward.inner.weight, math.sqrt(6 / (28 + times * 28))),
+        (layer.self_attention.query_key_value.weight, math.sqrt(6 / (28 + 28))),
+        (layer.cross_attention.key_value.weight, math.sqrt(6 / (28 + 28))),
+        (layer.cross_attention.query.weight, math.sqrt(6 / (28 + 28))),
+    ):
+        assert 0.98 * bound < float(weight.detach().abs().max()) <= bound
+
+
+@pytest.mark.parametrize("n_pieces", [1009, 4001])
+def test_one_hot_tags_begin_on_the_scale_of_words(n_pieces: int, tmp_path: Path) -> None:
+    """Word part W e: σ_W √d σ_e, where σ_W ≈ 1/√d; tag part: a column of W."""
+    torch.manual_seed(5)
+    plan = plan_widths("onehot_concat", 256)
+    model = SyntaxTransformer(
+        SyntaxTransformerConfig(
+            vocab_size=n_pieces, d_model=256, d_ff=31, n_heads=2, encoder_layers=1, decoder_layers=1,
+            infusion=plan.as_dict(), factor_sizes={"pos": 20},
+        )
+    )  # fmt: skip
+    embedding = model.encoder.embedding
+    weight = embedding.map.weight.detach()
+    words, tags = embedding.word.weight[1:].detach() @ weight[:, :256].T, weight[:, 256:]
+    assert float(tags.std() / words.std()) == pytest.approx(1, abs=0.1)
+    assert float(weight[:, :256].abs().max()) > 0.9 * math.sqrt(6 / (256 + 276))
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(
+        SyntaxTransformer.from_pretrained(tmp_path).encoder.embedding.map.weight, weight
+    )
+
+
 def test_forward_needs_a_target() -> None:
     with pytest.raises(ValueError, match=r"forward: expected decoder_input_ids or labels, got neither\."):
         _model()(input_ids=torch.tensor([[4, 5]]))

@@ -10,15 +10,21 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from syntaxformer.cli.main import main
 from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
 from syntaxformer.errors import ConfigError
+from syntaxformer.evaluation import score_translations
+from syntaxformer.folders import MANIFEST
 from syntaxformer.models import SyntaxTransformer
+from syntaxformer.tasks.decoding import FoundPieces
+from syntaxformer.tasks.model_folder import verify_model_folder
 from syntaxformer.tasks.translation import train_translator
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.recipe import load_recipe
 
 EN = ["the cat sat on the mat", "A dog ran", "cats and dogs sat", "the dog and the cat"] * 3
 DE = ["die Katze saß auf der Matte", "ein Hund lief", "Katzen und Hunde saßen", "der Hund und die Katze"] * 3
+REFERENCES = ["Cats , and the dog 's mat .", "A so-called cat sat !"]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,8 @@ def bert(tmp_path_factory):
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    backend.train_from_iterator(EN + DE, trainers.WordPieceTrainer(vocab_size=83, special_tokens=specials))
+    trainer = trainers.WordPieceTrainer(vocab_size=97, special_tokens=specials)
+    backend.train_from_iterator(EN + DE + REFERENCES, trainer)
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
@@ -53,7 +60,7 @@ def train(tmp_path):
         for language, lines in (("en", EN), ("de", DE)):
             (tmp_path / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
-    def run(*settings, resume=False, steps=2):
+    def run(*settings, resume=False, overwrite=False, steps=2):
         given = [
             f"output={tmp_path / 'run'}", f"data.dir={tmp_path}", "data.dev=dev", "data.max_pieces=40",
             "subwords.vocab_size=330", "model.d_model=14", "model.d_ff=17", "model.n_heads=2",
@@ -61,7 +68,7 @@ def train(tmp_path):
             "training.eval_every=1", "training.max_batch_tokens=64", "training.tensorboard=false",
             "training.precision=fp32", "infusion.width=4",
         ]  # fmt: skip
-        return train_translator(load_recipe("tiny", [*given, *settings]), resume=resume)
+        return train_translator(load_recipe("tiny", [*given, *settings]), resume, overwrite)
 
     return run
 
@@ -94,11 +101,32 @@ def test_the_source_table_begins_as_components_and_translation_works(bert, train
 
 def test_a_narrow_table_is_mapped_up_and_resumes(bert, train):
     settings = (f"pretrained_embeddings.source.model={bert}", "pretrained_embeddings.source.width=5")
-    train(*settings, "pretrained_embeddings.source.vectors=contextual")
+    first = train(*settings, "pretrained_embeddings.source.vectors=contextual")
+    report = json.loads((first / "run.json").read_text("utf-8"))["pretrained_embeddings"]
     folder = train(*settings, "pretrained_embeddings.source.vectors=contextual", resume=True, steps=3)
+    assert json.loads((folder / "run.json").read_text("utf-8"))["pretrained_embeddings"] == report
     word = SyntaxTransformer.from_pretrained(folder).encoder.embedding.word
     assert (word.weight.shape[1], tuple(word.map.weight.shape)) == (5, (14, 5))
     assert word(torch.tensor([[4, 5, 6]])).shape == (1, 3, 14)
+
+
+def test_an_interrupted_run_keeps_what_its_tables_began_with(bert, train, monkeypatch, tmp_path):
+    settings = (f"pretrained_embeddings.source.model={bert}",)
+    with monkeypatch.context() as patch:
+        patch.setattr("syntaxformer.tasks.translation.finish", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(*settings)
+    assert not (tmp_path / "run" / MANIFEST).exists()
+    folder = train(*settings, resume=True, steps=3)
+    report = json.loads((folder / "run.json").read_text("utf-8"))
+    assert report["pretrained_embeddings"]["source"]["pieces_with_vector"] == len(
+        PreTrainedTokenizerFast.from_pretrained(bert)
+    )
+    assert report["last_step"] == 3
+
+
+def _interrupt(*given):
+    raise KeyboardInterrupt
 
 
 def test_the_target_table_and_its_own_pieces(bert, train):
@@ -111,6 +139,63 @@ def test_the_target_table_and_its_own_pieces(bert, train):
     assert target.convert_ids_to_tokens(target("die Katze")["input_ids"])[-1] == "[SEP]"
     assert target("die Katze")["input_ids"][0] != target.bos_token_id
     assert len(list(translator.translate(["a cat"]))) == 1
+
+
+def test_contextual_vectors_of_the_target_are_those_of_whole_lines(bert, train):
+    of_target = "pretrained_embeddings.target"
+    folder = train(
+        f"{of_target}.model={bert}", f"{of_target}.vectors=contextual", f"{of_target}.freeze=true",
+        "model.d_model=18",
+    )  # fmt: skip
+    table = SyntaxTransformer.from_pretrained(folder).decoder.embedding.weight.detach().numpy()
+    encoder, tokenizer = BertModel.from_pretrained(bert).eval(), PreTrainedTokenizerFast.from_pretrained(bert)
+    tokenizer.backend_tokenizer.no_truncation()
+    with torch.inference_mode():
+        lines = [tokenizer.backend_tokenizer.encode(line).ids for line in DE]
+        states = [encoder(torch.tensor([ids])).last_hidden_state[0] for ids in lines]
+    for piece in (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.convert_tokens_to_ids("die")):
+        places = [state[place] for ids, state in zip(lines, states, strict=True)
+                  for place, found in enumerate(ids) if found == piece]  # fmt: skip
+        mean = torch.stack(places).mean(0).numpy()
+        cosine = mean @ table[piece] / np.linalg.norm(mean) / np.linalg.norm(table[piece])
+        assert cosine == pytest.approx(1, abs=1e-5)
+
+
+class _Perfect:
+    """A decoder that finds the pieces of the references."""
+
+    n_ahead = 0
+
+    def __init__(self, tokenizer, references):
+        self.pieces = [tokenizer(line)["input_ids"] for line in references]
+
+    def decode(self, source, rows, settings, n_best=1, scored=False):
+        return [[FoundPieces(self.pieces[row])] for row in rows]
+
+
+def test_a_perfect_translation_in_an_encoders_pieces_scores_100(bert, train, tmp_path, monkeypatch, capsys):
+    folder = train(f"pretrained_embeddings.target.model={bert}", "model.d_model=18", "training.best_by=bleu")
+    assert json.loads((folder / "run.json").read_text("utf-8"))["references"] == "refs:through_target_pieces"
+    loaded = Translator.load(folder)
+    perfect = _Perfect(loaded.encoder.target_tokenizer, REFERENCES)
+    translator = Translator(perfect, loaded.encoder, loaded.info, loaded.annotator)
+    found = [best[0].text for best in translator.translate(["a cat", "a dog"])]
+    # Lower-case and with the tokenizer's own spaces, and otherwise as it was: no clean-up.
+    assert found == ["cats , and the dog ' s mat .", "a so - called cat sat !"]
+    assert translator.as_written(REFERENCES) == found
+    assert score_translations(found, REFERENCES).bleu < 100
+    monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", lambda *args, **further: translator)
+    for name, lines in (("src", ["a cat", "a dog"]), ("ref", REFERENCES)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    arguments = ["--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), "--baseline", str(folder)]
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "evaluate", str(folder), *arguments, "--json"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert not caught.value.code
+    report = json.loads(capsys.readouterr().out)
+    assert round(report["bleu"], 6) == 100
+    assert report["bleu_signature"].endswith("|refs:through_target_pieces")
+    assert report["difference"] == 0
 
 
 @pytest.mark.parametrize(
@@ -159,6 +244,33 @@ def test_an_encoder_of_another_tokenizer_is_one_line(bert, train, tmp_path):
     PreTrainedTokenizerFast.from_pretrained(bert).save_pretrained(tmp_path / "other")
     with pytest.raises(ConfigError, match=r"got an encoder with 31: it belongs to another tokenizer\."):
         train(f"pretrained_embeddings.source.model={tmp_path / 'other'}")
+
+
+@pytest.mark.parametrize("vectors", ["input", "contextual"])
+def test_a_refused_encoder_leaves_the_older_run_as_it_was(bert, train, vectors, monkeypatch):
+    folder = train()
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    monkeypatch.setattr("syntaxformer.tasks.translation.prepare", None)  # refused before any work
+    of_target = (
+        f"pretrained_embeddings.target.model={bert}",
+        f"pretrained_embeddings.target.vectors={vectors}",
+    )
+    with pytest.raises(ConfigError, match="expected at most 18 columns, the encoder's own width, got 20"):
+        train(*of_target, "model.d_model=20", overwrite=True)
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    verify_model_folder(folder)
+
+
+def test_text_of_too_few_pieces_leaves_the_older_run_as_it_was(bert, train, tmp_path):
+    folder = train()
+    (tmp_path / "train.de").write_text("der Hund\n" * len(DE), "utf-8")
+    of_target = (
+        f"pretrained_embeddings.target.model={bert}",
+        "pretrained_embeddings.target.vectors=contextual",
+    )
+    with pytest.raises(ConfigError, match="one a piece with a vector, got 14"):
+        train(*of_target, overwrite=True)
+    verify_model_folder(folder)
 
 
 def test_a_tokenizer_without_an_end_is_refused(tmp_path):

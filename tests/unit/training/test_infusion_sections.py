@@ -42,6 +42,10 @@ def test_when_governors_are_needed(settings, in_training, outside):
     assert recipe.syntax_inputs(training=False).governors == outside
 
 
+def test_lisa_in_the_second_encoder_alone():
+    assert load_recipe("tiny", ["infusion.kind=pos_encoder", "lisa={layers: []}"]).lisa.layers == ()
+
+
 def test_places_of_tags():
     assert load_recipe("tiny", ["infusion.kind=add"]).infusion.tag_place is None
     assert load_recipe("tiny", ["infusion.kind=prepend"]).infusion.tag_place == "interleaved"
@@ -85,6 +89,13 @@ def test_places_of_tags():
         (
             ["masks.max_distance=7", "relation_bias={}"],
             ["relation_bias.max_distance: expected that of masks, 7, got 15."],
+        ),
+        (
+            ["lisa={layers: []}", "masks={layers: []}", "relation_bias={layers: []}"],
+            [
+                f"{name}.layers: expected at least one layer, got none. Name some, or leave the section out."
+                for name in ("lisa", "masks", "relation_bias")
+            ],
         ),
         (["lisa.wieght=2"], ["lisa.wieght: unknown key. Nearest: weight."]),
     ],

@@ -30,6 +30,14 @@ def test_every_recipe_is_valid_with_every_kind(path, kind):
     assert plan.arithmetic().endswith(f" = {recipe.model.d_model}")
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in RECIPES if path.stem != "tiny"], ids=lambda path: path.stem
+)
+@pytest.mark.parametrize(("kind", "width"), [("learned_concat", 24), ("concat_pos", 20)])
+def test_every_recipe_leaves_a_kind_the_width_of_its_paper(path, kind, width):
+    assert load_recipe(path, [f"infusion.kind={kind}"]).width_plan().factors == (("pos", width),)
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_says_how_to_run_it(path):
     header = [line for line in path.read_text().splitlines() if line.startswith("#")]

@@ -180,6 +180,26 @@ def test_sliders_and_permalinks(open_page, window):
     assert again.get_by_label("Text", exact=True).input_value() == TEXT
 
 
+@pytest.mark.parametrize("when", ["typed", "asked"])
+def test_what_is_typed_or_asked_before_the_models_are_known_is_not_lost(open_page, when):
+    page = open_page()
+    waiting = []
+    page.route("**/v1/models", lambda route: waiting.append(route))
+    page.reload()
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    if when == "asked":
+        page.get_by_role("button", name="Look inside").click()
+    while not waiting:
+        page.wait_for_timeout(20)
+    waiting[0].continue_()
+    if when == "typed":
+        page.wait_for_selector("#a option", state="attached")
+        page.get_by_role("button", name="Look inside").click()
+    _ready(page)
+    assert page.locator("#answers article h2").all_inner_texts() == ["sit", "base"]
+    assert page.get_by_label("Text", exact=True).input_value() == TEXT
+
+
 @pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_switching_models_and_csv(open_page, window):
     page = open_page(window)

@@ -10,6 +10,7 @@ import { DRAW, OF_TEXT } from "./views.js";
 
 const at = (id) => document.getElementById(id);
 let state = readState(location.search);
+let isFresh = !state.text && !state.b; // no link was followed: the first other model is shown too
 let known = [];
 let sides = [];
 let running = null;
@@ -30,7 +31,7 @@ function requestOf(model) {
 
 async function run() {
   running?.abort();
-  if (!state.text.trim()) return;
+  if (!state.text.trim() || !known.length) return; // asked before the models are known: start() asks again
   const own = (running = new AbortController());
   const before = new Map(sides.map((side) => [side.model.name, side.answer]));
   sides = chosen().map((model) => ({ model, answer: before.get(model.name) ?? null, error: null }));
@@ -118,8 +119,8 @@ function tabKeys(event) {
   change({ view: names.at(next % names.length) }, false);
 }
 
-function syncForm() {
-  for (const name of ["text", "second", "a", "b"]) if (at(name).value !== state[name]) at(name).value = state[name];
+function syncForm(names = ["text", "second", "a", "b"]) {
+  for (const name of names) if (at(name).value !== state[name]) at(name).value = state[name];
   at("second-field").hidden = !chosen().some((model) => model.n_texts === 2);
   document.title = state.text ? `${state.text.slice(0, 60)} – syntaxformer explorer` : "syntaxformer explorer";
 }
@@ -129,8 +130,8 @@ function fillPickers() {
   at("a").replaceChildren(...known.map(option));
   at("b").replaceChildren(element("option", { value: "" }, "no other"), ...known.map(option));
   if (!modelOf(state.a)) state.a = known[0]?.name ?? "";
-  const isFresh = !state.text && !state.b;
-  if (isFresh) state.b = known.find((one) => one.name !== state.a && one.task === modelOf(state.a)?.task)?.name ?? "";
+  if (isFresh && !state.b) state.b = known.find((one) => one.name !== state.a && one.task === modelOf(state.a)?.task)?.name ?? "";
+  isFresh = false;
   if (state.b && !modelOf(state.b)) state.b = "";
 }
 
@@ -143,7 +144,7 @@ async function start() {
     return;
   }
   fillPickers();
-  syncForm();
+  syncForm(["a", "b"]); // what was typed meanwhile stays
   if (state.text) run();
 }
 
@@ -176,5 +177,6 @@ function wire() {
 }
 
 wire();
+syncForm();
 showHistory();
 start();

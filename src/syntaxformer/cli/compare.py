@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from syntaxformer.tasks.model_folder import FolderInfo
+    from syntaxformer.tasks.translator import Translator
 
 __all__ = ["compare"]
 
@@ -47,14 +47,17 @@ def compare(
     if len(called) != 2:
         raise ConfigError(f"--names: expected two with a comma between, got {names}.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
-    (one, one_info), (other, other_info) = (_outputs(path, sources) for path in (first, second))
+    (one, one_model), (other, other_model) = (_outputs(path, sources) for path in (first, second))
     for path, lines in ((ref, references), (first, one), (second, other)):
         if len(lines) != len(sources) or not sources:
             raise DataError(
                 f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}.", path
             )
     parser, tagger = load_annotator(annotator), load_annotator(target_annotator)
-    infos = [info for info in (one_info, other_info) if info is not None]
+    models = [model for model in (one_model, other_model) if model is not None]
+    for model in models:  # what changes no line where its target pieces are no pretrained encoder's
+        references, one, other = map(model.as_written, (references, one, other))
+    infos = [model.info for model in models]
     counted = () if train is None else read_lines(train)
     cases = cases_of_lines(sources, references, (one, other), parser, tagger, infos, counted)
     blocks = case_blocks(cases, (called[0], called[1]), examples)
@@ -67,13 +70,13 @@ def compare(
     typer.echo(output)
 
 
-def _outputs(path: Path, sources: list[str]) -> tuple[list[str], FolderInfo | None]:
-    """Translations, and what the model that made them says of itself; None for a file."""
+def _outputs(path: Path, sources: list[str]) -> tuple[list[str], Translator | None]:
+    """Translations and the model that made them; None for a file."""
     from syntaxformer.textfile import read_lines
 
     if path.is_dir():
         from syntaxformer.tasks.translator import Translator
 
         translator = Translator.load(path)
-        return [best[0].text for best in translator.translate(sources)], translator.info
+        return [best[0].text for best in translator.translate(sources)], translator
     return list(read_lines(path)), None

@@ -19,7 +19,9 @@ from syntaxformer.training.recipe import load_recipe
 
 __all__ = ["DemoReport", "DemoSystem", "Example", "run_demo"]
 
-OWN = {"attention.png", "baseline", "cache", "corpus", "infused"}
+CORPUS = "corpus"
+
+OWN = {"attention.png", "baseline", "cache", CORPUS, "infused"}
 """What the demo writes, and `--overwrite` may delete."""
 
 KINDS = {"baseline": "none", "infused": "sum_then_concat"}
@@ -68,7 +70,7 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
         DataError: The folder cannot be written.
     """
     _make_room(folder, overwrite)
-    corpus = folder / "corpus"
+    corpus = folder / CORPUS
     write_demo(corpus)
     seconds = {name: _train(folder, corpus, name, kind, settings) for name, kind in KINDS.items()}
     sources, references = list(read_lines(corpus / "test.en")), list(read_lines(corpus / "test.de"))
@@ -96,7 +98,7 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
 
 def _make_room(folder: Path, overwrite: bool) -> None:
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    is_older_demo = "corpus" in names and OWN.issuperset(names)
+    is_older_demo = CORPUS in names and OWN.issuperset(names)
     if (folder.exists() and not folder.is_dir()) or (names and not (overwrite and is_older_demo)):
         remedy = " or give --overwrite" if is_older_demo else ""
         raise ConfigError(
@@ -104,7 +106,7 @@ def _make_room(folder: Path, overwrite: bool) -> None:
             f"{', '.join(names[:3]) or 'a file'}. Choose another{remedy}."
         )
     if names:
-        empty_folder(folder)
+        empty_folder(folder, last=CORPUS)
 
 
 def _train(folder: Path, corpus: Path, name: str, kind: str, settings: Sequence[str]) -> float:

@@ -109,12 +109,14 @@ def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> N
         temporary.write_text(recipe.to_yaml(), "utf-8")
 
 
-def empty_folder(folder: Path) -> None:
+def empty_folder(folder: Path, last: str = RECIPE) -> None:
     """Delete what is in a folder, which may itself be a link.
 
-    The recipe goes last: by it one knows the rest as a run's, should this be cut short.
+    Args:
+        folder: The folder.
+        last: The name that goes last: by it one knows the rest as ours, should this be cut short.
     """
-    for path in sorted(folder.iterdir(), key=lambda path: path.name == RECIPE):
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

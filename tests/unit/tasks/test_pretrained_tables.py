@@ -196,6 +196,21 @@ def test_a_perfect_translation_in_an_encoders_pieces_scores_100(bert, train, tmp
     assert round(report["bleu"], 6) == 100
     assert report["bleu_signature"].endswith("|refs:through_target_pieces")
     assert report["difference"] == 0
+    shown = tmp_path / "cases.md"
+    arguments = [
+        str(folder),
+        str(tmp_path / "ref"),
+        *arguments[:4],
+        "--target-annotator",
+        "en",
+        "-o",
+        str(shown),
+    ]
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "compare", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert not caught.value.code
+    assert "| 1 to 5 | 2 | 100.00 | 100.00 | +0.00 | – |" in shown.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""Where the time of each hot path goes: annotation, a batch of training, translation. Stage by stage, one after the other.
+"""Where the time of each hot path goes, stage by stage: annotation, a batch of training, translation.
 
     OMP_NUM_THREADS=1 python benchmarks/hot_paths.py [--data DIR] [--model FOLDER ...]
 
-Sentences are Multi30k's. Stages run over all lines before the next begins, so shares are exact, and
-what runs side by side in use (translation tags while it decodes) is not. `--model` takes folders that `train` or
-`export` wrote; without any, translation is left out.
+Sentences are Multi30k's. Stages run over all lines before the next begins, so shares are exact, and what
+runs side by side in use (translation tags while it decodes) is not. `--model` takes folders that `train` or
+`export` wrote, trained well enough to end their sentences; without any, translation is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def annotation(lines: list[str]) -> dict[str, float]:
     with nlp.memory_zone():
         docs = stages("split into words", lambda: [nlp.make_doc(line) for line in lines])
         for name, component in nlp.pipeline:
-            docs = stages(name, lambda pipe=component: list(pipe.pipe(docs, batch_size=BATCH_SIZE)))
+            docs = stages(name, partial(_through, component, docs))
         sentences = stages(
             "make sentences",
             lambda: [
@@ -78,6 +79,10 @@ def annotation(lines: list[str]) -> dict[str, float]:
             lambda: write_annotations(out, sentences, annotator="en", version="", content_hash=""),
         )
     return stages.seconds
+
+
+def _through(component: Any, docs: list[Any]) -> list[Any]:
+    return list(component.pipe(docs, batch_size=BATCH_SIZE))
 
 
 def training_batch(lines: list[str], data: Path | None) -> dict[str, float]:
@@ -97,7 +102,7 @@ def training_batch(lines: list[str], data: Path | None) -> dict[str, float]:
     trees, splits, plain = text.syntax, text.splits, replace(text, syntax=None)
     pairs = training.pairs_like_multi30k(data)
     precision = pick_precision("auto")
-    updates = training._ours(pairs, training.WARM_UP + UPDATES, precision) / UPDATES
+    updates = training.seconds_of_ours(pairs, training.WARM_UP + UPDATES, precision) / UPDATES
     n_batches = len(batches)
     return {
         "order of batches": best_seconds(
@@ -159,7 +164,9 @@ def main() -> None:
     for name, (seconds, per, unit) in results.items():
         print(table(name, seconds, per, unit))
     if arguments.json:
-        arguments.json.write_text(json.dumps({name: row[0] for name, row in results.items()}, indent=1), "utf-8")
+        arguments.json.write_text(
+            json.dumps({name: row[0] for name, row in results.items()}, indent=1), "utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -86,7 +86,8 @@ def _recipe(folder: str, updates: int, precision: str) -> Recipe:
     )
 
 
-def _ours(pairs: EncodedPairs, updates: int, precision: str) -> float:
+def seconds_of_ours(pairs: EncodedPairs, updates: int, precision: str) -> float:
+    """Train with our trainer; seconds of the updates after the warm-up."""
     config = SyntaxTransformerConfig(
         vocab_size=VOCAB,
         **SHAPE | {"attention_dropout": 0.0},
@@ -127,7 +128,7 @@ def run(data: Path | None = None, rounds: int = 3, updates: int = 20) -> dict[st
     for precision in dict.fromkeys(("fp32", pick_precision("auto"))):
         ratios, ours, bare = [], [], []
         for _ in range(rounds):
-            ours.append(pieces / _ours(pairs, updates, precision))
+            ours.append(pieces / seconds_of_ours(pairs, updates, precision))
             bare.append(pieces / _bare(pairs, updates, precision))
             ratios.append(ours[-1] / bare[-1])
         result[precision] = {

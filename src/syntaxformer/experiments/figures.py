@@ -64,8 +64,8 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
             file = f"curve_{files[panel or 'all']}.png"
             axis, unit = ("loss on dev", "update") if spec.verb == "train" else ("score on dev", "epoch")
             draw_curves(curves, folder / file, unit, axis)
-            caption = f"{axis} {panel}, mean over seeds, up to where the first of them stopped"
-            blocks.append(Figure(file, caption.replace("  ", " ")))
+            shown = f"{axis} {panel}" if panel else axis
+            blocks.append(Figure(file, f"{shown}, mean over seeds, up to where the first of them stopped"))
     return [Heading("Learning curves"), *blocks] if blocks else []
 
 

@@ -235,6 +235,15 @@ def test_learning_curves_end_where_the_first_seed_stopped(filled, make_result, t
     assert blocks[1].caption == "loss on dev 10 %, mean over seeds, up to where the first of them stopped"
 
 
+def test_learning_curves_in_one_figure_have_no_name_between(filled, tmp_path, monkeypatch):
+    spec, store = filled
+    monkeypatch.setattr(figures, "draw_curves", lambda *given: None)
+    report = spec.report.model_copy(update={"baseline": {"system": "base", "fraction": "10 %"}})
+    one_figure = spec.model_copy(update={"report": report})
+    _, figure = figures.curve_figures(one_figure, group_runs(one_figure, store.runs()), tmp_path)
+    assert figure.caption == "loss on dev, mean over seeds, up to where the first of them stopped"
+
+
 def test_names_of_files_are_different():
     assert figures.file_names(["a + b", "a, b", "A b", "a, b", "%", "all"]) == {
         "a + b": "a-b",

@@ -27,8 +27,6 @@ POS_TAGS = (
 )
 """As `align.word_values` has them; stored with a model, so that its embeddings keep their meaning."""
 
-NO_LAYERS = "expected at least one layer, got none. Name some, or leave the section out."
-
 _SOURCE = "infusion"
 """Stands before messages about configs that come from no file."""
 
@@ -148,14 +146,6 @@ class InfusionConfig(_Section):
             return content
         taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
         return {**content, "relation_bias": {**taken, **bias}}
-
-    @model_validator(mode="after")
-    def _some_layers(self) -> InfusionConfig:
-        sections = {"masks": self.masks, "relation_bias": self.relation_bias, "lisa": self.lisa}
-        empty = [name for name, section in sections.items() if section is not None and section.layers == ()]
-        if empty:
-            raise ValueError("\n".join(f"{name}.layers: {NO_LAYERS}" for name in empty))
-        return self
 
     @model_validator(mode="after")
     def _same_trees(self) -> InfusionConfig:

@@ -69,9 +69,6 @@ def test_a_tree_left_out_is_no_longer_used():
     [
         ({"mask": {}}, "infusion: mask: unknown key. Nearest: masks."),
         ({"masks": {"layer": 1}}, "infusion: masks.layer: unknown key. Nearest: layers."),
-        ({"masks": {"layers": []}, "lisa": {"layers": []}},
-         "infusion: masks.layers: expected at least one layer, got none. Name some, or leave the section out.; "
-         "infusion: lisa.layers: expected at least one layer, got none. Name some, or leave the section out."),
         ({"pos": "sum"}, "infusion: pos: expected 'add', 'concat' or 'let', got 'sum'."),
         ({"masks": {"max_distance": 85}},
          "infusion: masks.max_distance: expected less than or equal to 84, got 85."),

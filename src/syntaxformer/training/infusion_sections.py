@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.data.tag_pieces import TagPlace
-from syntaxformer.infusion_config import NO_LAYERS, LisaConfig, RelationBiasConfig, TreeOptions
+from syntaxformer.infusion_config import LisaConfig, RelationBiasConfig, TreeOptions
 from syntaxformer.layers.infusion_plan import INFUSION_KINDS
 from syntaxformer.models.encoder_syntax import EncoderMasks
 
@@ -93,7 +93,9 @@ def syntax_problems(
         if wrong:
             problems.append(f"{name}.layers: expected 0 to {n_layers - 1}, got {', '.join(map(str, wrong))}.")
         if section is not None and section.layers == () and not (name == "lisa" and kind == "pos_encoder"):
-            problems.append(f"{name}.layers: {NO_LAYERS}")
+            problems.append(
+                f"{name}.layers: expected at least one layer, got none. Name some, or leave the section out."
+            )
         if isinstance(section, TreeOptions) and section.random:
             problems.append(f"{name}.random: expected false in a translator, got true.")
     if lisa is not None and lisa.attn_head >= n_heads:

@@ -33,11 +33,13 @@ main()
 
 DISAGREEING = """
 import os
+import torch
 from syntaxformer.training import precision
 
 precision._has_bf16 = lambda: True
 precision._bf16_gain = lambda: {"0": 9.0, "1": 0.1}[os.environ["RANK"]]
 print(precision.pick_precision("auto") + "\\n", end="", flush=True)  # one write: two processes share the pipe
+torch.distributed.destroy_process_group()
 """
 
 

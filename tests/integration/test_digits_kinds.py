@@ -16,8 +16,8 @@ from syntaxformer.layers import INFUSION_KINDS
 ALWAYS = {"prepend"}
 SETTINGS = (
     "data.dev=dev", "subwords.vocab_size=301", "model.d_model=64", "model.d_ff=127", "model.dropout=0.0",
-    "training.max_steps=360", "training.max_batch_tokens=521", "training.learning_rate=0.003",
-    "training.warmup_steps=100", "training.eval_every=180", "training.precision=fp32", "decoding.beam_size=2",
+    "training.max_steps=480", "training.max_batch_tokens=521", "training.learning_rate=0.003",
+    "training.warmup_steps=100", "training.eval_every=240", "training.precision=fp32", "decoding.beam_size=2",
     "training.tensorboard=false", "lisa={}", "masks.max_distance=5",
 )  # fmt: skip
 

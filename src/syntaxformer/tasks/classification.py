@@ -227,9 +227,18 @@ def _finish(config: FinetuneConfig, inputs: FinetuneInputs, trials: list[_Trial]
     model = _build(config, inputs)
     load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    scores = _scores(model, inputs)
-    _write(config, inputs, model, _report(config, inputs, trials, best, scores, start))
+    scores, gates = _scores(model, inputs), _open_gates(model)
+    report = _report(config, inputs, trials, best, scores, start)
+    _write(config, inputs, model, report | ({"gates": gates} if gates else {}))
+    if gates:
+        _log.info("gates of the masks, 0 closed, 1 open: %s", "  ".join(f"{gate:.3f}" for gate in gates))
     _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+
+
+def _open_gates(model: PreTrainedModel) -> list[float]:
+    """|g| of each layer with a gate, from below, the mean of its heads: how far training let syntax in."""
+    gates = model.infusion.gates.values() if hasattr(model, "infusion") else ()
+    return [round(gate().abs().mean().item(), 4) for gate in gates]
 
 
 def _describe(config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedModel) -> str:

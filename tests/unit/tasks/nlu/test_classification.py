@@ -67,6 +67,22 @@ def test_a_run_with_lisa_says_how_many_governors_it_finds(config_of):
     assert "governor_accuracy" not in report["dev"]
 
 
+@pytest.mark.parametrize(
+    ("rate", "least", "most"),
+    [("training.infusion_learning_rate=0.1", 0.05, 1), ("training.infusion_learning_rate=1e-9", 0, 0)],
+)
+def test_a_run_with_masks_says_how_far_their_gates_opened(config_of, caplog, rate, least, most):
+    caplog.set_level("INFO", "syntaxformer")
+    folder = finetune(config_of("training.epochs=2", rate, infuse="masks"))
+    gates = json.loads((folder / "run.json").read_text())["gates"]
+    stored = load_file(folder / "model.safetensors")
+    weights = [stored[name] for name in sorted(stored) if ".gates." in name]
+    assert gates == [round(weight.tanh().abs().item(), 4) for weight in weights]
+    assert least <= min(gates) <= max(gates) <= most
+    shown = "  ".join(f"{gate:.3f}" for gate in gates)
+    assert f"gates of the masks, 0 closed, 1 open: {shown}" in caplog.messages
+
+
 @pytest.mark.parametrize("infuse", ["pos_add", "masks,lisa", "relation_bias"])
 def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     folder = finetune(config_of("training.epochs=1", "data.fraction=0.4", infuse=infuse))

@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 
 import torch
+from transformers.utils import logging as hf_logging
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit" / "training"))
 
@@ -203,6 +204,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     logging.getLogger("syntaxformer").setLevel(logging.ERROR)
+    hf_logging.disable_progress_bar()
     measure = kill_command if arguments.whole_command else kill_trainer
     with tempfile.TemporaryDirectory() as name:
         measure(Path(name), arguments.kills, random.Random(arguments.seed))

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 
 import torch
 from torch import Tensor
 from transformers import AutoModel
+from transformers.utils import logging as hf_logging
 
 import syntaxformer as sf
 from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
@@ -72,6 +72,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Progress bars of loading would stand between the rows.
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    hf_logging.disable_progress_bar()
     main()

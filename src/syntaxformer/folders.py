@@ -5,6 +5,7 @@ Used for checkpoints and for finished models. What is inside such a folder is sa
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import re
@@ -21,6 +22,7 @@ from syntaxformer.atomic import sync
 from syntaxformer.errors import CheckpointError, DataError
 
 __all__ = [
+    "LOCK",
     "MANIFEST",
     "PARTIAL",
     "atomic_folder",
@@ -32,6 +34,9 @@ __all__ = [
     "verify_manifest",
     "write_manifest",
 ]
+
+LOCK = ".lock"
+"""What a command holds while it works in a folder."""
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
@@ -89,14 +94,15 @@ def disk_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def remove_partials(folder: Path, below: bool = False) -> None:
+def remove_partials(folder: Path, below: bool = False, of: str | None = None) -> None:
     """Delete what a killed process left behind of files and folders that it was writing.
 
     Args:
         folder: Where it wrote.
         below: Also in the folders below.
+        of: Only what was to become this name.
     """
-    pattern = f".*{PARTIAL}"
+    pattern = f".*{PARTIAL}" if of is None else f".{glob.escape(of)}.????????{PARTIAL}"
     for path in list(folder.rglob(pattern) if below else folder.glob(pattern)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -108,7 +114,7 @@ def write_manifest(folder: Path) -> None:
     """Record the size and the sha256 of each file, and bring them to the disk."""
     entries = {}
     for file in sorted(folder.iterdir()):
-        if file.is_file() and file.name != MANIFEST:
+        if file.is_file() and file.name not in (MANIFEST, LOCK):
             sync(file)
             entries[file.name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
     (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1), "utf-8")

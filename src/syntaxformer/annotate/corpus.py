@@ -10,6 +10,7 @@ memory-mapped, so that millions of lines need little memory and worker processes
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,8 @@ HEADER_KEY = b"syntaxformer"
 
 IN_MEMORY_BYTES = 64 * 2**20
 """Unpacked size up to which a file is held in memory."""
+
+_log = logging.getLogger(__name__)
 
 _MIRROR_ROWS = 65_536
 _REMEDY = "Annotate the text again with `syntaxformer annotate`"
@@ -272,14 +275,23 @@ def _mirror(path: Path, header: AnnotationHeader, cache_dir: Path) -> Path:
 
 def _mirrored(path: Path, mirror: Path) -> pa.Table:
     """Unpack to an Arrow file, unless that was done before, and map it into memory."""
-    if not mirror.is_file():
-        with (
-            atomic_file(mirror) as temporary,
-            pa.OSFile(str(temporary), "wb") as sink,
-            pa.ipc.new_stream(sink, SCHEMA) as writer,
-        ):
-            for batch in _stored_batches(path):
-                writer.write_batch(batch)
+    try:
+        return _mapped(mirror)
+    except FileNotFoundError:
+        pass
+    except (pa.ArrowException, OSError) as error:
+        _log.warning("unpacking %s again: %s: %s", path, mirror, error)
+    with (
+        atomic_file(mirror) as temporary,
+        pa.OSFile(str(temporary), "wb") as sink,
+        pa.ipc.new_stream(sink, SCHEMA) as writer,
+    ):
+        for batch in _stored_batches(path):
+            writer.write_batch(batch)
+    return _mapped(mirror)
+
+
+def _mapped(mirror: Path) -> pa.Table:
     return pa.ipc.open_stream(pa.memory_map(str(mirror))).read_all()
 
 

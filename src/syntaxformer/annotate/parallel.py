@@ -5,13 +5,15 @@ Every worker loads the annotator by its name; nothing is forked, so the caller's
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from typing import TypeVar
 
 from syntaxformer.ahead import map_ahead
@@ -78,7 +80,15 @@ def _load(name: str) -> None:
 
     global _annotator
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer, in one line
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _annotator = load_annotator(name)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot end its workers, who would wait for it for ever."""
+    if (parent := parent_process()) is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _work(work: Callable[[Annotator, T], R], item: T) -> R:

@@ -31,6 +31,7 @@ from syntaxformer.annotate.sources import SourceLines
 from syntaxformer.annotate.store import read_if_current, write_annotations
 from syntaxformer.atomic import atomic_file
 from syntaxformer.errors import ConfigError, DataError, SyntaxformerError
+from syntaxformer.folders import remove_partials
 from syntaxformer.progress import track
 
 __all__ = [
@@ -49,6 +50,8 @@ LINES_PER_SHARD = 20_000
 
 MAX_ATTEMPTS = 5
 """Workers that a shard may cost in one run."""
+
+_KEY_LENGTH = 12
 
 _log = logging.getLogger(__name__)
 
@@ -222,14 +225,14 @@ def annotate_sharded(
 
     Raises:
         DataError: A source cannot be read or changed meanwhile, or shards failed: the other ones are kept,
-            sources without one are finished, and the same call goes on with those that failed.
+            the other sources are finished, and the same call goes on with those that failed.
     """
-    plans = [_Plan.of(job, lines_per_shard) for job in jobs]
+    plans, unreadable = _plans(jobs, lines_per_shard)
     waiting = [shard for plan in plans if not plan.is_current for shard in plan.shards if not shard.is_done()]
     # The longest first: nobody should begin a long one when the others are about to be out of work.
     waiting.sort(key=lambda shard: shard.n_chars, reverse=True)
     n_shards = sum(len(plan.shards) for plan in plans)
-    if not waiting and all(plan.is_current for plan in plans):
+    if not unreadable and not waiting and all(plan.is_current for plan in plans):
         _log.info("nothing to do: all %d file(s) are annotated", len(plans))
     elif len(waiting) < n_shards:
         _log.info("going on: %d of %d shards are done", n_shards - len(waiting), n_shards)
@@ -246,11 +249,35 @@ def annotate_sharded(
         if "error" in record
     ]
     broken = {record["shard"]["path"] for record in failed}
-    whole = [plan for plan in plans if broken.isdisjoint(shard.path for shard in plan.shards)]
-    corpora = [plan.finish() for plan in whole]
-    if failed:
-        raise DataError(_failure(failed, n_shards))
+    # Another command on the same output may have been first, and have deleted shards that it needed no more.
+    lost = [plan for plan in plans if not (broken.isdisjoint(plan.paths) or plan.is_made())]
+    corpora = [plan.finish() for plan in plans if plan not in lost]
+    broken = {path for plan in lost for path in plan.paths}
+    failed = [record for record in failed if record["shard"]["path"] in broken]
+    problems = ([_failure(failed, n_shards)] if failed else []) + unreadable
+    if problems:
+        raise DataError("\n".join(problems))
     return corpora
+
+
+def _plans(jobs: Sequence[Job], lines_per_shard: int) -> tuple[list[_Plan], list[str]]:
+    """A plan of each source that can be read, and what is wrong with the others.
+
+    Raises:
+        DataError: None can be read.
+    """
+    plans: list[_Plan] = []
+    unreadable: list[DataError] = []
+    for job in jobs:
+        try:
+            plans.append(_Plan.of(job, lines_per_shard))
+        except DataError as error:
+            unreadable.append(error)
+            if len(jobs) > 1:
+                _log.warning("left out: %s", error)
+    if unreadable and not plans:
+        raise unreadable[0]
+    return plans, [str(error) for error in unreadable]
 
 
 def _failure(failed: Sequence[dict[str, Any]], n_shards: int) -> str:
@@ -294,27 +321,47 @@ class _Plan:
         current = read_if_current(job.target, (job.annotator, job.version, content_hash)) is not None
         return cls(job, content_hash, first, tuple(shards), current)
 
+    @property
+    def paths(self) -> list[str]:
+        """Files of the shards."""
+        return [shard.path for shard in self.shards]
+
+    def is_made(self) -> bool:
+        """Whether the target is there, whoever made it."""
+        wanted = (self.job.annotator, self.job.version, self.content_hash)
+        return read_if_current(self.job.target, wanted) is not None
+
     def finish(self) -> AnnotatedCorpus:
-        """Put the shards together, look whether all lines are there in order, and delete them."""
+        """Put the shards together, look whether all lines are there in order, and delete them.
+
+        Another command may be at the same: what it makes is the same, and once the target is there neither
+        needs shards or anything half-written any more.
+        """
         job = self.job
         if not self.is_current:
-            merge_annotations(
-                job.target,
-                [shard.path for shard in self.shards],
-                annotator=job.annotator,
-                version=job.version,
-                content_hash=self.content_hash,
-            )
+            try:
+                merge_annotations(
+                    job.target,
+                    self.paths,
+                    annotator=job.annotator,
+                    version=job.version,
+                    content_hash=self.content_hash,
+                )
+            except DataError:
+                if not self.is_made():
+                    raise
+        name = glob.escape(job.target.name)
         # Those of another size or annotator, too: nobody comes back for them.
-        for folder in job.target.parent.glob(f".{glob.escape(job.target.name)}.*.shards"):
+        for folder in job.target.parent.glob(f".{name}.{'[0-9a-f]' * _KEY_LENGTH}.shards"):
             shutil.rmtree(folder, ignore_errors=True)
+        remove_partials(job.target.parent, of=job.target.name)
         return read_annotations(job.target)
 
 
 def _folder(job: Job, lines_per_shard: int) -> Path:
     """Where the shards of a job wait; another annotator or size has another folder."""
     identity = "\0".join([str(FORMAT), job.source, job.annotator, job.version, str(lines_per_shard)])
-    key = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    key = hashlib.sha256(identity.encode()).hexdigest()[:_KEY_LENGTH]
     return job.target.parent / f".{job.target.name}.{key}.shards"
 
 

@@ -26,6 +26,7 @@ from syntaxformer.annotate.fingerprint import hash_lines
 from syntaxformer.annotate.location import cache_folder
 from syntaxformer.atomic import atomic_file
 from syntaxformer.errors import DataError
+from syntaxformer.folders import remove_partials
 from syntaxformer.progress import track
 from syntaxformer.trees import Sentence
 
@@ -143,6 +144,7 @@ def annotate_cached(
     content_hash = hash_lines(lines)
     path = cache_path(cache_dir, annotator, content_hash)
     with _one_at_a_time(path):
+        remove_partials(path.parent, of=path.name)  # by processes that were killed
         return _annotate(path, lines, annotator, content_hash, n_processes, progress)
 
 

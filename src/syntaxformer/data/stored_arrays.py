@@ -49,7 +49,8 @@ class GrowingArray:
 
     def append(self, values: NDArray[Any]) -> None:
         """Add rows at the end."""
-        np.ascontiguousarray(values, self.dtype).tofile(self._file)
+        # Not by `tofile`, whose errors do not name their cause.
+        self._file.write(np.ascontiguousarray(values, self.dtype).tobytes())
         self.n_rows += len(values)
 
     def _write_header(self) -> int:

@@ -2,6 +2,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +38,30 @@ def test_a_dead_worker_is_one_clear_error(monkeypatch):
     assert str(caught.value).startswith(
         "annotation with 2 processes: expected all to live, got a dead one (out of"
     )
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+import os, signal, sys
+from syntaxformer.annotate import parallel
+
+def work(annotator, item):
+    return os.getpid()
+
+if __name__ == "__main__":
+    pids = set(parallel.map_in_processes("en", work, range(40), 2))
+    print(*pids, flush=True)
+    found = parallel.map_in_processes("en", work, range(10**9), 2)
+    print(next(found), next(found), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    workers = {int(pid) for pid in done.stdout.split()}
+    end = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]

@@ -276,3 +276,60 @@ def test_of_rays_errors_only_the_error_is_told():
     )
     assert ray_engine._reason(error) == "syntaxformer.errors.DataError: /a: no space left."
     assert ray_engine._reason(ConnectionError("no cluster\n there")) == "no cluster there."
+
+
+def test_two_commands_on_one_output_end_alike(job, source, annotator, tmp_path):
+    """The other one ends first, and deletes the shards that this one writes to."""
+    inner = in_this_process(annotator)
+
+    def overtaken(shards):
+        yield next(inner(shards[:1]))
+        annotate_sharded([job], inner, lines_per_shard=10)
+        records = list(inner(shards[1:]))
+        assert any("error" in record for record in records)
+        yield from records
+
+    (corpus,) = annotate_sharded([job], overtaken, lines_per_shard=10)
+    assert [sentence.text for sentence in corpus] == LINES
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.parquet"]
+
+
+def test_a_merge_that_another_command_was_faster_with(job, source, annotator, monkeypatch):
+    merge = shards_module.merge_annotations
+
+    def overtaken(path, parts, **header):
+        merge(path, parts, **header)
+        raise DataError("expected a shard, found none.", path)
+
+    monkeypatch.setattr(shards_module, "merge_annotations", overtaken)
+    (corpus,) = annotate_sharded([job], in_this_process(annotator), lines_per_shard=10)
+    assert [sentence.text for sentence in corpus] == LINES
+
+
+def test_a_source_that_cannot_be_read_does_not_stop_the_others(job, annotator, tmp_path, caplog):
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"fine\n\xff\xfe\n")
+    jobs = [replace(job, source=str(bad), target=tmp_path / "bad.parquet"), job]
+    with pytest.raises(DataError) as caught:
+        annotate_sharded(jobs, in_this_process(annotator), lines_per_shard=10)
+    assert str(caught.value).startswith(f"{bad}:2: expected UTF-8")
+    assert f"left out: {caught.value}" in caplog.messages
+    assert [sentence.text for sentence in read_annotations(job.target)] == LINES
+    assert not (tmp_path / "bad.parquet").exists()
+    bad.write_text("fine\nnow\n")
+    first, second = annotate_sharded(jobs, in_this_process(annotator), lines_per_shard=10)
+    assert (len(first), len(second)) == (2, len(LINES))
+
+
+def test_shards_of_a_longer_name_are_not_ours_to_delete(job, source, annotator, tmp_path):
+    jobs = [job, replace(job, target=tmp_path / "out.parquet.parquet")]
+    for corpus in annotate_sharded(jobs, in_this_process(annotator), lines_per_shard=10):
+        assert [sentence.text for sentence in corpus] == LINES
+
+
+def test_what_killed_writers_left_is_deleted(job, annotator, tmp_path):
+    (tmp_path / ".out.parquet.a5nruqgv.partial").touch()
+    (tmp_path / ".out.parquet.zst.a5nruqgv.partial").touch()
+    annotate_sharded([job], in_this_process(annotator), lines_per_shard=10)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".out.parquet.zst.a5nruqgv.partial", "in.txt", "out.parquet"]

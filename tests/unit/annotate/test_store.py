@@ -74,6 +74,29 @@ def test_sentences_come_back(path, reading):
     assert list(annotated.to_dataset()["text"]) == [sentence.text for sentence in SENTENCES]
 
 
+def test_a_damaged_mirror_is_made_again(path, monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(corpus, "IN_MEMORY_BYTES", 0)
+    write_annotations(path, SENTENCES, **ABOUT)
+    assert list(read_annotations(path)) == SENTENCES
+    (mirror,) = (tmp_path / "cache" / "arrow").iterdir()
+    for content in (b"", b"no Arrow", mirror.read_bytes()[:-500]):
+        caplog.clear()
+        mirror.write_bytes(content)
+        assert list(read_annotations(path)) == SENTENCES
+        assert caplog.messages[0].startswith(f"unpacking {path} again: {mirror}: ")
+
+
+def test_what_killed_writers_left_in_the_cache_is_deleted(tmp_path):
+    annotator = CountingAnnotator()
+    annotate_cached(["a b"], annotator, tmp_path)
+    (file,) = (tmp_path / "annotations").glob("*.parquet")
+    left = file.with_name(f".{file.name}.abcdefgh.partial")
+    left.touch()
+    annotate_cached(["a b"], annotator, tmp_path)
+    assert not left.exists()
+
+
 def test_header(path):
     write_annotations(path, SENTENCES, **ABOUT)
     header = read_annotations(path).header

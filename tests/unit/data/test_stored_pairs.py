@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -182,6 +183,15 @@ def test_arrays_grow_and_are_mapped(tmp_path):
     (tmp_path / "a.npy").write_bytes(b"other")
     with pytest.raises(CheckpointError, match=r"a\.npy: expected an array, got"):
         map_array(tmp_path / "a.npy")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_named():
+    with (
+        pytest.raises(OSError, match="No space left on device"),
+        GrowingArray(Path("/dev/full"), np.int64) as array,
+    ):
+        array.append(np.zeros(100_000))
 
 
 def test_a_chunk_that_is_not_there(corpus):

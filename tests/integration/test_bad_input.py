@@ -166,6 +166,20 @@ def test_other_data_is_not_resumed(train, corpus, tmp_path):
     ]
 
 
+def test_other_factors_are_not_resumed(train, corpus):
+    settings = ("infusion.kind=add", "infusion.factors=[pos, tone]", "data.factor_files={tone: tone}")
+    (corpus / "train.tone").write_text("a b c d\na b c d\na b c\n")
+    done = train(*settings)
+    assert done.code == 0, done.err
+    (corpus / "train.tone").write_text("a b c a\na b c d\na b c\n")
+    done = train(*settings, "training.max_steps=3", flags=("--resume",))
+    assert done.code == 2
+    assert done.err.splitlines()[-1] == (
+        "error: resume: expected the annotation (annotator, its files, factor files) of the interrupted run, "
+        "got another: its sha256 differs."
+    )
+
+
 def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(train, tmp_path):
     from syntaxformer.tasks.run_folder import RECIPE
 

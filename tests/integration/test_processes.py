@@ -43,6 +43,16 @@ torch.distributed.destroy_process_group()
 """
 
 
+PATIENT = """
+import torch
+from syntaxformer.training.processes import process_team
+
+process_team()
+group = torch.distributed.distributed_c10d._get_default_group()
+print(f"{group._get_backend(torch.device('cpu')).options._timeout.days}\\n", end="", flush=True)
+"""
+
+
 @pytest.fixture
 def train(digits, tmp_path):
     def run(
@@ -151,3 +161,16 @@ def test_processes_take_the_precision_that_the_first_measured(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["bf16", "bf16"]
+
+
+def test_processes_wait_for_the_first_one_as_long_as_it_annotates(tmp_path):
+    """PyTorch's own half an hour is over before a large text is annotated."""
+    script = tmp_path / "script.py"
+    script.write_text(PATIENT)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["7", "7"]

@@ -59,6 +59,9 @@ def _setting(cell: Cell, part: str) -> str:
         return str(cell.settings.get("model"))
     if part.startswith("test "):
         return json.dumps(cell.test, sort_keys=True)
+    if part == "annotation":
+        own = {name: value for name, value in cell.settings.items() if not name.startswith("training.")}
+        return json.dumps([cell.recipe, {**own, "seed": None}], sort_keys=True, default=str)
     data = {key: value for key, value in cell.settings.items() if key.partition(".")[0] == "data"}
     if part != "train":
         data.pop("data.fraction", None)

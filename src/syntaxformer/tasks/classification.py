@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +27,7 @@ from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, veri
 from syntaxformer.tasks.classifier_folder import CLASSIFIER
 from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
-from syntaxformer.tasks.run_folder import check_run, open_run, settle_precision
+from syntaxformer.tasks.run_folder import check_run, hold_run, open_run, settle_precision
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
     complete_checkpoints,
@@ -81,6 +81,11 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
         DataError: The data cannot be used, or the disk is full.
         BackendMissingError: The annotator is not installed.
     """
+    with ExitStack() as held:
+        return _finetune(config, resume, overwrite, held)
+
+
+def _finetune(config: FinetuneConfig, resume: bool, overwrite: bool, held: ExitStack) -> Path:
     start = time.monotonic()
     hf_logging.disable_progress_bar()
     bound_kernel_cache()
@@ -95,6 +100,7 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
         inputs = prepare_inputs(config)
     _log.info("%s", _describe(config, inputs, _build(config, inputs)))
     if team.is_main_process:
+        held.enter_context(hold_run(config.output))
         _open(config, inputs, resume, overwrite)
     team.wait_for_everyone()
     trials = [_try_rate(config, inputs, rate) for rate in config.training.rates]
@@ -111,15 +117,27 @@ def _open(config: FinetuneConfig, inputs: FinetuneInputs, resume: bool, overwrit
         ConfigError: The folder holds another run, or the data is not that of the interrupted one.
     """
     stored = config.output / "checkpoints" / DATA
-    if resume and stored.exists() and read_json(stored) != inputs.sha256:
-        raise ConfigError(
-            "resume: expected the data of the interrupted run, got another: its sha256 differs."
-        )
+    if resume and stored.exists():
+        _same_inputs(inputs.sha256, read_json(stored))
     open_run(config, resume, overwrite)
     _discard_lost_trials(stored.parent)
     stored.parent.mkdir(exist_ok=True)
     with atomic_file(stored) as temporary:
         temporary.write_text(json.dumps(inputs.sha256), "utf-8")
+
+
+def _same_inputs(found: dict[str, str], stored: dict[str, Any]) -> None:
+    """Hold that a resumed run has its own data; a hash that an older version did not store tells nothing."""
+    changed = {name for name, value in found.items() if stored.get(name, value) != value}
+    if changed - {"annotation"}:
+        raise ConfigError(
+            "resume: expected the data of the interrupted run, got another: its sha256 differs."
+        )
+    if changed:
+        raise ConfigError(
+            "resume: expected the annotator of the interrupted run and its files, got others: "
+            "the version differs."
+        )
 
 
 def _discard_lost_trials(checkpoints: Path) -> None:

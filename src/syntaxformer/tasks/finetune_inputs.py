@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ class FinetuneInputs:
         info: What is stored of them beside the model.
         text_labels: Scores labels as texts, for a model that writes them.
         n_truncated: Split → examples that are cut.
+        annotators: Name and version of who annotated each split.
     """
 
     data: FinetuneData
@@ -51,13 +53,15 @@ class FinetuneInputs:
     info: ClassifierInfo
     text_labels: TextLabels | None
     n_truncated: dict[str, int]
+    annotators: tuple[str, ...]
 
     @property
     def sha256(self) -> dict[str, str]:
-        """Hashes of texts, trees and labels."""
+        """Hashes of texts, trees and labels, and of who annotates."""
         return {
             "train": hash_examples(self.data.train.examples),
             "dev": hash_examples(self.data.dev.examples),
+            "annotation": hashlib.sha256("\0".join(self.annotators).encode()).hexdigest(),
         }
 
 
@@ -69,6 +73,8 @@ def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
             tokenizer cannot be used.
         DataError: The data cannot be used.
     """
+    from syntaxformer.annotate import annotator_for
+
     tokenizer = load_tokenizer(config.model, config.training.max_length)
     data = read_finetune_data(config)
     needed = needed_columns(config.infusion)
@@ -76,6 +82,7 @@ def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
     use_trees = trees and data.train.has_trees and data.dev.has_trees
     annotator = load_for(annotator_name(needed, config.annotation.annotator), needed)
     train, dev = (_annotate(texts, annotator, use_trees, config) for texts in (data.train, data.dev))
+    chosen = [annotator_for(annotator, texts.name) for texts in (data.train, data.dev)] if annotator else []
     labels = data.task.labels
     words = label_words(labels) if writes_labels(config.model, config.head, labels) else None
     if words is not None:
@@ -89,7 +96,8 @@ def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
     }
     info = _info(config, data, needed, annotator, use_trees).model_copy(update={"words": words})
     cut = [min(length, config.training.max_length) for length in lengths[data.train.name]]
-    return FinetuneInputs(data, train, dev, cut, collator, info, text_labels, n_truncated)
+    annotators = tuple(f"{one.name} {one.version}" for one in chosen)
+    return FinetuneInputs(data, train, dev, cut, collator, info, text_labels, n_truncated, annotators)
 
 
 def _annotate(

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.config import flat_settings, read_yaml
 from syntaxformer.errors import ConfigError, DataError
-from syntaxformer.folders import MANIFEST, PARTIAL, remove_partials
+from syntaxformer.folders import LOCK, MANIFEST, PARTIAL, remove_partials
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.recipe import Recipe
 
-__all__ = ["NO_EFFECT", "RECIPE", "check_run", "empty_folder", "open_run", "settle_precision"]
+__all__ = ["NO_EFFECT", "RECIPE", "check_run", "empty_folder", "hold_run", "open_run", "settle_precision"]
 
 RECIPE = "recipe.yaml"
 OWN = (
@@ -26,7 +29,7 @@ OWN = (
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
     *("classifier.json", "collator.json", "infusion.json", "predictions.tsv"),
-    *("checkpoints", "logs", "cache", f".*{PARTIAL}"),
+    *("checkpoints", "logs", "cache", LOCK, f".*{PARTIAL}"),
 )
 """What a run writes, and `--overwrite` may delete."""
 
@@ -66,8 +69,16 @@ def check_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> 
     """Hold that the output folder may be used, before any work is done; changes nothing.
 
     Raises:
-        ConfigError: It holds another run or other files, there is none to resume, or that has another recipe.
+        ConfigError: It holds another run or other files, another command works in it, there is none to
+            resume, or that has another recipe.
     """
+    _check(recipe, resume, overwrite)
+    if (recipe.output / LOCK).exists():
+        with hold_run(recipe.output):
+            pass
+
+
+def _check(recipe: Recipe, resume: bool, overwrite: bool) -> None:
     output, stored = recipe.output, recipe.output / RECIPE
     if resume and overwrite:
         raise ConfigError("resume and overwrite: expected one of them, got both.")
@@ -84,16 +95,47 @@ def check_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> 
         )
 
 
+@contextmanager
+def hold_run(output: Path) -> Iterator[None]:
+    """Keep the output folder, created where there is none, from other commands while this one works in it.
+
+    Where a disk knows no locks, nothing is held. A process that is killed holds nothing any more.
+
+    Raises:
+        ConfigError: Another command works in it.
+        DataError: The folder cannot be written.
+    """
+    lock = FileLock(output / LOCK)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise ConfigError(
+            f"output: expected a folder that no other command works in, got {output}, where one does. "
+            "Wait for it to end, or choose another."
+        ) from error
+    except NotImplementedError:
+        pass
+    except OSError as error:
+        raise DataError(f"expected to write the folder, got: {error.strerror}.", output) from error
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            (output / LOCK).unlink(missing_ok=True)  # nobody waits for it
+            lock.release()
+
+
 def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> None:
-    """Make the output folder ready: an older run goes, the resolved recipe is stored.
+    """Make the output folder, which `hold_run` holds, ready: an older run goes, the recipe is stored.
 
     A run that is resumed is unfinished again: its manifest goes, and what a killed process left half-written.
 
     Raises:
-        ConfigError: As `check_run`: another process may have used the folder since.
+        ConfigError: As `check_run`: another process may have used the folder before it was held.
         DataError: The folder cannot be written.
     """
-    check_run(recipe, resume, overwrite)
+    _check(recipe, resume, overwrite)
     output = recipe.output
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -110,13 +152,14 @@ def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> N
 
 
 def empty_folder(folder: Path, last: str = RECIPE) -> None:
-    """Delete what is in a folder, which may itself be a link.
+    """Delete what is in a folder, which may itself be a link; a lock is kept.
 
     Args:
         folder: The folder.
         last: The name that goes last: by it one knows the rest as ours, should this be cut short.
     """
-    for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
+    paths = (path for path in folder.iterdir() if path.name != LOCK)
+    for path in sorted(paths, key=lambda path: path.name == last):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -130,7 +173,7 @@ def _foreign(output: Path) -> list[str]:
     if not output.is_dir():
         return [output.name]
     names = sorted(path.name for path in output.iterdir())
-    own = OWN if RECIPE in names else (f".*{PARTIAL}",)
+    own = OWN if RECIPE in names else (LOCK, f".*{PARTIAL}")
     return [name for name in names if not any(fnmatch(name, pattern) for pattern in own)]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import platform
 import random
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -51,7 +53,7 @@ from syntaxformer.tasks.model_folder import (
     write_side_files,
 )
 from syntaxformer.tasks.pretrained_tables import check_tables, fill_tables, freeze_tables, load_vectors
-from syntaxformer.tasks.run_folder import check_run, open_run, settle_precision
+from syntaxformer.tasks.run_folder import check_run, hold_run, open_run, settle_precision
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
@@ -110,6 +112,11 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         DataError: The data cannot be used, or the disk is full.
         BackendMissingError: The annotator is not installed.
     """
+    with ExitStack() as held:
+        return _train(recipe, resume, overwrite, held)
+
+
+def _train(recipe: Recipe, resume: bool, overwrite: bool, held: ExitStack) -> Path:
     start = time.monotonic()
     hf_logging.disable_progress_bar()
     bound_kernel_cache()
@@ -123,6 +130,7 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         data = prepare(recipe, resume=checkpoint is not None)
     vectors = _load_vectors(recipe, data, fresh=checkpoint is None)  # may refuse: an older run still stands
     if team.is_main_process:
+        held.enter_context(hold_run(recipe.output))
         open_run(recipe, resume, overwrite)
         if checkpoint is None:  # else they were read from there, and a failed write would lose them
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
@@ -168,7 +176,6 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     """
     train_text = nested_fraction(read_train(recipe.data), recipe.data.fraction)
     dev_text = read_dev(recipe.data)
-    hashes = {"train": train_text.sha256, "dev": dev_text.sha256}
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax = recipe.syntax_inputs(training=True)
     annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
@@ -178,6 +185,15 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         settings = (factors, recipe.annotation.processes, "constituency" in syntax.needs)
         train_words = annotated_columns(train_text, *arguments, recipe.data.train_splits[0], *settings)
         dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, *settings)
+    identities = {
+        split: _annotators(recipe, factors, annotator, split)
+        for split in (recipe.data.train_splits[0], recipe.data.dev)
+    }
+    hashes = {
+        "train": train_text.sha256,
+        "dev": dev_text.sha256,
+        "annotation": hashlib.sha256(json.dumps(list(identities.values())).encode()).hexdigest(),
+    }
     if resume:
         info = read_info(recipe.output)
         _same_data(hashes, info.data_sha256)
@@ -195,7 +211,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     train_tags, dev_tags = _target_tags(recipe, train_text, dev_text)
     sides = (train_text, encoder, train_words, recipe.data.max_pieces, target, train_tags)
     if keeps_on_disk(recipe.data):
-        train = stored_pairs(recipe.data.cache, *sides, annotators=_annotators(recipe, factors, annotator))
+        train = stored_pairs(recipe.data.cache, *sides, annotators=identities[recipe.data.train_splits[0]])
     else:
         train = encode_pairs(*sides)
     dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
@@ -203,15 +219,17 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target)
 
 
-def _annotators(recipe: Recipe, factors: Sequence[str], annotator: Annotator | None) -> list[str]:
-    """What the annotations of a recipe depend on, but for the text."""
+def _annotators(recipe: Recipe, factors: Sequence[str], annotator: Annotator | None, split: str) -> list[str]:
+    """What the annotations of a split depend on, but for the text."""
+    from syntaxformer.annotate import annotator_for
+
     data, tags = recipe.data, recipe.predict_target_pos
-    found = [] if annotator is None else [annotator.name, annotator.version]
+    found = [] if annotator is None else [annotator.name, annotator_for(annotator, split).version]
     if tags is not None:
         of_target = target_annotator(tags.annotator, data.tokenized)
-        found += [of_target.name, of_target.version]
+        found += [of_target.name, annotator_for(of_target, split).version]
     own = [name for name in factors if name in data.factor_files and data.dir is not None]
-    paths = [find_file(data.dir or Path(), data.train_splits[0], data.factor_files[name]) for name in own]
+    paths = [find_file(data.dir or Path(), split, data.factor_files[name]) for name in own]
     return [*found, *(f"{name} {hash_file(path)}" for name, path in zip(own, paths, strict=True))]
 
 
@@ -237,11 +255,18 @@ def _target_tags(
     )
 
 
+_WHAT = {
+    "train": "train text",
+    "dev": "dev text",
+    "annotation": "annotation (annotator, its files, factor files)",
+}
+
+
 def _same_data(found: dict[str, str], stored: dict[str, str]) -> None:
     problems = [
-        f"resume: expected the {split} text of the interrupted run, got another: its sha256 differs."
-        for split, sha256 in found.items()
-        if stored.get(split, sha256) != sha256
+        f"resume: expected the {_WHAT[part]} of the interrupted run, got another: its sha256 differs."
+        for part, sha256 in found.items()
+        if stored.get(part, sha256) != sha256
     ]
     if problems:
         raise ConfigError(problems)

@@ -9,6 +9,7 @@ import atexit
 import functools
 import logging
 import os
+from datetime import timedelta
 
 import torch
 from accelerate import PartialState
@@ -19,6 +20,10 @@ __all__ = ["process_team"]
 
 FOREIGN = {"ACCELERATE_USE_FSDP": "--use_fsdp", "ACCELERATE_USE_DEEPSPEED": "--use_deepspeed"}
 """What `accelerate launch` sets → its option."""
+
+PATIENCE = timedelta(days=7)
+"""How long processes wait for one another: the first annotates and encodes for all, for hours where that is
+much. One that dies is noticed at once, by its closed connection or by the launcher."""
 
 
 def process_team() -> PartialState:
@@ -35,7 +40,7 @@ def process_team() -> PartialState:
                 f"launcher: expected plain processes, got {flag}. Leave it out, and set "
                 "training.sharded=true to shard weights and optimizer."
             )
-    team = PartialState(cpu=not torch.cuda.is_available())
+    team = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
     _leave_at_exit()
     if not team.is_main_process:
         logging.getLogger("syntaxformer").setLevel(logging.WARNING)

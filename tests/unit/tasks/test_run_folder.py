@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.folders import verify_manifest, write_manifest
 from syntaxformer.tasks import run_folder
-from syntaxformer.tasks.run_folder import check_run, open_run, settle_precision
+from syntaxformer.tasks.run_folder import check_run, hold_run, open_run, settle_precision
 from syntaxformer.training.recipe import load_recipe
 
 
@@ -224,3 +225,47 @@ def test_a_run_of_an_earlier_version_has_no_precision_to_keep(recipe, faster):
     resumed = settle_precision(recipe(), resume=True)
     assert resumed.training.precision == "bf16"
     check_run(resumed, resume=True)
+
+
+def test_a_folder_that_another_command_works_in(recipe, tmp_path):
+    folder = tmp_path / "run"
+    message = (
+        f"output: expected a folder that no other command works in, got {folder}, where one does. "
+        "Wait for it to end, or choose another."
+    )
+    with hold_run(folder):
+        open_run(recipe())
+        open_run(recipe(), overwrite=True)
+        assert {path.name for path in folder.iterdir()} == {"recipe.yaml", ".lock"}
+        for flags in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(ConfigError) as caught:
+                check_run(recipe(), **flags)
+            assert str(caught.value) == message
+        with pytest.raises(ConfigError) as caught, hold_run(folder):
+            pytest.fail("held twice")
+        assert str(caught.value) == message
+        write_manifest(folder)
+    assert {path.name for path in folder.iterdir()} == {"recipe.yaml", "manifest.json"}
+    verify_manifest(folder)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_the_lock_of_a_killed_command_holds_nothing(recipe, tmp_path, stored):
+    folder = tmp_path / "run"
+    if stored:
+        open_run(recipe())
+    folder.mkdir(exist_ok=True)
+    (folder / ".lock").touch()
+    check_run(recipe(), overwrite=stored)
+    with hold_run(folder):
+        open_run(recipe(), overwrite=stored)
+    assert [path.name for path in folder.iterdir()] == ["recipe.yaml"]
+
+
+def test_a_disk_without_locks_holds_nothing(tmp_path, monkeypatch):
+    def refuse(self, *arguments, **options):
+        raise NotImplementedError("FileSystem does not appear to support flock")
+
+    monkeypatch.setattr(run_folder.FileLock, "acquire", refuse)
+    with hold_run(tmp_path / "run"):
+        pass

@@ -252,6 +252,28 @@ def test_other_data_is_not_resumed(config_of, monkeypatch, tmp_path, cola):
     )
 
 
+def test_another_version_of_the_annotator_is_not_resumed(config_of, monkeypatch):
+    def die(self, *arguments, **options):
+        raise _Killed
+
+    config = config_of("training.epochs=1", infuse="pos_add")
+    with monkeypatch.context() as patched:
+        patched.setattr(FinetuneTrainer, "train_from", die)
+        with pytest.raises(_Killed):
+            finetune(config)
+    stored = config.output / "checkpoints" / classification.DATA
+    record = json.loads(stored.read_text())
+    stored.write_text(json.dumps(record | {"annotation": "0" * 64}))
+    with pytest.raises(ConfigError) as caught:
+        finetune(config, resume=True)
+    assert str(caught.value) == (
+        "resume: expected the annotator of the interrupted run and its files, got others: the version differs."
+    )
+    del record["annotation"]  # as an older version wrote it
+    stored.write_text(json.dumps(record))
+    finetune(config, resume=True)
+
+
 def test_a_second_run_needs_leave(config_of):
     finetune(config_of("training.epochs=1"))
     with pytest.raises(

@@ -15,6 +15,8 @@ def test_a_translator_with_spoiled_factors(cli, digits):
     assert spoiled["baseline"] == "the model as it is"
     assert spoiled["bleu"] - whole["bleu"] == spoiled["difference"]
     assert spoiled["difference"] < 0
+    named = json.loads(cli(*command, "--blank", "pos,case,subword", "--baseline", digits.sum_then_concat).out)
+    assert named == spoiled
     done = cli(*command, "--shuffle", "depth")
     assert (done.code, done.err) == (
         2, "error: --shuffle: expected what the model reads, got depth. Known: case, pos, subword.\n"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+import spacy
 
 from syntaxformer.analysis import cross_attention
 from syntaxformer.tasks.translator import Translator
@@ -31,3 +34,26 @@ def test_somewhere_the_mirrored_digit_is_looked_at(digits):
 def test_an_empty_line_has_no_attention(digits):
     with pytest.raises(ValueError, match=r"^line: expected text, got an empty line\.$"):
         cross_attention(Translator.load(digits.none), " ")
+
+
+def test_spread_of_lines_without_text_or_trees(cli, digits, tmp_path):
+    blank = tmp_path / "blank.en"
+    blank.write_text("\n \n")
+    done = cli("attend", digits.none, "--spread", blank)
+    assert (done.code, done.err) == (2, f"error: {blank}: expected at least one line with text, got none.\n")
+    spacy.blank("en").to_disk(tmp_path / "words")
+    (tmp_path / "two.en").write_text("3 1 7\n5 2\n")
+    command = (
+        "attend",
+        digits.none,
+        "--spread",
+        tmp_path / "two.en",
+        "--annotator",
+        f"spacy:{tmp_path / 'words'}",
+    )
+    found = json.loads(cli(*command, "--json").out)[str(digits.none)]
+    assert found["edges"] == {"mean": None, "low": None, "high": None}
+    assert found["words"]["mean"] > 0
+    assert found["words"]["low"] is None
+    shown = cli(*command).out
+    assert "mean distance, edges          –  [–, –]" in shown

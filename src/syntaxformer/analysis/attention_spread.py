@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from syntaxformer.align import NO_WORD, batch_word_of_piece, encoding_offsets
+from syntaxformer.analysis.cases import MIN_SENTENCES
 from syntaxformer.data.collator import source_batch
 from syntaxformer.data.source import encode_pieces
 from syntaxformer.data.tag_pieces import fitting_pieces
@@ -43,12 +44,22 @@ class SpreadOfAttention:
     values: dict[str, NDArray[np.float64]]
 
     def interval(self, measure: str) -> Interval:
-        """Mean and its 95 % interval over resampled test sets."""
-        return bootstrap_interval(self.values[measure].tolist())
+        """Mean and its 95 % interval over resampled test sets; NaN where no sentence has a value.
+
+        The ends are NaN below `MIN_SENTENCES`.
+        """
+        return _interval(self.values[measure])
 
     def difference(self, baseline: SpreadOfAttention, measure: str) -> Interval:
-        """Mean difference to a baseline on the same sentences, and its 95 % interval."""
-        return bootstrap_interval((self.values[measure] - baseline.values[measure]).tolist())
+        """Mean difference to a baseline on the same sentences, and its interval, as `interval`."""
+        return _interval(self.values[measure] - baseline.values[measure])
+
+
+def _interval(values: NDArray[np.float64]) -> Interval:
+    kept = values[~np.isnan(values)]
+    if len(kept) < MIN_SENTENCES:
+        return Interval(float(kept.mean()) if len(kept) else np.nan, np.nan, np.nan)
+    return bootstrap_interval(kept.tolist())
 
 
 @torch.inference_mode()

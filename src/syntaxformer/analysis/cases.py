@@ -52,7 +52,7 @@ class Case:
         scores: chrF of both, 0 to 100.
         only_first: Places of reference words that only the first system has.
         only_second: The same of the second.
-        rarest: How often the rarest source word occurs in the counted text; None without counts.
+        rarest: How often the rarest source word occurs in the counted text; None without counts or words.
         lowercase: Whether case does not count.
     """
 
@@ -133,7 +133,7 @@ def compare_cases(
         scores = [chrf.sentence_score(output.text, [reference.text]).score for output in (one, other)]
         right = [_right_words(reference, output, lowercase) for output in (one, other)]
         only = [tuple(sorted(own - others)) for own, others in (right, right[::-1])]
-        rarest = min((counts[word.lower()] for word in source.words), default=0) if counts else None
+        rarest = min((counts[word.lower()] for word in source.words), default=None) if counts else None
         both = scores[0], scores[1]
         cases.append(Case(source, reference, (one, other), both, *only, rarest, lowercase))
     return cases
@@ -142,7 +142,7 @@ def compare_cases(
 def group_cases(cases: Sequence[Case]) -> dict[str, list[CaseGroup]]:
     """Groups by length, and by depth of the tree and by rare words where these are known.
 
-    Empty groups are left out, as is a sentence without a tree where depths count.
+    Empty groups are left out, as is a sentence without a tree, or without words, where these count.
     """
     kinds: dict[str, list[tuple[str, Callable[[Case], bool]]]] = {
         "words of the source": [(_range(*ends), _between(_length, *ends)) for ends in LENGTHS],
@@ -212,7 +212,7 @@ def _length(case: Case) -> int:
 
 def _depth(case: Case) -> int:
     governors = case.source.governors
-    return max(depths_of(governors), default=0) if governors is not None else -1
+    return max(depths_of(governors), default=-1) if governors is not None else -1
 
 
 def _between(measure: Callable[[Case], int], low: int, high: int) -> Callable[[Case], bool]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,9 +50,17 @@ class Marked:
     bold: Sequence[tuple[int, int]]
 
     def written(self, before: str, after: str, plain: Callable[[str], str] = str) -> str:
-        """The text with something written before and after each bold part; `plain` makes text safe."""
-        parts, done = [], 0
+        """The text with something written before and after each bold part; `plain` makes text safe.
+
+        Parts without a character between them are one: Markdown has no other way to write them.
+        """
+        joined: list[tuple[int, int]] = []
         for start, end in self.bold:
+            if joined and joined[-1][1] == start:
+                start = joined.pop()[0]
+            joined.append((start, end))
+        parts, done = [], 0
+        for start, end in joined:
             parts += [plain(self.text[done:start]), before, plain(self.text[start:end]), after]
             done = end
         return "".join([*parts, plain(self.text[done:])])
@@ -114,8 +123,13 @@ def _markdown(block: Block) -> str:
 
 
 def _cell(cell: str | Marked) -> str:
-    text = cell.written("**", "**") if isinstance(cell, Marked) else cell
-    return text.replace("|", "\\|").replace("\n", " ")
+    text = cell.written("**", "**", _escaped) if isinstance(cell, Marked) else _escaped(cell)
+    return text.replace("\n", " ")
+
+
+def _escaped(text: str) -> str:
+    """Text in which nothing is read as Markdown or HTML."""
+    return re.sub(r"([\\`*|<])", r"\\\1", text)
 
 
 def _html_cell(cell: str | Marked) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,19 +152,23 @@ def _spread(
     from syntaxformer.analysis import attention_spread
     from syntaxformer.analysis.attention_spread import MEASURES
     from syntaxformer.annotate import WordsAsGiven, load_annotator
+    from syntaxformer.errors import DataError
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
     translators = {str(one): Translator.load(one) for one in (beside, model) if one is not None}
     preparation, parser = translators[str(model)].encoder.preparation, load_annotator(annotator)
     parser = WordsAsGiven(parser) if preparation.tokenized else parser
-    sentences = parser.annotate([preparation.clean(line) for line in read_lines(source)])
+    lines = [preparation.clean(line) for line in read_lines(source)]
+    if not any(line.strip() for line in lines):
+        raise DataError("expected at least one line with text, got none.", source)
+    sentences = parser.annotate(lines)
     found = {name: attention_spread(one, sentences, layer, head) for name, one in translators.items()}
     rows = {name: {measure: one.interval(measure) for measure in MEASURES} for name, one in found.items()}
     if beside is not None:
         rows["difference"] = _differences(found[str(model)], found[str(beside)], MEASURES)
     if as_json:
-        content = {name: {key: vars(one) for key, one in row.items()} for name, row in rows.items()}
+        content = {name: {key: _plain(one) for key, one in row.items()} for name, row in rows.items()}
         typer.echo(json.dumps(content))
     else:
         _print_spread(rows)
@@ -185,4 +190,10 @@ def _print_spread(rows: Mapping[str, Mapping[str, Interval]]) -> None:
     for name, row in rows.items():
         typer.echo(name)
         for measure, one in row.items():
-            typer.echo(f"  {titles[measure]:<22} {one.mean:>8.3f}  [{one.low:.3f}, {one.high:.3f}]")
+            mean, low, high = ("–" if value is None else f"{value:.3f}" for value in _plain(one).values())
+            typer.echo(f"  {titles[measure]:<22} {mean:>8}  [{low}, {high}]")
+
+
+def _plain(one: Interval) -> dict[str, float | None]:
+    """Mean, low and high; None for what is not known."""
+    return {name: None if math.isnan(value) else value for name, value in vars(one).items()}

@@ -43,8 +43,8 @@ def compare(
     from syntaxformer.errors import ConfigError, DataError
     from syntaxformer.textfile import read_lines
 
-    called = tuple(names.split(",")) if names else (first.name, second.name)
-    if len(called) != 2:
+    called = tuple(names.split(",")) if names else _names(first, second)
+    if len(called) != 2 or called[0] == called[1]:
         raise ConfigError(f"--names: expected two with a comma between, got {names}.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
     (one, one_model), (other, other_model) = (_outputs(path, sources) for path in (first, second))
@@ -68,6 +68,12 @@ def compare(
     with atomic_file(output) as temporary:
         temporary.write_text(text, "utf-8")
     typer.echo(output)
+
+
+def _names(first: Path, second: Path) -> tuple[str, str]:
+    """The last part of both paths in which they differ: of cells/a/model and cells/b/model a and b."""
+    pairs = zip(reversed(first.absolute().parts), reversed(second.absolute().parts), strict=False)
+    return next(((one, other) for one, other in pairs if one != other), (f"{first}", f"{second} (again)"))
 
 
 def _outputs(path: Path, sources: list[str]) -> tuple[list[str], Translator | None]:

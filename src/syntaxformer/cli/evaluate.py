@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,7 +67,7 @@ def evaluate(
         folder: Translator.load(folder, device=device) for folder in (model, baseline) if folder is not None
     }
     ablation, intact = Ablation.parse(shuffle, blank), Path("the model as it is")
-    if ablation and baseline is None:
+    if ablation and (baseline is None or baseline.resolve() == model.resolve()):
         translators[intact], baseline = translators[model], intact
     if ablation:
         translators[model] = ablate_translator(translators[model], ablation)
@@ -95,7 +96,7 @@ def evaluate(
         report |= {
             "baseline": str(baseline),
             "difference": comparison.difference,
-            "p_value": comparison.p_value,
+            "p_value": None if math.isnan(comparison.p_value) else comparison.p_value,
         }
     if as_json:
         typer.echo(json.dumps(report))
@@ -104,7 +105,8 @@ def evaluate(
     typer.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     if baseline is not None:
         difference, p_value = report["difference"], report["p_value"]
-        typer.echo(f"BLEU {difference:+.2f} against {baseline}, p = {p_value:.3f} (paired bootstrap)")
+        shown = "no p: too few lines" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
+        typer.echo(f"BLEU {difference:+.2f} against {baseline}, {shown}")
 
 
 def _as_all_write(lines: list[str], translators: Iterable[Translator]) -> list[str]:

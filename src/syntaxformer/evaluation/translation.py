@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -41,7 +42,8 @@ class Comparison:
 
     Args:
         difference: BLEU of the system minus BLEU of the baseline.
-        p_value: Chance of so large a difference if the two were equal, by paired bootstrap over sentences.
+        p_value: Chance of so large a difference if the two were equal, by paired bootstrap over sentences;
+            NaN where all lines are the same, one for instance.
     """
 
     difference: float
@@ -101,6 +103,13 @@ def compare_translations(
     """
     _check_lines(baseline, references)
     _check_lines(system, references)
+    if len(set(zip(baseline, system, references, strict=True))) == 1:
+        # Every resampled test set is the same, and sacreBLEU would call any difference sure.
+        both = [
+            _bleu(lowercase, tokenize).corpus_score([*one], [[*references]]) for one in (baseline, system)
+        ]
+        gain = both[1].score - both[0].score
+        return Comparison(gain, math.nan if gain else 1.0)
     outputs = [("baseline", list(baseline)), ("system", list(system))]
     bleu = _bleu(lowercase, tokenize, references=[list(references)])
     test = PairedTest(outputs, {"BLEU": bleu}, [list(references)], "bs", n_samples)

@@ -10,7 +10,7 @@ from pathlib import Path
 from syntaxformer.analysis.charts import Curve, draw_curves
 from syntaxformer.analysis.document import Block, Figure, Heading
 from syntaxformer.evaluation.significance import spread
-from syntaxformer.experiments.groups import Difference, Group, paper_number
+from syntaxformer.experiments.groups import Difference, Group, paper_gain, paper_number
 from syntaxformer.experiments.spec import SearchConfig, Spec
 from syntaxformer.experiments.store import StoredRun
 
@@ -107,11 +107,8 @@ def trial_figures(
 def _paper_gains(spec: Spec, members: Sequence[Group], metric: str) -> list[tuple[float, float, float]]:
     points = []
     for group in members:
-        own = paper_number(spec, group.labels, metric, metric)
-        baseline = paper_number(spec, {**group.labels, **spec.report.baseline}, metric, metric)
-        is_baseline = all(group.labels.get(axis) == level for axis, level in spec.report.baseline.items())
-        if own is not None and baseline is not None and not is_baseline:
-            points.append((_x(spec, group), own - baseline, math.nan))
+        if (gain := paper_gain(spec, group.labels, metric, metric)) is not None:
+            points.append((_x(spec, group), gain, math.nan))
     return points
 
 

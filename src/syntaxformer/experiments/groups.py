@@ -120,17 +120,33 @@ def compare_groups(
         return None
     per_seed = [other - one for one, other in zip(first, second, strict=True)]
     gains, agree = spread(per_seed), min(per_seed) >= 0 or max(per_seed) <= 0
-    p_sentences = _bootstrap(spec, store, [(baseline.runs[seed], group.runs[seed]) for seed in seeds])
+    pairs = [(baseline.runs[seed], group.runs[seed]) for seed in seeds]
+    p_sentences = _bootstrap(spec, store, pairs) if metric == "bleu" else []
     return Difference(gains.mean, gains.sd, gains.n, paired_t_test(first, second), p_sentences, agree)
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> float | None:
     """What the paper reports for a group."""
+    found = _of_paper(spec, labels, metric, first)
+    return None if found is None else found.value
 
+
+def paper_gain(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> float | None:
+    """What the paper gains with a group over what it compares it with; None for a baseline."""
+    own = _of_paper(spec, labels, metric, first)
+    if own is None or matches(labels, spec.report.baseline):
+        return None
+    if own.baseline is not None:
+        return own.value - own.baseline
+    baseline = paper_number(spec, {**labels, **spec.report.baseline}, metric, first)
+    return None if baseline is None else own.value - baseline
+
+
+def _of_paper(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> PaperNumber | None:
     def fits(one: PaperNumber) -> bool:
         return matches(labels, one.cell) and (one.metric or first) == metric
 
-    return next((one.value for one in spec.report.paper if fits(one)), None)
+    return next(filter(fits, spec.report.paper), None)
 
 
 def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[float]:
@@ -141,11 +157,13 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
     known: dict[str, float] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     found, n_known = [], len(known)
     for baseline, system in pairs:
-        name = f"{baseline.cell.key} {system.cell.key}"
         files = [store.cell_folder(one.cell) / HYPOTHESES for one in (baseline, system)]
         prepared = [file.with_name(REFERENCES) for file in files]  # as the systems' output is
+        references = prepared[1] if prepared[1].exists() else spec.test.ref
+        read = [*files, Path(references)]
+        hashes = [hash_file(file)[:12] if file.exists() else "none" for file in read]
+        name = " ".join([baseline.cell.key, system.cell.key, *hashes])
         if name not in known and all(file.exists() for file in files) and _same_text(prepared):
-            references = prepared[1] if prepared[1].exists() else spec.test.ref
             known[name] = _p_value(*files, references, system.result.get("scoring") or {})
         found.append(known.get(name, math.nan))
     if len(known) > n_known:

@@ -36,12 +36,13 @@ from syntaxformer.experiments.groups import (
     compare_groups,
     group_runs,
     metric_names,
+    paper_gain,
     paper_number,
 )
 from syntaxformer.experiments.mixture import content_hashes, mixtures
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.search import best_trial, study_trials
-from syntaxformer.experiments.spec import Cell, Spec, matches
+from syntaxformer.experiments.spec import Cell, Spec
 from syntaxformer.experiments.store import DONE, WAITING, RunStore, StoredRun
 
 __all__ = ["write_report"]
@@ -169,11 +170,8 @@ def _difference(one: Difference | None, scale: float, has_sentences: bool) -> li
 
 
 def _paper(spec: Spec, group: Group, metric: str, first: str) -> list[str]:
-    own = paper_number(spec, group.labels, metric, first)
-    baseline = paper_number(spec, {**group.labels, **spec.report.baseline}, metric, first)
-    is_baseline = matches(group.labels, spec.report.baseline)
-    gain = NONE if own is None or baseline is None or is_baseline else f"{own - baseline:+.2f}"
-    return [NONE if own is None else f"{own:.2f}", gain]
+    own, gain = (find(spec, group.labels, metric, first) for find in (paper_number, paper_gain))
+    return [NONE if own is None else f"{own:.2f}", NONE if gain is None else f"{gain:+.2f}"]
 
 
 def _parameters(group: Group) -> str:

@@ -49,6 +49,9 @@ class PaperNumber(_Section):
     metric: str | None = Field(
         default=None, description="metric of ours that stands beside it; null: the first"
     )
+    baseline: float | None = Field(
+        default=None, description="what the paper compares it with; null: its number for the baseline's cell"
+    )
 
 
 class ReportConfig(_Section):
@@ -75,8 +78,11 @@ class ReportConfig(_Section):
         """Where a level stands on the x axis: as given, or the first number in its name; NaN without any."""
         if level in self.x_values:
             return self.x_values[level]
-        found = re.search(r"\d+(?:\.\d+)?", level)
-        return float(found[0]) if found else math.nan
+        try:
+            return float(level)
+        except ValueError:
+            found = re.search(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", level, re.IGNORECASE)
+            return float(found[0]) if found else math.nan
 
 
 class Space(_Section):

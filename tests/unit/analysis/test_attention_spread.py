@@ -64,11 +64,19 @@ def test_nothing_on_words():
 
 
 def test_differences_are_of_the_same_sentences():
-    one = SpreadOfAttention({"entropy": np.array([1.0, 2.0, np.nan])})
-    other = SpreadOfAttention({"entropy": np.array([2.0, 3.0, 4.0])})
+    one = SpreadOfAttention({"entropy": np.array([1.0, 2.0, np.nan] * 5)})
+    other = SpreadOfAttention({"entropy": np.array([2.0, 3.0, 4.0] * 5)})
     found = other.difference(one, "entropy")
     assert (found.mean, found.low, found.high) == (1.0, 1.0, 1.0)
     assert one.interval("entropy").mean == 1.5
+
+
+def test_few_sentences_have_a_mean_and_no_interval_and_none_have_nothing():
+    few = SpreadOfAttention({"entropy": np.array([1.0, np.nan, 2.0]), "edges": np.full(3, np.nan)})
+    found = few.interval("entropy")
+    assert (found.mean, np.isnan(found.low), np.isnan(found.high)) == (1.5, True, True)
+    assert np.isnan(few.interval("edges").mean)
+    assert np.isnan(few.difference(few, "edges").mean)
 
 
 def _translator(**prepared) -> Translator:

@@ -16,6 +16,7 @@ from syntaxformer.analysis.case_texts import cases_of_lines
 from syntaxformer.analysis.cases import compare_cases, group_cases, tag_rows, word_counts
 from syntaxformer.analysis.document import Marked, Table, to_html, to_markdown
 from syntaxformer.annotate import load_annotator
+from syntaxformer.cli.compare import _names
 from syntaxformer.tasks.model_folder import FolderInfo
 from syntaxformer.trees import Sentence
 
@@ -132,7 +133,35 @@ def test_no_depths_without_trees():
 def test_text_with_bold_parts_is_escaped():
     table = Table(["a", ""], [["<b>", Marked("1 < 2 | 3", [(0, 1), (8, 9)])]])
     assert "<td><strong>1</strong> &lt; 2 | <strong>3</strong></td>" in to_html([table], Path())
-    assert to_markdown([table]).endswith("| <b> | **1** < 2 \\| **3** |\n")
+    assert to_markdown([table]).endswith("| \\<b> | **1** \\< 2 \\| **3** |\n")
+
+
+def test_nothing_in_a_cell_is_read_as_markdown_and_bold_neighbours_are_one():
+    table = Table(["a", ""], [["a*b `c` \\", Marked('"hi there', [(0, 1), (1, 3), (4, 9)])]])
+    assert to_markdown([table]).endswith('| a\\*b \\`c\\` \\\\ | **"hi** **there** |\n')
+    assert '<strong>"hi</strong>'.replace('"', "&quot;") in to_html([table], Path())
+
+
+def test_a_line_without_words_is_of_no_kind():
+    empty = _sentence("", ())
+    found = compare_cases(
+        [*SOURCES, empty], [*REFERENCES, empty], *([*one, empty] for one in BOTH), word_counts([["yes"]])
+    )
+    for groups in group_cases(found).values():
+        assert sum(group.n for group in groups) == 3
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (("runs/base", "runs/sit"), ("base", "sit")),
+        (("cells/a/model", "cells/b/model"), ("a", "b")),
+        (("a/hypotheses.txt", "b/hypotheses.txt"), ("a", "b")),
+        (("runs/a", "runs/a"), ("runs/a", "runs/a (again)")),
+    ],
+)
+def test_what_two_systems_are_called(paths, names):
+    assert _names(*map(Path, paths)) == names
 
 
 @pytest.mark.parametrize(
@@ -224,5 +253,6 @@ def test_the_command(tmp_path):
         str(done.exception)
         == f"{files['b']}: expected as many lines as {files['src']}, at least one; got 1 and 3."
     )
-    done = CliRunner().invoke(app, [*arguments, "--names", "a,b,c"])
-    assert str(done.exception) == "--names: expected two with a comma between, got a,b,c."
+    for names in ("a,b,c", "a,a"):
+        done = CliRunner().invoke(app, [*arguments, "--names", names])
+        assert str(done.exception) == f"--names: expected two with a comma between, got {names}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -75,6 +76,15 @@ def test_identical_systems_do_not_differ():
     comparison = compare_translations(system, list(system), REFERENCES)
     assert comparison.difference == 0
     assert comparison.p_value == 1.0
+
+
+@pytest.mark.parametrize("n_lines", [1, 3])
+def test_lines_that_are_all_the_same_make_nothing_sure(n_lines):
+    system, worse = REFERENCES[:1] * n_lines, [REFERENCES[0].rsplit(" ", 2)[0]] * n_lines
+    comparison = compare_translations(worse, system, system)
+    assert comparison.difference == pytest.approx(100 - score_translations(worse, system).bleu)
+    assert math.isnan(comparison.p_value)
+    assert compare_translations(system, system, system).p_value == 1.0
 
 
 def test_the_comparison_is_repeatable():

@@ -103,6 +103,37 @@ def test_seeds_that_disagree_have_no_p_value_over_sentences(filled, make_result,
     assert _row(text, "sit", "10 %")[7] == "seeds disagree"
 
 
+def test_another_metric_has_no_p_value_of_bleu(filled, tmp_path):
+    spec, store = filled
+    spec.report.metrics = ["chrf", "bleu"]
+    assert "| p (sentences) |" not in write_report(spec, store, tmp_path / "report").read_text()
+    spec.report.metrics = ["bleu", "chrf"]
+    assert "| p (sentences) |" in write_report(spec, store, tmp_path / "report").read_text()
+
+
+def test_other_translations_have_a_p_value_of_their_own(filled, tmp_path):
+    spec, store = filled
+    before = _row(write_report(spec, store, tmp_path / "report").read_text(), "sit", "10 %")[7]
+    for cell in spec.cells():
+        if cell.labels == {"system": "sit", "fraction": "10 %", "seed": "1"}:
+            lines = [" ".join(line.split()[:-2]) for line in REFERENCES]
+            (store.cell_folder(cell) / HYPOTHESES).write_text("".join(f"{line}\n" for line in lines))
+    after = _row(write_report(spec, store, tmp_path / "report").read_text(), "sit", "10 %")[7]
+    assert float(before) < 0.05
+    assert after == "1.000"
+
+
+def test_a_number_of_the_paper_may_have_a_baseline_of_its_own(filled, tmp_path):
+    spec, store = filled
+    spec.report.paper = [
+        PaperNumber(cell={"system": "base"}, value=30.57),
+        PaperNumber(cell={"system": "sit"}, value=31.37, baseline=34.50),
+    ]
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert _row(text, "sit", "10 %")[8:10] == ["31.37", "-3.13"]
+    assert _row(text, "base", "10 %")[8:10] == ["30.57", "–"]
+
+
 def test_the_same_store_gives_the_same_bytes(filled, tmp_path):
     spec, store = filled
     write_report(spec, store, tmp_path / "first")

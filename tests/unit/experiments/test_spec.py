@@ -10,6 +10,7 @@ import pytest
 from syntaxformer.config import apply_overrides
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments import check_experiment, load_spec
+from syntaxformer.experiments.spec import ReportConfig
 
 SPECS = sorted((Path(__file__).resolve().parents[3] / "experiments").glob("*.yaml"))
 
@@ -178,3 +179,19 @@ def test_metrics_are_those_of_the_verb(content, write_spec):
     content |= {"verb": "finetune", "recipe": None, "test": None, "search": None}
     content["report"] = {"metrics": ["score", "mean", "spearman", "f1"]}
     assert load_spec(write_spec(content)).report.metrics[0] == "score"
+
+
+@pytest.mark.parametrize(
+    ("level", "number"),
+    [
+        ("0.0001", 1e-4),
+        ("2e-05", 2e-5),
+        ("-1", -1.0),
+        ("5 %", 5.0),
+        ("rate 5e-5", 5e-5),
+        ("1-5", 1.0),
+        ("12 cells", 12.0),
+    ],
+)
+def test_where_a_level_stands(level, number):
+    assert ReportConfig().x_number(level) == number

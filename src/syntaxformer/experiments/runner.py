@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
@@ -83,9 +83,9 @@ def run_experiment(
     spec.check_levels("only", only or {})
     check_experiment(spec, store.runs())
     store.folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(store.folder / "runner.lock")
+    lock = store.lock()
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=1)  # whoever lists the runs holds it for a moment
     except Timeout as error:
         raise ConfigError(
             f"{store.folder}: expected no other runner on this store, got one. Wait for it to end."

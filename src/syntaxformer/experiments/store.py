@@ -13,9 +13,11 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from syntaxformer.errors import DataError
 from syntaxformer.experiments.spec import Cell
@@ -90,6 +92,8 @@ class RunStore:
     def runs(self) -> dict[str, StoredRun]:
         """All rows by key, in the order in which they were added.
 
+        One that was running when its runner was killed is `KILLED`.
+
         Raises:
             DataError: The store cannot be read.
         """
@@ -98,7 +102,25 @@ class RunStore:
         columns = "key, verb, recipe, labels, settings, test, state, attempts, seconds, error, result, name"
         with self._open() as connection:
             rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid").fetchall()
-        return {row[0]: _read(row) for row in rows}
+        found = {row[0]: _read(row) for row in rows}
+        left = [key for key, run in found.items() if run.state == RUNNING]
+        if left and not self._has_runner():
+            for key in left:
+                found[key] = replace(found[key], state=KILLED, error="its runner was killed")
+        return found
+
+    def _has_runner(self) -> bool:
+        lock = self.lock()
+        try:
+            lock.acquire(timeout=0)
+        except (Timeout, OSError, NotImplementedError):  # or a disk without locks, where nobody knows
+            return True
+        lock.release()
+        return False
+
+    def lock(self) -> FileLock:
+        """What a runner holds while it works on the store."""
+        return FileLock(self.folder / "runner.lock")
 
     def start(self, key: str) -> None:
         """A run is started once more."""

@@ -5,6 +5,7 @@ import pickle
 import resource
 import sys
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,6 +96,16 @@ def test_what_killed_writers_left_in_the_cache_is_deleted(tmp_path):
     left.touch()
     annotate_cached(["a b"], annotator, tmp_path)
     assert not left.exists()
+
+
+def test_datasets_streams_a_file(path):
+    write_annotations(path, SENTENCES, **ABOUT)
+    tags = read_annotations(path).header.tags["upos"]
+    stream = datasets.load_dataset("parquet", data_files=str(path), split="train", streaming=True)
+    rows = list(stream)
+    assert [row["text"] for row in rows] == [one.text for one in SENTENCES]
+    assert [tags[tag] for tag in rows[2]["upos"]] == list(SAT.upos)
+    assert rows[2]["governors"] == [1, -1, 1]
 
 
 def test_header(path):

@@ -145,10 +145,12 @@ def test_what_a_killed_runner_left_running_is_taken_up(content, write_spec, stor
     path = write_spec(content)
     runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(path), str(store.folder), SLOW])
     _wait_for(lambda: list(store.folder.glob("cells/*/began")))
+    (run,) = store.runs().values()
+    assert (run.state, run.attempts) == (RUNNING, 1)
     os.kill(runner.pid, signal.SIGKILL)
     runner.wait()
     (run,) = store.runs().values()
-    assert (run.state, run.attempts) == (RUNNING, 1)
+    assert (run.state, run.error, run.attempts) == (KILLED, "its runner was killed", 1)
     _wait_for(lambda: list(store.folder.glob("cells/*/result.json")))
     assert run_experiment(load_spec(path), store, command=_command(DONE_AT_ONCE.replace("1.5", "2.5"))) == {
         DONE: 1

@@ -94,7 +94,8 @@ def test_one_trial_of_a_study_at_a_time(search, store):
     store.add([cell])
     assert next_trial(spec, spec.search, store.runs()).key == cell.key
     store.start(cell.key)
-    assert next_trial(spec, spec.search, store.runs()) is None
+    with store.lock():
+        assert next_trial(spec, spec.search, store.runs()) is None
 
 
 def test_an_edited_search_does_not_take_old_trials_for_its_own(search, content, store, tmp_path):

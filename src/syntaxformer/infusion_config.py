@@ -49,7 +49,8 @@ class TreeOptions(_Section):
         default="headed", description="headed: words own the phrases that they head; leaves: siblings only"
     )
     specials: Literal["root", "none"] = Field(
-        default="root", description="root: the first special piece is the parent of every root"
+        default="root",
+        description="root: the first special piece (in a translator the end) is the parent of every root",
     )
     without: tuple[Omitted, ...] = Field(
         default=(), description="trees and kinds of relation left out (paper 002, table 5)"

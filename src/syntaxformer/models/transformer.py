@@ -70,16 +70,18 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         factor tables that of the word table: Glorot on 20 rows would make features 20 times larger. So do
         the columns of a map that one-hot tags choose from: they would be √((vocab + d) / 2d) times larger.
         """
+        source_rows = self.config.source_vocab_size or self.config.vocab_size
         if isinstance(module, nn.Linear):
             n_parts = module.n_parts if isinstance(module, FusedLinear) else 1
             self._uniform(module.weight, module.out_features // n_parts, module.in_features)
             if isinstance(module, JoinedMap) and module.n_one_hot and not _is_loaded(module.weight):
                 tags = module.weight[:, -module.n_one_hot :]
-                self._uniform(tags, self.config.vocab_size, self.encoder.embedding.plan.word_width)
+                self._uniform(tags, source_rows, self.encoder.embedding.plan.word_width)
             if module.bias is not None:
                 init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            self._uniform(module.weight, self.config.vocab_size, module.embedding_dim)
+            rows = self.config.vocab_size if module is self.decoder.embedding else source_rows
+            self._uniform(module.weight, rows, module.embedding_dim)
             if module.padding_idx is not None and not _is_loaded(module.weight):
                 init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, nn.LayerNorm):

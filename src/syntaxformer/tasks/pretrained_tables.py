@@ -10,11 +10,13 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel
 
 from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
+from syntaxformer.data.prepare import FRACTION_SEED
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.errors import ConfigError
 from syntaxformer.models import SyntaxTransformer
@@ -133,13 +135,22 @@ def _vectors(
     try:
         vectors = input_vectors(pretrained, len(encoder.tokenizer))
         if section.vectors == "contextual":
-            texts = encoder.preparation.prepare(lines[: section.max_lines]).texts
+            texts = encoder.preparation.prepare(_some(side, lines, section.max_lines)).texts
             # Not the target's, which has no [CLS]: states are those of lines as the encoder knows them.
             own = encoder_tokenizer(section.model, target=False)
             vectors = contextual_vectors(pretrained, own, texts)
         return reduce_width(vectors, width)
     except ValueError as error:
         raise _refusal(side, section, error) from error
+
+
+def _some(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
+    """All lines, or so many of them drawn once for all, in their order."""
+    if len(lines) <= n:
+        return lines
+    _log.info("%s table: contextual vectors over %d of %d lines, by max_lines", side, n, len(lines))
+    rows = np.sort(np.random.default_rng(FRACTION_SEED).choice(len(lines), n, replace=False))
+    return [str(lines[row]) for row in rows.tolist()]
 
 
 def _refusal(side: str, section: PretrainedTable, problem: ValueError) -> ConfigError:

@@ -36,7 +36,9 @@ class PretrainedTable(BaseModel):
         "map; null: the word width (paper 004: 512, 256, 128). Of the source only",
     )
     max_lines: int = Field(
-        default=50_000, ge=1, description="training lines that contextual vectors are averaged over"
+        default=50_000,
+        ge=1,
+        description="training lines, drawn once for all, that contextual vectors are averaged over",
     )
     freeze: bool = Field(default=False, description="leave the table as it begins")
 

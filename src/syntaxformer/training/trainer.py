@@ -93,7 +93,7 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
         self.tallies = TallyBook()
         arguments = training_arguments(recipe)
         self.batches = TokenBudgetBatches(
-            train_pairs.src.lengths,
+            train_pairs.src.text_lengths,  # not tags: batches are those of a run without them
             train_pairs.tgt.lengths,
             self.config.max_batch_tokens,
             recipe.seed,

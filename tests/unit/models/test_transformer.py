@@ -198,3 +198,14 @@ def test_bfloat16_training_step_is_close_to_float32() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rough = model(**batch).loss
     torch.testing.assert_close(rough, exact, atol=2e-2, rtol=2e-2)
+
+
+def test_a_vocabulary_of_its_own_begins_with_its_own_spread():
+    torch.manual_seed(1)
+    config = SyntaxTransformerConfig(
+        vocab_size=50, source_vocab_size=3000, d_model=24, d_ff=31, n_heads=2, encoder_layers=1, decoder_layers=1,
+        infusion=plan_widths("none", 24, None, width=5).as_dict(), factor_sizes={},
+    )  # fmt: skip
+    model = SyntaxTransformer(config)
+    for table, rows in ((model.encoder.embedding.word, 3000), (model.decoder.embedding, 50)):
+        assert float(table.weight.detach().abs().max()) == pytest.approx(math.sqrt(6 / (rows + 24)), rel=0.02)

@@ -18,6 +18,7 @@ from syntaxformer.folders import MANIFEST
 from syntaxformer.models import SyntaxTransformer
 from syntaxformer.tasks.decoding import FoundPieces
 from syntaxformer.tasks.model_folder import verify_model_folder
+from syntaxformer.tasks.pretrained_tables import _some
 from syntaxformer.tasks.translation import train_translator
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.recipe import load_recipe
@@ -310,3 +311,14 @@ def test_what_is_fine_tuned_pads_on_the_right(tmp_path):
     }
     BertTokenizerFast(vocab=pieces, padding_side="left", model_max_length=17).save_pretrained(tmp_path)
     assert load_tokenizer(str(tmp_path), 17).padding_side == "right"
+
+
+def test_lines_of_a_large_text_are_drawn_from_all_of_it(caplog):
+    caplog.set_level("INFO", "syntaxformer")
+    lines = [str(number) for number in range(1000)]
+    drawn = _some("source", lines, 100)
+    assert drawn == _some("source", lines, 100) == sorted(set(drawn), key=int)
+    assert len(drawn) == 100
+    assert 400 < np.mean([int(line) for line in drawn]) < 600
+    assert caplog.messages[0] == "source table: contextual vectors over 100 of 1000 lines, by max_lines"
+    assert _some("source", lines, 1000) is lines

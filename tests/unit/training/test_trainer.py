@@ -9,12 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import TrainerCallback
 
+from syntaxformer.data.collator import EncodedPairs
+from syntaxformer.data.source import EncodedText
 from syntaxformer.errors import CheckpointError
 from syntaxformer.training.checkpoints import complete_checkpoints, load_tensors
+from syntaxformer.training.trainer import SyntaxTrainer
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
 LONG = {"training__max_steps": 29, "training__eval_every": 7}
@@ -316,3 +320,15 @@ def test_activation_checkpointing_of_a_recipe_runs_layers_again_and_changes_no_l
         losses[setting] = _losses(trainer)
     assert calls["true"].count(True) == 2 * calls["false"].count(True) > 0
     assert losses["true"] == pytest.approx(losses["false"], rel=1e-5)
+
+
+def test_tags_between_words_leave_the_batches_as_they_are(tiny_recipe, tiny_trainer):
+    recipe, plain = tiny_recipe(), tiny_trainer()
+    pairs = plain.train_dataset
+    tags = np.random.default_rng(1).integers(0, 4, len(pairs))
+    splits = np.concatenate([[0], np.cumsum(pairs.src.lengths + tags)])
+    tagged = EncodedText(
+        np.ones(splits[-1], np.int32), splits, np.zeros((splits[-1], 0), np.int32), n_tags=tags
+    )
+    other = SyntaxTrainer(plain.model, recipe, EncodedPairs(tagged, pairs.tgt), pairs, 0, None)
+    assert [list(batch) for batch in other.batches] == [list(batch) for batch in plain.batches]

@@ -18,9 +18,13 @@ def _snippets(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if _snippets(page)], ids=lambda page: page.name)
-def test_python_snippets_run(page: Path) -> None:
+def test_python_snippets_run(page: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(_snippets(page))], capture_output=True, text=True, check=False
+        [sys.executable, "-c", "\n".join(_snippets(page))],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
 

@@ -151,26 +151,23 @@ def test_batches_that_two_cannot_share(train):
     assert "error: training.accumulate: expected a multiple of the 2 processes, got 3" in said
 
 
-def test_processes_take_the_precision_that_the_first_measured(tmp_path):
+def _printed_by_two(content: str, tmp_path) -> list[str]:
+    """What two processes of a script print."""
     script = tmp_path / "script.py"
-    script.write_text(DISAGREEING)
+    script.write_text(content)
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == ["bf16", "bf16"]
+    return done.stdout.split()
+
+
+def test_processes_take_the_precision_that_the_first_measured(tmp_path):
+    assert _printed_by_two(DISAGREEING, tmp_path) == ["bf16", "bf16"]
 
 
 def test_processes_wait_for_the_first_one_as_long_as_it_annotates(tmp_path):
     """PyTorch's own half an hour is over before a large text is annotated."""
-    script = tmp_path / "script.py"
-    script.write_text(PATIENT)
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == ["7", "7"]
+    assert _printed_by_two(PATIENT, tmp_path) == ["7", "7"]

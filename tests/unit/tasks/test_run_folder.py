@@ -267,5 +267,5 @@ def test_a_disk_without_locks_holds_nothing(tmp_path, monkeypatch):
         raise NotImplementedError("FileSystem does not appear to support flock")
 
     monkeypatch.setattr(run_folder.FileLock, "acquire", refuse)
-    with hold_run(tmp_path / "run"):
-        pass
+    with hold_run(tmp_path / "run"), hold_run(tmp_path / "run"):
+        assert list((tmp_path / "run").iterdir()) == []

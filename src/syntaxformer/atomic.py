@@ -6,15 +6,19 @@ step: a crash, a full disk or a second writer never leaves half a file under the
 
 from __future__ import annotations
 
+import gzip
 import os
+import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
+from typing import TextIO
 
 from syntaxformer.errors import DataError
 
-__all__ = ["atomic_file", "sync"]
+__all__ = ["atomic_file", "atomic_text", "sync"]
 
 
 @contextmanager
@@ -22,7 +26,8 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     """Give a temporary path to write to; on success it becomes `path`, on any error nothing stays behind.
 
     Args:
-        path: Final name. Its folder is created; an older file of that name is replaced.
+        path: Final name. Its folder is created; an older file of that name is replaced, and where the name
+            is a link, the file that it leads to. A pipe or a device gets the content at the end.
 
     Raises:
         DataError: The folder or the file cannot be written (no space left, no permission, read-only disk).
@@ -30,11 +35,22 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
     path = Path(path)
     temporary: Path | None = None
     try:
-        temporary = _new_file_beside(path)
+        if path.is_dir():
+            raise IsADirectoryError(None, "it is a folder")
+        if is_open_ended := _is_open_ended(path):
+            temporary = _new_file_in(Path(tempfile.gettempdir()), path.name)
+        else:
+            path = Path(os.path.realpath(path))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = _new_file_in(path.parent, path.name)
         yield temporary
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
+        if is_open_ended:
+            with temporary.open("rb") as content, path.open("wb") as target:
+                shutil.copyfileobj(content, target)
+        else:
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"expected to write the file, got: {reason}. Nothing was written.", path) from error
@@ -43,9 +59,36 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
             temporary.unlink(missing_ok=True)
 
 
-def _new_file_beside(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+@contextmanager
+def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
+    """The same as a stream of UTF-8 text, packed where the name ends in `.gz`.
+
+    Args:
+        path: Final name.
+
+    Raises:
+        DataError: The folder or the file cannot be written.
+    """
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        if Path(path).suffix != ".gz":
+            with TextIOWrapper(file, "utf-8", newline="\n") as text:
+                yield text
+            return
+        # Neither name nor time: the same content gives the same bytes.
+        with (
+            gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+            TextIOWrapper(packed, "utf-8", newline="\n") as text,
+        ):
+            yield text
+
+
+def _is_open_ended(path: Path) -> bool:
+    """Whether a pipe or a device is there, whose place no file may take; /dev/stdout is a link to one."""
+    return (path.exists() and not path.is_file()) or path.absolute().is_relative_to("/dev")
+
+
+def _new_file_in(folder: Path, name: str) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
     os.close(handle)
     umask = os.umask(0)
     os.umask(umask)

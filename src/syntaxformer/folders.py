@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -50,26 +51,43 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Give a temporary folder to fill; on success it gets a manifest and becomes `path`, else nothing stays.
 
     Args:
-        path: Final name; an older folder of that name is replaced.
+        path: Final name; an older folder of that name is replaced, and where it is a link, the folder that it
+            leads to.
 
     Raises:
-        DataError: The folder cannot be written (no space left, no permission).
+        DataError: The folder cannot be written (no space left, no permission), or a disk is mounted on it,
+            so that no other can take its place.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     temporary: Path | None = None
     try:
+        if path.is_mount():
+            raise DataError("expected a folder to replace, got a disk's mount point. Give one in it.", path)
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=path.parent))
             yield temporary
             write_manifest(temporary)
             temporary.chmod(0o755)
-            if path.exists():
-                shutil.rmtree(path)
-            temporary.replace(path)
+            _take_name(temporary, path)
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _take_name(folder: Path, path: Path) -> None:
+    """Move a folder to a path; an older one there is deleted when the new one has its place."""
+    if not path.exists():
+        folder.replace(path)
+        return
+    aside = folder.with_suffix(f".old{PARTIAL}")
+    path.replace(aside)
+    try:
+        folder.replace(path)
+    except OSError:
+        aside.replace(path)
+        raise
+    shutil.rmtree(aside)
 
 
 @contextmanager

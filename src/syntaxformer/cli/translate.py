@@ -17,7 +17,9 @@ def translate(
     source: Annotated[
         Path | None, typer.Argument(metavar="[IN]", help="Text file, plain or .gz; default stdin.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Default: stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
+    ] = None,
     beam_size: Annotated[int | None, typer.Option(min=1, help="Default: the model's setting.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="Default: the model's setting.")] = None,
     n_best: Annotated[
@@ -43,7 +45,7 @@ def translate(
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
-    from syntaxformer.atomic import atomic_file
+    from syntaxformer.atomic import atomic_text
     from syntaxformer.errors import ConfigError
     from syntaxformer.progress import track
     from syntaxformer.tasks.translator import Translator
@@ -63,7 +65,7 @@ def translate(
         for row in rows:
             print(row, flush=source is None)
         return
-    with atomic_file(output) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with atomic_text(output) as file:
         file.writelines(f"{row}\n" for row in rows)
 
 

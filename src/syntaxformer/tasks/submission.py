@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from syntaxformer.atomic import atomic_file
+from syntaxformer.atomic import atomic_text
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.tasks.classifier import Predictions
 from syntaxformer.tasks.task_table import Task
@@ -58,10 +58,10 @@ def prediction_rows(labels: Sequence[str] | None, predictions: Predictions) -> I
 
 
 def write_rows(path: Path, rows: Iterator[str]) -> None:
-    """Write lines, whole or not at all.
+    """Write lines, whole or not at all, packed where the name ends in `.gz`.
 
     Raises:
         DataError: The file cannot be written.
     """
-    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with atomic_text(path) as file:
         file.writelines(f"{row}\n" for row in rows)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from syntaxformer.atomic import atomic_file
+from syntaxformer.atomic import atomic_text
 from syntaxformer.errors import TreeError
 from syntaxformer.trees.conllu import CONSTITUENCY_KEY, NO_SPACE, RANGE_KEY, TEXT_KEY
 from syntaxformer.trees.locate import locate_words
@@ -26,7 +26,7 @@ def write_conllu(path: str | Path, sentences: Iterable[Sentence]) -> None:
         DataError: The file cannot be written.
         TreeError: As in `format_conllu`.
     """
-    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with atomic_text(path) as file:
         file.writelines(format_conllu(sentence) for sentence in sentences)
 
 

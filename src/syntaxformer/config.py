@@ -203,6 +203,8 @@ def _with_empty_sections(model: type[BaseModel], content: Mapping[str, Any]) -> 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     for part in path:
+        if part not in model.model_fields:  # a place in a list, a key of a mapping
+            continue
         annotation = model.model_fields[part].annotation
         options = [annotation, *get_args(annotation)]
         sections = [

@@ -48,9 +48,9 @@ def track(
         description: What the work is, "annotating train.en".
         total: Number of items; by default the iterable's length where it has one.
         unit: What an item is, in the plural.
-        enabled: False passes the items on and shows nothing.
+        enabled: False passes the items on and shows nothing, as under --quiet.
     """
-    if not enabled:
+    if not (enabled and _log.isEnabledFor(logging.INFO)):
         yield from iterable
         return
     if total is None and isinstance(iterable, Sized):

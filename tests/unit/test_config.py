@@ -20,6 +20,8 @@ class Outer(BaseModel):
     name: str
     inner: Inner = Inner()
     optional: Inner | None = None
+    several: list[Inner] = []
+    named: dict[str, Inner] = {}
 
 
 def _problems(content) -> list[str]:
@@ -35,6 +37,13 @@ def test_all_problems_at_once_with_the_nearest_names():
         "r.yaml: inner.widht: unknown key. Nearest: width.",
         "r.yaml: optional.wide: unknown key. Nearest: width.",
         "r.yaml: nam: unknown key. Nearest: name.",
+    ]
+
+
+def test_keys_below_a_list_and_below_names():
+    assert _problems({"name": "x", "several": [{"widht": 5}], "named": {"any.name": {"rat": 1}}}) == [
+        "r.yaml: several.0.widht: unknown key. Nearest: width.",
+        "r.yaml: named.any.name.rat: unknown key. Nearest: rate.",
     ]
 
 

@@ -14,8 +14,10 @@ def test_log_lines_where_there_is_no_terminal(caplog, monkeypatch):
     assert caplog.messages[-1].endswith("done")
 
 
-def test_a_bar_on_a_terminal(capsys, monkeypatch):
+def test_a_bar_on_a_terminal(caplog, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "_track_in_log", None)
+    caplog.set_level(logging.INFO, "syntaxformer.progress")
     assert list(progress.track(iter("abc"), "tagging")) == ["a", "b", "c"]
 
 
@@ -23,3 +25,11 @@ def test_silent_when_not_enabled(caplog, capsys):
     with caplog.at_level(logging.INFO):
         assert list(progress.track("ab", "tagging", enabled=False)) == ["a", "b"]
     assert caplog.messages == []
+
+
+def test_no_bar_where_only_warnings_are_shown(caplog, monkeypatch):
+    """As under --quiet."""
+    monkeypatch.setattr(progress, "_track_on_terminal", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    caplog.set_level(logging.WARNING, "syntaxformer.progress")
+    assert list(progress.track("ab", "tagging")) == ["a", "b"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from syntaxformer.errors import BackendMissingError, DataError
+from syntaxformer.errors import BackendMissingError, DataError, SyntaxformerError
 from syntaxformer.textfile import count_lines, decode_lines, read_lines
 
 __all__ = ["SourceLines"]
@@ -69,12 +69,13 @@ class SourceLines:
             raise BackendMissingError(
                 f"the package that reads {protocol}://", f"python -m pip install 'fsspec[{protocol}]'"
             ) from error
-        except (OSError, EOFError, ValueError) as error:
+        except SyntaxformerError:
+            raise
+        except Exception as error:  # clients of clouds and unpackers have classes of their own
             raise DataError(f"expected a readable file, got: {_reason(error)}.", self.source) from error
 
     def _column(self) -> Iterator[str]:
         import fsspec
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
@@ -85,7 +86,9 @@ class SourceLines:
                     raise DataError(f"expected a column {TEXT_COLUMN!r}, got {names[:100]}.", self.source)
                 for batch in table.iter_batches(_ROWS_AT_A_TIME, columns=[TEXT_COLUMN]):
                     yield from self._checked(batch.column(0).to_pylist())
-        except (OSError, pa.ArrowException) as error:
+        except SyntaxformerError:
+            raise
+        except Exception as error:
             raise DataError(f"expected a Parquet file, got: {_reason(error)}.", self.source) from error
 
     def _checked(self, values: Iterable[Any]) -> Iterator[str]:

@@ -265,7 +265,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 def _find(path: str | Path) -> Path:
     """The file itself, or the bundled recipe of that name: in the installed package or in the repository."""
     path = Path(path)
-    if path.exists() or path.suffix:
+    if path.is_file() or path.suffix:
         return path
     package = Path(__file__).resolve().parents[1]
     folders = (package / "recipes", package.parents[1] / "recipes")

@@ -253,6 +253,9 @@ def test_sources_that_cannot_be_read(tmp_path):
     pq.write_table(pa.table({"body": ["a"]}), tmp_path / "other.parquet")
     (tmp_path / "no.parquet").write_text("no")
     (tmp_path / "bad.txt").write_bytes(b"\xff\n")
+    packed = bytearray(gzip.compress(b"a line\n" * 50))
+    packed[10] = 0xFF  # no kind of block that there is
+    (tmp_path / "bad.gz").write_bytes(packed)
     for name, message in (
         ("number.parquet", "column text: expected text in each row, got 3."),
         ("other.parquet", "expected a column 'text', got body."),
@@ -262,6 +265,7 @@ def test_sources_that_cannot_be_read(tmp_path):
         ("file:///none.txt", "expected a readable file, got: No such file or directory."),
         ("nowhere://none.txt", "expected a readable file, got: Protocol not known: nowhere."),
         (f"file://{tmp_path}/bad.txt", "expected UTF-8"),
+        (f"file://{tmp_path}/bad.gz", "expected a readable file, got: Error -3 while decompressing data"),
     ):
         with pytest.raises(DataError) as caught:
             list(SourceLines(name if "://" in name else str(tmp_path / name)))

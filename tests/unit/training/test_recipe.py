@@ -145,6 +145,12 @@ def test_a_user_factor_is_known_by_its_file():
     assert recipe.width_plan().factors == (("ner", 128),)
 
 
+def test_a_folder_of_a_recipes_name_does_not_hide_it(tmp_path, monkeypatch):
+    (tmp_path / "tiny").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_recipe("tiny") == load_recipe(RECIPES[0].with_name("tiny.yaml"))
+
+
 def test_no_such_recipe(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_recipe("multi30")

@@ -14,7 +14,7 @@ from syntaxformer.errors import DataError
 from syntaxformer.tasks.tables import BrokenRow, Row
 from syntaxformer.tasks.text_sets import TextExample, TextSet
 
-__all__ = ["Binding", "examples_from_rows"]
+__all__ = ["Binding", "examples_from_rows", "one_line"]
 
 _MOST_SHOWN = 12
 
@@ -32,6 +32,7 @@ class Binding:
         no_label: Labels whose rows are left out, and counted.
         score_range: Smallest and largest score.
         tolerant: Leave out, and count, broken rows and empty texts.
+        unlabelled: Cells in place of a label that mean that the row has none, as in test sets.
         fold_case: Labels count as equal whatever their case.
     """
 
@@ -43,6 +44,7 @@ class Binding:
     no_label: Sequence[str] = ()
     score_range: tuple[float, float] | None = None
     tolerant: bool = False
+    unlabelled: Sequence[str] = ()
     fold_case: bool = False
 
 
@@ -68,10 +70,10 @@ def examples_from_rows(
         if reason or isinstance(row, BrokenRow):
             left_out[reason or "broken row"] += 1
             continue
-        texts = tuple(_text(row.cells[column]) for column in binding.texts)
+        texts = tuple(one_line(row.cells[column]) for column in binding.texts)
         label = None if binding.label is None else _label(row, binding, source)
-        trees = tuple(_text(row.cells.get(column)) or None for column in binding.trees)
-        index = str(len(examples)) if binding.index is None else _text(row.cells.get(binding.index))
+        trees = tuple(one_line(row.cells.get(column)) or None for column in binding.trees)
+        index = str(len(examples)) if binding.index is None else one_line(row.cells.get(binding.index))
         examples.append(TextExample(texts, label, trees, index, row.number))
     if not examples:
         raise DataError(f"expected at least one example, got none{_counts(left_out)}.", source)
@@ -88,12 +90,12 @@ def _reason_to_leave_out(row: Row | BrokenRow, binding: Binding, source: str | P
         if binding.tolerant:
             return "broken row"
         raise row.error(source)
-    if binding.label is not None and _text(row.cells.get(binding.label)) in binding.no_label:
+    if binding.label is not None and one_line(row.cells.get(binding.label)) in binding.no_label:
         return "no gold label"
     for column in binding.texts:
         if column not in row.cells:
             raise DataError(f"column {column!r}: expected it in every row, got none.", source, row.number)
-        if not _text(row.cells[column]):
+        if not one_line(row.cells[column]):
             if binding.tolerant:
                 return "empty text"
             raise DataError(
@@ -102,13 +104,15 @@ def _reason_to_leave_out(row: Row | BrokenRow, binding: Binding, source: str | P
     return None
 
 
-def _text(cell: Any) -> str:
-    """A cell as one line of text."""
+def one_line(cell: Any) -> str:
+    """A cell as one line of text, with one space where there was white space."""
     return "" if cell is None else " ".join(str(cell).split())
 
 
-def _label(row: Row, binding: Binding, source: str | Path) -> int | float:
-    cell = _text(row.cells.get(binding.label or ""))
+def _label(row: Row, binding: Binding, source: str | Path) -> int | float | None:
+    cell = one_line(row.cells.get(binding.label or ""))
+    if cell in binding.unlabelled:
+        return None
     if binding.labels is None:
         return _score(cell, binding, source, row.number)
     key = cell.lower() if binding.fold_case else cell

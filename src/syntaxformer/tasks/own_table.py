@@ -16,7 +16,7 @@ import numpy as np
 
 from syntaxformer.data.prepare import FRACTION_SEED
 from syntaxformer.errors import ConfigError, DataError
-from syntaxformer.tasks.labelled_rows import Binding, examples_from_rows
+from syntaxformer.tasks.labelled_rows import Binding, examples_from_rows, one_line
 from syntaxformer.tasks.tables import BrokenRow, Row, first_cells, pick_column, read_rows, table_format
 from syntaxformer.tasks.task_table import Task
 from syntaxformer.tasks.text_sets import TextSet
@@ -88,7 +88,8 @@ def read_own_table(
         columns: What the user named.
         labels: Labels that are allowed; None takes those of the file.
         name: Of the split.
-        labelled: Whether there must be labels; else they are read where they are.
+        labelled: Whether there must be labels; else they are read where they are, and no blank line may
+            stand between rows, which are counted.
 
     Returns:
         The examples, the columns that were found, and the labels in order (None for scores).
@@ -99,17 +100,22 @@ def read_own_table(
     """
     rows, columns = _open(path, columns, labelled)
     rows = list(rows)
+    unlabelled: tuple[str, ...] = () if labelled else ("",)
+    if not labelled and labels is not None and "-1" not in labels:
+        unlabelled = ("", "-1")
     if kind == "classify" and labels is None and columns.label is not None:
         labels = _labels_of(rows, columns.label, path)
     numbers = None if kind == "regress" else {label: number for number, label in enumerate(labels or ())}
     rows = _without_header(rows, columns, kind)
-    binding = Binding(texts=columns.texts, label=columns.label, labels=numbers)
+    binding = Binding(texts=columns.texts, label=columns.label, labels=numbers, unlabelled=unlabelled)
     texts = examples_from_rows(rows, binding, name, path)
     return texts, columns, None if kind == "regress" else tuple(labels or ())
 
 
 def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
     """Split a tenth of the rows off as development set; the same rows every time.
+
+    Rows of equal texts stay together: a text that is trained on tells nothing about others.
 
     Raises:
         DataError: There are too few.
@@ -119,8 +125,17 @@ def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
             f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev.",
             train.source,
         )
-    order = np.random.default_rng(FRACTION_SEED).permutation(len(train))
-    held = set(order[: max(1, round(len(train) * HELD_OUT))].tolist())
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, example in enumerate(train.examples):
+        groups.setdefault(example.texts, []).append(row)
+    if len(groups) < 2:
+        raise DataError(
+            "expected different texts to hold a tenth out, got one. Give a file with --dev.", train.source
+        )
+    rows_of, held = list(groups.values()), set[int]()
+    for group in np.random.default_rng(FRACTION_SEED).permutation(len(groups)).tolist()[:-1]:
+        if not held or len(held) + len(rows_of[group]) <= round(len(train) * HELD_OUT):
+            held.update(rows_of[group])
     parts: tuple[list, list] = ([], [])
     for row, example in enumerate(train.examples):
         parts[row in held].append(example)
@@ -132,20 +147,21 @@ def _open(
 ) -> tuple[Iterator[Row | BrokenRow], TableColumns]:
     """The rows of a file, and its columns with every name settled."""
     if table_format(path) == "json":
-        rows = read_rows(path)
+        rows = read_rows(path, blank_lines=labelled)
         return _bound_by_names(rows, columns, path, labelled)
     first = first_cells(path)
     numbered = [str(number) for number in range(1, len(first) + 1)]
     if columns.given:
-        if all(name in numbered for name in columns.given) and not set(columns.given) & set(first):
-            return read_rows(path, numbered), columns
-        return _bound_by_names(read_rows(path), columns, path, labelled)
+        # One cell like a column's number is a label; a header has them all.
+        if all(name in numbered for name in columns.given) and not set(columns.given) <= set(first):
+            return read_rows(path, numbered, labelled), columns
+        return _bound_by_names(read_rows(path, blank_lines=labelled), columns, path, labelled)
     if set(first) & set(TEXT_NAMES) and (set(first) & set(LABEL_NAMES) or not labelled):
-        return _bound_by_names(read_rows(path), columns, path, labelled)
+        return _bound_by_names(read_rows(path, blank_lines=labelled), columns, path, labelled)
     if len(first) == 2:
-        return read_rows(path, numbered), TableColumns("1", "2")
+        return read_rows(path, numbered, labelled), TableColumns("1", "2")
     if len(first) == 1 and not labelled:
-        return read_rows(path, numbered), TableColumns("1")
+        return read_rows(path, numbered, labelled), TableColumns("1")
     raise ConfigError(
         f"{path}: expected two columns, text and label, or columns named {TEXT_NAMES[0]!r} and "
         f"{LABEL_NAMES[0]!r}, got {len(first)} cells in line 1: {', '.join(map(repr, first[:5]))}. "
@@ -183,7 +199,7 @@ def _labels_of(rows: Sequence[Row | BrokenRow], column: str, path: str | Path) -
     for row in rows:
         if isinstance(row, BrokenRow):
             raise row.error(path)
-        label = "" if row.cells.get(column) is None else str(row.cells[column]).strip()
+        label = one_line(row.cells.get(column))
         if not label:
             raise DataError(f"column {column!r}: expected a label, got an empty cell.", path, row.number)
         counts[label] += 1
@@ -209,7 +225,7 @@ def _refuse_header(
     first = next((row for row in rows if isinstance(row, Row)), None)
     if first is None or len(rows) < 4:
         return
-    label = str(first.cells[column]).strip()
+    label = one_line(first.cells[column])
     others = [count for name, count in counts.items() if name != label]
     if counts[label] == 1 and others and min(others) > 1:
         names = list(first.cells.values())

@@ -8,9 +8,10 @@ from dataclasses import replace
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.tasks.classifier_folder import ClassifierInfo
 from syntaxformer.tasks.finetune_data import read_any_split
-from syntaxformer.tasks.official_files import TASKS, find_task
+from syntaxformer.tasks.labelled_rows import examples_from_rows
+from syntaxformer.tasks.official_files import TASKS, bind_columns, find_task
 from syntaxformer.tasks.own_table import TableColumns, own_task, read_own_table
-from syntaxformer.tasks.tables import first_cells, table_format
+from syntaxformer.tasks.tables import Row, first_cells, read_rows, table_format
 from syntaxformer.tasks.task_table import Task
 from syntaxformer.tasks.text_sets import TextExample, TextSet
 from syntaxformer.textfile import decode_lines, read_lines
@@ -70,25 +71,52 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
 
 def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
     """The rows of a table with the model's columns; None for a file that is none."""
-    kind = "regress" if info.is_regression else "classify"
     columns = TableColumns(info.text_column, info.label_column, info.text_pair_column)
+    task = TASKS.get(info.task)
+    if columns.text is None and task is not None and (table := _official_table(task, source)) is not None:
+        return table
     if table_format(source) == "tsv":
         cells = first_cells(source)
-        named = columns.text is None or not columns.text.isdecimal()
-        wanted = columns.texts if columns.text is not None else _usual_names(info)
-        if named and not set(wanted) <= set(cells):
-            return None
-        if not named and len(cells) < max(map(int, columns.given)):
-            return None
-        columns = columns if columns.text is not None else TableColumns(*wanted[:1], None, *wanted[1:])
-        if columns.label is not None and not named and len(cells) == info.n_texts:
+        if columns.text is None:
+            if not all(set(names) & set(cells) for names in own_task("classify", None, info.n_texts).texts):
+                return None
+        elif not columns.text.isdecimal():
+            if not set(columns.texts) <= set(cells):
+                return None
+        elif len(cells) < max(map(int, columns.given)):
+            if len(cells) != info.n_texts:
+                return None
             columns = replace(columns, label=None)
-    texts, _, _ = read_own_table(source, kind, columns, info.labels, name="texts", labelled=False)
+    kind = "regress" if info.is_regression else "classify"
+    texts, found, _ = read_own_table(source, kind, columns, info.labels, name="texts", labelled=False)
+    if len(found.texts) != info.n_texts:
+        raise ConfigError(
+            f"{source}: expected {info.n_texts} text columns, as the model was trained on, got "
+            f"{len(found.texts)}: {', '.join(map(repr, found.texts))}."
+        )
     return texts
 
 
-def _usual_names(info: ClassifierInfo) -> tuple[str, ...]:
-    return tuple(names[0] for names in own_task("classify", None, info.n_texts).texts)
+def _official_table(task: Task, source: str) -> TextSet | None:
+    """The rows of a table with the columns of the task's own files; None where it has others."""
+    if table_format(source) == "json":
+        first = next(read_rows(source), None)
+        cells = list(first.cells) if isinstance(first, Row) else []
+    else:
+        cells = first_cells(source)
+    headerless = task.headerless.get("dev")
+    if all(set(names) & set(cells) for names in task.texts):
+        rows = read_rows(source, blank_lines=False)
+    elif headerless is not None and len(headerless) == len(cells):
+        cells, rows = list(headerless), read_rows(source, headerless, blank_lines=False)
+    else:
+        return None
+    binding = bind_columns(task, cells, source, labelled=False)
+    unlabelled = [none for none in ("", "-1", *task.no_label) if none not in (binding.labels or ())]
+    if task.is_regression:
+        unlabelled = [""]
+    binding = replace(binding, no_label=(), unlabelled=unlabelled)
+    return examples_from_rows(rows, binding, "texts", source)
 
 
 def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExample:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from syntaxformer.errors import DataError
 from syntaxformer.textfile import read_lines
@@ -21,6 +21,8 @@ __all__ = ["BrokenRow", "Row", "first_cells", "pick_column", "read_rows", "table
 
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
 _LONGEST_CELL = 2**27
+
+_Content = TypeVar("_Content", str, list[str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +63,24 @@ def table_format(path: str | Path) -> str:
     return _FORMATS.get(name.suffix.lower(), "tsv")
 
 
-def read_rows(path: str | Path, columns: Sequence[str] | None = None) -> Iterator[Row | BrokenRow]:
+def read_rows(
+    path: str | Path, columns: Sequence[str] | None = None, blank_lines: bool = True
+) -> Iterator[Row | BrokenRow]:
     """Yield the rows of a file; what to do with a broken one is for the caller to say.
 
     Args:
         path: The file.
         columns: Names of the columns where the file has no header line; plays no part in JSON lines.
+        blank_lines: Whether blank lines between rows are passed over; else they are refused.
 
     Raises:
         DataError: The file cannot be read, is empty, a line is not a JSON object, or a quote is never closed.
     """
     kind = table_format(path)
     if kind == "json":
-        return _json_rows(path)
-    return _table_rows(path, columns, _csv_cells if kind == "csv" else _tsv_cells)
+        return _json_rows(path, blank_lines)
+    cells = _csv_cells(path) if kind == "csv" else _tsv_cells(path)
+    return _table_rows(path, columns, _not_blank(cells, path, blank_lines))
 
 
 def first_cells(path: str | Path) -> list[str]:
@@ -83,8 +89,8 @@ def first_cells(path: str | Path) -> list[str]:
     Raises:
         DataError: The file cannot be read or is empty.
     """
-    cells_of = _csv_cells if table_format(path) == "csv" else _tsv_cells
-    for _, cells in cells_of(path):
+    rows = _csv_cells(path) if table_format(path) == "csv" else _tsv_cells(path)
+    for _, cells in _not_blank(rows, path):
         return [cell.strip() for cell in cells]
     raise DataError("expected rows, got an empty file.", path)
 
@@ -109,10 +115,28 @@ def pick_column(found: Iterable[str], names: Sequence[str], what: str, path: str
     raise DataError(f"{what}: expected a column {wanted}, got {', '.join(map(repr, found))}.", path)
 
 
+def _not_blank(
+    rows: Iterable[tuple[int, _Content]], path: str | Path, blank_lines: bool = True
+) -> Iterator[tuple[int, _Content]]:
+    """Numbered rows that hold something; see `read_rows`."""
+    blank = None
+    for number, content in rows:
+        if not content:
+            blank = blank or number
+        elif blank is not None and not blank_lines:
+            raise DataError(
+                "expected a row, got a blank line: results of rows after it would stand a line too early. "
+                "Remove it.",
+                path,
+                blank,
+            )
+        else:
+            yield number, content
+
+
 def _tsv_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(read_lines(path), 1):
-        if line.strip():
-            yield number, line.split("\t")
+        yield number, line.split("\t") if line.strip(" ") else []
 
 
 def _csv_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
@@ -120,16 +144,16 @@ def _csv_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     try:
         for cells in reader:
-            if cells:
-                yield reader.line_num, cells
+            yield reader.line_num, cells
     except csv.Error as error:
         raise DataError(
             f"expected CSV with every quote closed, got: {error}.", path, reader.line_num
         ) from error
 
 
-def _table_rows(path: str | Path, columns: Sequence[str] | None, cells_of: Any) -> Iterator[Row | BrokenRow]:
-    rows = cells_of(path)
+def _table_rows(
+    path: str | Path, columns: Sequence[str] | None, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[Row | BrokenRow]:
     first = next(rows, None)
     if first is None:
         raise DataError("expected rows, got an empty file.", path)
@@ -143,10 +167,9 @@ def _table_rows(path: str | Path, columns: Sequence[str] | None, cells_of: Any) 
             yield BrokenRow(number, f"expected {len(names)} cells, got {len(cells)}")
 
 
-def _json_rows(path: str | Path) -> Iterator[Row]:
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
+def _json_rows(path: str | Path, blank_lines: bool) -> Iterator[Row]:
+    lines = ((number, line.strip()) for number, line in enumerate(read_lines(path), 1))
+    for number, line in _not_blank(lines, path, blank_lines):
         try:
             cells = json.loads(line)
         except (ValueError, RecursionError) as error:

@@ -65,6 +65,52 @@ def test_labels_that_are_numbers_are_in_their_order(table):
     assert read_own_table(table(content), "classify", TableColumns())[2] == ("2", "9", "10")
 
 
+def test_a_cell_like_the_number_of_a_column_is_no_header(table):
+    """Labels 1 and 2 in columns 1 and 2: training settles the numbers, dev and `predict` are read by them."""
+    content, named = "Nice film\t1\nBad film\t2\n", TableColumns("1", "2")
+    found = shown(read_own_table(table(content), "classify", named))
+    assert found == ([(("Nice film",), 0), (("Bad film",), 1)], named, ("1", "2"))
+    texts, _, _ = read_own_table(table(content), "classify", named, ("1", "2"), labelled=False)
+    assert [one.texts for one in texts.examples] == [("Nice film",), ("Bad film",)]
+    pandas = table("1,2\nNice film,1\nBad film,2\n", "pandas.csv")
+    assert len(read_own_table(pandas, "classify", named)[0]) == 2
+
+
+def test_labels_are_one_line_of_text(table):
+    path = table('text,label\na,"very\n good"\nb,very\u00a0good\nc,bad\n', "broken.csv")
+    assert shown(read_own_table(path, "classify", TableColumns()))[2] == ("bad", "very good")
+
+
+def test_rows_without_a_label_where_there_need_be_none(table):
+    path = table(
+        '{"text": "a", "label": null}\n{"text": "b", "label": "neg"}\n{"text": "c", "label": -1}\n', "t.jsonl"
+    )
+    texts, _, _ = read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
+    assert [one.label for one in texts.examples] == [None, 0, None]
+    path = table("text,label\na,\nb,-1\n", "t.csv")
+    texts, _, _ = read_own_table(path, "regress", TableColumns(), labelled=False)
+    assert [one.label for one in texts.examples] == [None, -1.0]
+
+
+@pytest.mark.parametrize(("name", "content", "line"), [
+    ("one.csv", "text\na\n\nb\n", 3),
+    ("one.tsv", "text\na\n\nb\n", 3),
+    ("one.jsonl", '{"text": "a"}\n\n{"text": "b"}\n', 2),
+])  # fmt: skip
+def test_a_blank_line_between_rows_that_are_counted(table, name, content, line):
+    path = table(content, name)
+    with pytest.raises(DataError, match=rf"{name}:{line}: expected a row, got a blank line: "):
+        read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
+    path = table(content.replace("\n\n", "\n") + "\n\n", name)
+    texts, _, _ = read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
+    assert len(texts) == 2  # those at the end count for nothing
+
+
+def test_a_line_of_tabs_is_a_row_without_text(table):
+    with pytest.raises(DataError, match=r":2: column '1': expected a text, got an empty one"):
+        read_own_table(table("a\tpos\n\t\nb\tneg\n"), "classify", TableColumns("1", "2"), ("neg", "pos"))
+
+
 def test_a_header_over_scores_is_left_out(table):
     texts, _, _ = read_own_table(table("review\tstars\ngood\t4.5\nbad\t1\n"), "regress", TableColumns())
     assert [one.label for one in texts.examples] == [4.5, 1.0]
@@ -129,6 +175,15 @@ def test_a_tenth_is_held_out_and_the_same_one_every_time(table, read):
     assert str(caught.value).endswith(
         "few.tsv: expected at least 20 rows to hold a tenth out, got 2. Give a file with --dev."
     )
+
+
+def test_equal_texts_are_not_held_out_from_themselves(table, read):
+    content = "".join(f"text {number // 3}\t{'pos' if number % 2 else 'neg'}\n" for number in range(60))
+    found = read(table(content))
+    assert (len(found.train), len(found.dev)) == (54, 6)
+    assert not {one.texts for one in found.train.examples} & {one.texts for one in found.dev.examples}
+    with pytest.raises(DataError, match="expected different texts to hold a tenth out, got one"):
+        read(table("same\tpos\nsame\tneg\n" * 20, "same.tsv"))
 
 
 def test_nothing_to_learn_from(table, read, tmp_path):

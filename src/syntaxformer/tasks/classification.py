@@ -153,7 +153,8 @@ def _discard_lost_trials(checkpoints: Path) -> None:
 def _build(config: FinetuneConfig, inputs: FinetuneInputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend on the seed alone."""
     set_seed(config.seed)
-    return load_pretrained(config.model, inputs.info.labels, config.infusion, inputs.info.words is not None)
+    info, length = inputs.info, config.training.max_length
+    return load_pretrained(config.model, info.labels, config.infusion, info.words is not None, length)
 
 
 def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _Trial:
@@ -233,7 +234,7 @@ def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> dict[str, float]:
     """Official metrics on dev."""
     size = inputs.info.eval_batch_size
     logits = batch_logits(model, inputs.collator, inputs.dev, size, inputs.text_labels)
-    found = decide(logits, inputs.info.score_range)
+    found = decide(logits, inputs.info.score_range, inputs.info.score_scale)
     gold = [float(one.label or 0) for one in inputs.data.dev.examples]
     return score_predictions(inputs.info.metrics, gold, found)
 

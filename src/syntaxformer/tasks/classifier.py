@@ -146,7 +146,7 @@ class Classifier:
         self.collator.n_truncated = 0
         size = batch_size or self.info.eval_batch_size
         logits = batch_logits(self.model, self.collator, examples, size, self.text_labels)
-        found = decide(logits, self.info.score_range)
+        found = decide(logits, self.info.score_range, self.info.score_scale)
         if self.info.labels is None:
             return Predictions([float(score) for score in found], None, self.collator.n_truncated)
         names = [self.info.labels[int(number)] for number in found]

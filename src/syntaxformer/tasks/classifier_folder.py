@@ -35,6 +35,8 @@ class ClassifierInfo(BaseModel):
     metrics: tuple[str, ...]
     n_texts: int
     score_range: tuple[float, float] | None = None
+    score_scale: tuple[float, float] | None = None
+    """Mean and standard deviation of the training scores, where the network's output is in units of these."""
     annotator: str | None
     """For text without trees of its own."""
     annotator_version: str | None

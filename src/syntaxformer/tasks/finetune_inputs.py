@@ -7,6 +7,8 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
 from syntaxformer.tasks.annotated_examples import (
     annotate_examples,
@@ -88,16 +90,29 @@ def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
     if words is not None:
         train = [replace(one, label=words[one.label]) for one in train]
     text_labels = None if words is None else TextLabels(tokenizer, words)
+    scale = _score_scale(data)
+    if scale is not None:
+        train = [replace(one, label=(one.label - scale[0]) / scale[1]) for one in train]
     collator = SyntaxCollator(tokenizer, config.infusion, max_length=config.training.max_length)
     lengths = {texts.name: _piece_lengths(tokenizer, texts) for texts in (data.train, data.dev)}
     n_truncated = {
         texts.name: _report_long(texts, lengths[texts.name], config.training.max_length)
         for texts in (data.train, data.dev)
     }
-    info = _info(config, data, needed, annotator, use_trees).model_copy(update={"words": words})
+    info = _info(config, data, needed, annotator, use_trees).model_copy(
+        update={"words": words, "score_scale": scale}
+    )
     cut = [min(length, config.training.max_length) for length in lengths[data.train.name]]
     annotators = tuple(f"{one.name} {one.version}" for one in chosen)
     return FinetuneInputs(data, train, dev, cut, collator, info, text_labels, n_truncated, annotators)
+
+
+def _score_scale(data: FinetuneData) -> tuple[float, float] | None:
+    """Mean and standard deviation of scores of any range: no head gets to 50 ± 30 by itself."""
+    if data.task.labels is not None or data.task.score_range is not None:
+        return None
+    scores = np.array([one.label for one in data.train.examples], np.float64)
+    return float(scores.mean()), float(scores.std()) or 1.0
 
 
 def _annotate(

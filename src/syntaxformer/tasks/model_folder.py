@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,22 @@ class FolderInfo(BaseModel):
         return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
 
 
+_TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-mecab", "mecab_ko")}
+"""Language → sacreBLEU's tokenizer and the package that it needs."""
+
+
 def scoring(info: FolderInfo) -> dict[str, Any]:
     """How sacreBLEU scores a model's output: as its target side was prepared.
 
-    Lower-cased text is compared in lower case, and text that stays tokenised is not tokenised again.
+    Lower-cased text is compared in lower case, and text that stays tokenised is not tokenised again. Chinese,
+    Japanese and Korean have tokenizers of their own, as in sacreBLEU's command; characters count where the
+    package that splits them into words is not installed.
     """
-    return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else "13a"}
+    language = info.tgt.lower().replace("_", "-").partition("-")[0]
+    tokenize, package = _TOKENIZERS.get(language, ("13a", None))
+    if package is not None and find_spec(package) is None:
+        tokenize = "char"
+    return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else tokenize}
 
 
 def reference_note(info: FolderInfo) -> str | None:
@@ -151,7 +162,7 @@ def load_network(folder: Path, factors: Sequence[str]) -> SyntaxTransformer:
     try:
         with _no_progress_bar():
             loaded: Any = SyntaxTransformer.from_pretrained(
-                folder, local_files_only=True, output_loading_info=True
+                folder, use_safetensors=True, local_files_only=True, output_loading_info=True
             )
         model, report = loaded
     except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:

@@ -6,11 +6,14 @@ Weights are read from safetensors only.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
@@ -39,6 +42,9 @@ _log = logging.getLogger("syntaxformer.finetune")
 
 _HEADS = ("classifier", "score", "pooler", "head", "pre_classifier", "dropout", "summary")
 """Parts that a checkpoint need not have: they are trained from nothing."""
+
+_POSITIONS = ("position_embeddings", "embed_positions", "wpe")
+"""Names that transformers gives to tables of positions."""
 
 
 def load_tokenizer(path: str, max_length: int) -> Any:
@@ -97,18 +103,23 @@ def writes_labels(path: str, head: str, labels: tuple[str, ...] | None) -> bool:
 
 
 def load_pretrained(
-    path: str, labels: tuple[str, ...] | None, infusion: InfusionConfig, as_text: bool = False
+    path: str,
+    labels: tuple[str, ...] | None,
+    infusion: InfusionConfig,
+    as_text: bool = False,
+    max_length: int = 0,
 ) -> PreTrainedModel:
-    """A checkpoint with a new head, or none where it writes its labels, infused.
+    """A checkpoint with a new head, or none where it writes its labels, infused, in fp32 however stored.
 
     Args:
         path: Folder, or name on the Hub.
         labels: Label names; None for one score.
         infusion: What is put in.
         as_text: It writes labels.
+        max_length: Pieces that an example may have.
 
     Raises:
-        ConfigError: It cannot be read, or a model of its family cannot be infused.
+        ConfigError: It cannot be read, has fewer positions, or a model of its family cannot be infused.
     """
     names = list(labels) if labels is not None else ["score"]
     head: dict[str, Any] = {
@@ -121,7 +132,11 @@ def load_pretrained(
     home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
     with checkpoint_errors(path), quiet_loading():
         model, report = home.from_pretrained(
-            path, use_safetensors=True, output_loading_info=True, **({} if as_text else head)
+            path,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=torch.float32,
+            **({} if as_text else head),
         )
     mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
     missing = sorted(name for name in {*report["missing_keys"], *mismatched} if not _is_head(name))
@@ -130,7 +145,21 @@ def load_pretrained(
             f"model: expected the weights of a {model.config.model_type} model at {path}, missing: "
             f"{', '.join(missing[:3])} ({len(missing)} in all)."
         )
+    if max_length > (longest := longest_input(model)):
+        raise ConfigError(
+            f"training.max_length: expected up to {longest}, the checkpoint's positions, got {max_length}."
+        )
     return model if infusion.is_plain else infuse(model, infusion)
+
+
+def longest_input(model: PreTrainedModel) -> int:
+    """Pieces for which a network has positions; without bound where positions are relative."""
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding):
+            # RoBERTa's table begins after the padding piece's id, BART's after two.
+            padding = -1 if module.padding_idx is None else module.padding_idx
+            return module.num_embeddings - int(getattr(module, "offset", padding + 1))
+    return sys.maxsize
 
 
 def new_parameters(model: PreTrainedModel) -> list[str]:

@@ -30,6 +30,7 @@ from syntaxformer.training.callbacks import Curves, ProgressLines
 from syntaxformer.training.finetune_config import FinetuneTraining
 from syntaxformer.training.length_batches import LengthBatches
 from syntaxformer.training.precision import pick_precision
+from syntaxformer.training.processes import one_device
 from syntaxformer.training.safe_checkpoints import SafeCheckpoints
 from syntaxformer.training.schedules import linear
 from syntaxformer.training.sharding import shard
@@ -74,7 +75,7 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
         self.config, self.infusion_names, self.evaluate_dev = config, frozenset(infusion_names), evaluate_dev
         self.batches = LengthBatches(lengths, config.batch_size, seed)
         self.epochs = _Epochs(self.batches)
-        arguments = _arguments(config, learning_rate, folder, seed)
+        arguments = one_device(_arguments(config, learning_rate, folder, seed))
         if config.batch_size % arguments.world_size:
             raise ConfigError(
                 f"training.batch_size: expected a multiple of the {arguments.world_size} processes, "

@@ -60,14 +60,21 @@ def batch_logits(
     return restored
 
 
-def decide(logits: Tensor, score_range: tuple[float, float] | None = None) -> list[int] | list[float]:
+def decide(
+    logits: Tensor,
+    score_range: tuple[float, float] | None = None,
+    score_scale: tuple[float, float] | None = None,
+) -> list[int] | list[float]:
     """Class numbers, or scores where there is one output, clipped to their range.
 
     Args:
         logits: `[examples, labels]`.
         score_range: Smallest and largest score.
+        score_scale: Mean and standard deviation of the scores, where the output is in units of these.
     """
     if logits.shape[1] > 1:
         return logits.argmax(1).tolist()
     scores = logits[:, 0]
+    if score_scale is not None:
+        scores = scores * score_scale[1] + score_scale[0]
     return (scores if score_range is None else scores.clamp(*score_range)).tolist()

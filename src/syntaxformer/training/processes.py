@@ -10,13 +10,19 @@ import functools
 import logging
 import os
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate import PartialState
 
 from syntaxformer.errors import ConfigError
 
-__all__ = ["process_team"]
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+__all__ = ["one_device", "process_team"]
+
+_log = logging.getLogger("syntaxformer.training")
 
 FOREIGN = {"ACCELERATE_USE_FSDP": "--use_fsdp", "ACCELERATE_USE_DEEPSPEED": "--use_deepspeed"}
 """What `accelerate launch` sets → its option."""
@@ -45,6 +51,21 @@ def process_team() -> PartialState:
     if not team.is_main_process:
         logging.getLogger("syntaxformer").setLevel(logging.WARNING)
     return team
+
+
+def one_device(arguments: TrainingArguments) -> TrainingArguments:
+    """Settings of a process that has one GPU to work on, also where there are more.
+
+    transformers would copy the network to all of them by threads, `torch.nn.DataParallel`; copies do not see
+    the relations of their batch.
+    """
+    if arguments.n_gpu > 1:
+        _log.warning(
+            "training on one of %d GPUs; `accelerate launch` uses them all, see docs/processes.md",
+            arguments.n_gpu,
+        )
+        arguments._n_gpu = 1
+    return arguments
 
 
 @functools.cache

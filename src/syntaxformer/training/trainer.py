@@ -26,6 +26,7 @@ from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
 from syntaxformer.training.callbacks import Curves, Flow, ProgressLines, is_finished
 from syntaxformer.training.precision import pick_precision
+from syntaxformer.training.processes import one_device
 from syntaxformer.training.recipe import Recipe, TrainingConfig
 from syntaxformer.training.safe_checkpoints import SafeCheckpoints
 from syntaxformer.training.schedules import SCHEDULES
@@ -63,7 +64,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         ddp_find_unused_parameters=recipe.lisa is not None,  # given gold governors, its head takes no part
     )
     arguments.gradient_accumulation_steps = max(1, config.accumulate // arguments.world_size)
-    return arguments
+    return one_device(arguments)
 
 
 class SyntaxTrainer(SafeCheckpoints, Trainer):

@@ -8,6 +8,7 @@ import pytest
 
 from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.folders import write_manifest
+from syntaxformer.tasks import model_folder
 from syntaxformer.tasks.translator import Translator
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
@@ -86,6 +87,30 @@ def test_weights_that_are_missing(folder, plain):
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     write_manifest(folder)
     assert _message(folder).startswith(f"{folder}: expected weights of this model, got other names: ")
+
+
+def test_weights_by_pickle_are_not_read(folder):
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    write_manifest(folder)
+    assert "model.safetensors" in _message(folder)
+
+
+@pytest.mark.parametrize(
+    ("language", "installed", "tokenize"),
+    [("de", True, "13a"), ("zh-CN", False, "zh"), ("zh_TW", True, "zh"), ("ja", True, "ja-mecab"),
+     ("ja", False, "char"), ("KO", True, "ko-mecab"), ("ko", False, "char")],
+)  # fmt: skip
+def test_languages_without_spaces_are_scored_by_their_tokenizers(
+    folder, monkeypatch, language, installed, tokenize
+):
+    monkeypatch.setattr(model_folder, "find_spec", lambda name: object() if installed else None)
+    info = model_folder.read_info(folder).model_copy(update={"tgt": language})
+    assert model_folder.scoring(info)["tokenize"] == tokenize
+    assert model_folder.scoring(info.model_copy(update={"tokenized": True}))["tokenize"] == "none"
 
 
 def test_unfinished_training(folder):

@@ -18,7 +18,8 @@ from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.source import EncodedText
 from syntaxformer.errors import CheckpointError
 from syntaxformer.training.checkpoints import complete_checkpoints, load_tensors
-from syntaxformer.training.trainer import SyntaxTrainer
+from syntaxformer.training.processes import one_device
+from syntaxformer.training.trainer import SyntaxTrainer, training_arguments
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
 LONG = {"training__max_steps": 29, "training__eval_every": 7}
@@ -248,6 +249,15 @@ def test_noam_counts_updates_from_one(tiny_trainer):
     # d_model 12. The rate that update n uses, as logged after it.
     assert rates[:3] == pytest.approx([12**-0.5 * step * 4**-1.5 for step in (1, 2, 3)])
     assert rates[8] == pytest.approx(12**-0.5 * 9**-0.5)
+
+
+def test_a_process_works_on_one_gpu_where_there_are_more(tiny_recipe, caplog):
+    """Else transformers copies the network to all of them, by threads."""
+    arguments = training_arguments(tiny_recipe())
+    assert arguments.n_gpu == 0  # on a processor
+    arguments._n_gpu = 2
+    assert one_device(arguments).n_gpu == 1
+    assert "training on one of 2 GPUs" in caplog.text
 
 
 def test_weights_of_another_model_are_refused(tiny_trainer, tmp_path):

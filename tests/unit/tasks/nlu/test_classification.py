@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import MPNetConfig, MPNetModel
+from transformers import (
+    BertConfig,
+    BertModel,
+    ModernBertConfig,
+    ModernBertModel,
+    MPNetConfig,
+    MPNetModel,
+    RobertaConfig,
+    RobertaModel,
+)
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.folders import verify_manifest
+from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.tasks import classification
 from syntaxformer.tasks.classification import finetune
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.official_files import TASKS, read_split
+from syntaxformer.tasks.pretrained import load_pretrained, longest_input
 from syntaxformer.training.checkpoints import numbered_checkpoints
 from syntaxformer.training.finetune_trainer import FinetuneTrainer
 from syntaxformer.trees import write_conllu
+
+TINY = {
+    "vocab_size": 20,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+}
 
 
 def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
@@ -331,6 +352,40 @@ def test_more_length_than_positions(config_of):
     assert str(caught.value) == (
         "training.max_length: expected up to 64, the checkpoint's positions, got 65."
     )
+
+
+def test_positions_are_those_of_the_network(config_of, checkpoint, tmp_path):
+    """Many tokenizers state no length."""
+    folder = shutil.copytree(checkpoint, tmp_path / "boundless")
+    stated = json.loads((folder / "tokenizer_config.json").read_text())
+    del stated["model_max_length"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(stated))
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of("training.max_length=65", model=str(folder)))
+    assert str(caught.value) == (
+        "training.max_length: expected up to 64, the checkpoint's positions, got 65."
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "longest"),
+    [
+        (BertModel(BertConfig(**TINY, max_position_embeddings=33)), 33),
+        (RobertaModel(RobertaConfig(**TINY, max_position_embeddings=33, pad_token_id=1)), 31),
+        (MPNetModel(MPNetConfig(**TINY, max_position_embeddings=33)), 31),
+        (ModernBertModel(ModernBertConfig(**TINY, pad_token_id=0, max_position_embeddings=33)), sys.maxsize),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_positions_of_families(model, longest):
+    assert longest_input(model) == longest
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_checkpoints_in_half_precision_are_trained_in_fp32(checkpoint, tmp_path, dtype):
+    BertModel.from_pretrained(checkpoint).to(dtype).save_pretrained(tmp_path)
+    model = load_pretrained(str(tmp_path), ("no", "yes"), InfusionConfig.parse("masks"))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 def test_a_rate_at_which_all_is_lost(config_of):

@@ -80,6 +80,35 @@ def test_lines_of_text(run, cola_model):
     )
 
 
+def test_tables_of_the_task(run, cola_model, cola, tmp_path):
+    """The official table, with or without a header, is no list of lines; columns are checked."""
+    folder, value = cola_model
+    assert run("--quiet", "predict", folder, cola / "dev.tsv").out == f"matthews {value:.4f}\n"
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat sees .\t1\nthe dog not runs .\t0\n")
+    assert run("predict", folder, tmp_path / "dev.tsv", "--json").out.startswith('{"matthews": ')
+    (tmp_path / "test.tsv").write_text("sentence\tlabel\nthe cat sees .\t-1\nthe dog not runs .\t\n")
+    assert len(run("predict", folder, tmp_path / "test.tsv").out.splitlines()) == 3
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2\nthe cat .,the dog .\n")
+    done = run("predict", folder, tmp_path / "pairs.csv")
+    assert done.err == (
+        f"error: {tmp_path / 'pairs.csv'}: expected 1 text columns, as the model was trained on, got 2: "
+        "'sentence1', 'sentence2'.\n"
+    )
+
+
+def test_scores_of_any_range_are_on_the_users_scale(run, checkpoint, tmp_path):
+    rows = "".join(
+        f"the {'cat' if number % 2 else 'dog'} sleeps .\t{500 + number % 2 * 40}\n" for number in range(40)
+    )
+    (tmp_path / "scores.tsv").write_text(rows)
+    done = run("--quiet", "finetune", "--task", "regress", "--train", tmp_path / "scores.tsv", "--dev",
+               tmp_path / "scores.tsv", "--model", checkpoint, "--epochs", 4, "-o", tmp_path / "run", *QUICK)  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    assert json.loads((tmp_path / "run" / "classifier.json").read_text())["score_scale"] == [520.0, 20.0]
+    found = Classifier.from_folder(tmp_path / "run").predict(["the cat sleeps .", "the dog sleeps ."]).labels
+    assert found == pytest.approx([540, 500], abs=8)
+
+
 def test_a_long_text_is_cut_and_said(run, cola_model, tmp_path):
     folder, _ = cola_model
     (tmp_path / "long.txt").write_text("the cat " * 5000 + "\nthe dog sleeps .\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +17,11 @@ from filelock import FileLock
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.config import read_yaml
+from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_config import finetune_config, translator_recipe
 from syntaxformer.experiments.provenance import (
     checkpoint_sha256,
-    code_version,
+    code_versions,
     count_parameters,
     recipe_settings,
 )
@@ -28,6 +30,7 @@ from syntaxformer.experiments.stopwatch import Stopwatch
 from syntaxformer.folders import MANIFEST, hash_file, read_json
 from syntaxformer.textfile import read_lines
 from syntaxformer.training.checkpoints import numbered_checkpoints
+from syntaxformer.training.recipe import Recipe
 
 __all__ = ["CELL", "HYPOTHESES", "REFERENCES", "RESULT", "run_cell", "write_cell"]
 
@@ -53,9 +56,10 @@ def run_cell(folder: Path) -> dict[str, Any]:
 
     Returns:
         Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command
-        and commit.
+        and commit; several where an attempt had another.
 
     Raises:
+        ConfigError: The loss on dev diverged.
         SyntaxformerError: Whatever training or scoring raises.
     """
     with FileLock(folder / "lock"):
@@ -64,9 +68,10 @@ def run_cell(folder: Path) -> dict[str, Any]:
         stored = read_json(folder / CELL)
         keep = stored.pop("keep")
         cell = Cell(**stored)
+        commits = code_versions(folder)  # before the work: the source tree may change meanwhile
         with Stopwatch(folder) as watch:
             result = VERBS[cell.verb](cell, folder)
-        result |= {"process_seconds": watch.seconds, "commit": code_version()}
+        result |= {"process_seconds": watch.seconds, "commit": ", ".join(commits)}
         result["command"] = cell.command()
         with atomic_file(folder / RESULT) as temporary:
             temporary.write_text(json.dumps(result, indent=1), "utf-8")
@@ -83,12 +88,24 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
     if not (model / MANIFEST).exists():
         train_translator(recipe, resume=_has_begun(model))
     curve = _loss_curve(model)
+    _hold_finite(recipe, curve)
     found = _facts(model, curve)
     found["recipe"] = recipe_settings(recipe)
-    found["metrics"] = {"dev_loss": min((point["value"] for point in curve), default=None)}
+    losses = [point["value"] for point in curve if math.isfinite(point["value"])]
+    found["metrics"] = {"dev_loss": min(losses, default=None)}
     if cell.test is not None:
         found["metrics"] = {**_translate(cell, folder, found), **found["metrics"]}
     return found
+
+
+def _hold_finite(recipe: Recipe, curve: list[dict[str, float]]) -> None:
+    """A loss of before the training diverged is not what it found."""
+    last = curve[-1] if curve else {"value": 0.0}
+    if not math.isfinite(last["value"]):
+        raise ConfigError(
+            f"training.learning_rate: expected one that keeps the loss on dev finite, got {last['value']} "
+            f"at update {last['step']:.0f} with {recipe.training.learning_rate:g}. Lower it."
+        )
 
 
 def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, float]:

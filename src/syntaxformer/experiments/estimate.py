@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from syntaxformer.errors import ConfigError, DataError
@@ -28,7 +29,8 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
         DataError: Its recipe cannot be read.
     """
     done = [one for one in runs.values() if one.state == DONE]
-    same = [one.seconds for one in done if _without_seed(one.cell) == _without_seed(cell)]
+    wanted = _but_for_seed(spec, cell)
+    same = [one.seconds for one in done if _but_for_seed(spec, one.cell) == wanted]
     if same:
         return spread(same).mean
     like = [(one.seconds, _stored_work(one)) for one in done if _same_task(one.cell, cell)]
@@ -40,8 +42,12 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
     return spec.seconds
 
 
-def _without_seed(cell: Cell) -> dict[str, str]:
-    return {axis: level for axis, level in cell.labels.items() if axis != SEED}
+def _but_for_seed(spec: Spec, cell: Cell) -> str:
+    """What decides the result of a run, without what the levels of the seed axis set."""
+    levels = spec.levels(SEED).values() if SEED in spec.axes else ()
+    of_seed = {key for settings in levels for key in settings}
+    rest = {key: value for key, value in cell.settings.items() if key not in of_seed}
+    return replace(cell, settings=rest).key
 
 
 def _same_task(first: Cell, second: Cell) -> bool:

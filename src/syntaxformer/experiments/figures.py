@@ -11,6 +11,7 @@ from syntaxformer.analysis.charts import Curve, draw_curves
 from syntaxformer.analysis.document import Block, Figure, Heading
 from syntaxformer.evaluation.significance import spread
 from syntaxformer.experiments.groups import Difference, Group, paper_gain, paper_number
+from syntaxformer.experiments.search import trial_value
 from syntaxformer.experiments.spec import SearchConfig, Spec
 from syntaxformer.experiments.store import StoredRun
 
@@ -92,10 +93,10 @@ def trial_figures(
     blocks: list[Block] = []
     for name, space in search.space.items():
         points = [
-            (one.cell.settings[name], one.result["metrics"][search.metric], math.nan)
+            (one.cell.settings[name], value, math.nan)
             for one in trials
             if isinstance(one.cell.settings[name], int | float)
-            and one.result.get("metrics", {}).get(search.metric) is not None
+            and (value := trial_value(search, one)) is not None
         ]
         if len(points) > 1:
             file = f"trials_{files[f'{title}_{name}']}.png"

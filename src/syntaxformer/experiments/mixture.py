@@ -1,19 +1,22 @@
-"""Whether finished runs of an experiment saw the same content behind the same paths.
+"""Whether finished runs of an experiment differ in what their settings do not say.
 
-A run is known by its settings, and these name files. Where a file was replaced between two runs, their
-numbers do not belong together.
+A run is known by its settings, and these name files. Where a file was replaced between two runs, the recipe
+was edited, or they were made in different precision, their numbers do not belong together.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from syntaxformer.experiments.spec import Cell
+from syntaxformer.experiments.provenance import UNKNOWN, value_at
+from syntaxformer.experiments.spec import SEED, TRIAL, Cell, Spec
 from syntaxformer.experiments.store import StoredRun
 
-__all__ = ["content_hashes", "mixtures"]
+__all__ = ["content_hashes", "mixtures", "precision_mixtures", "recipe_mixtures"]
 
+_DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
+"""Setting → the place that it decides, too."""
 MOST_NAMED = 3
 """Runs that a line names of each content."""
 
@@ -41,11 +44,67 @@ def mixtures(runs: Sequence[StoredRun]) -> list[str]:
     return list(_sentences(found))
 
 
+def recipe_mixtures(runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for each setting that finished runs have two values of, where the experiment gave them one.
+
+    Args:
+        runs: Finished ones.
+    """
+    known = [run for run in runs if run.result.get("recipe")]
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for place in dict.fromkeys(key for run in known for key in run.result["recipe"]):
+        for run in known:
+            value = value_at(run.result["recipe"], place)
+            if value is not UNKNOWN:
+                sides = found.setdefault((place, _deciding(run.cell, place)), {})
+                sides.setdefault(json.dumps(value, sort_keys=True), []).append(run.cell.name)
+    expected = "one value where settings are the same"
+    return [_sentence(place, expected, sides) for (place, _), sides in found.items() if len(sides) > 1]
+
+
+def precision_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for each comparison of runs of different precision, where settings do not ask for it.
+
+    Args:
+        spec: What compares them.
+        runs: Finished ones.
+    """
+    outside = {SEED, TRIAL, *spec.report.baseline}
+    compared: dict[str, dict[str, list[str]]] = {}
+    for run in runs:
+        if run.result.get("precision"):
+            shared = {axis: level for axis, level in run.cell.labels.items() if axis not in outside}
+            place = json.dumps([shared, run.cell.settings.get("training.precision")])
+            sides = compared.setdefault(place, {})
+            sides.setdefault(run.result["precision"], []).append(run.cell.name)
+    expected = "one where settings do not differ in it"
+    return [_sentence("training.precision", expected, sides) for sides in compared.values() if len(sides) > 1]
+
+
+def _deciding(cell: Cell, place: str) -> str:
+    """The settings of a run that say what stands at a place of its recipe: it, around it or below it."""
+    given = {
+        name: value
+        for name, value in cell.settings.items()
+        if _is_in(place, name) or _is_in(name, place) or _is_in(place, _DECIDES.get(name, name))
+    }
+    return json.dumps(given, sort_keys=True, default=str)
+
+
+def _is_in(place: str, section: str) -> bool:
+    return f"{place}.".startswith(f"{section}.")
+
+
 def _sentences(found: dict[tuple[str, str], dict[str, list[str]]]) -> Iterator[str]:
     for (part, _), contents in found.items():
         if len(contents) > 1:
-            sides = "; ".join(f"sha256 {value[:12]} in {_names(names)}" for value, names in contents.items())
-            yield f"{part}: expected one content behind the same settings, got {len(contents)}: {sides}."
+            sides = {f"sha256 {value[:12]}": names for value, names in contents.items()}
+            yield _sentence(part, "one content behind the same settings", sides)
+
+
+def _sentence(what: str, expected: str, found: Mapping[str, Sequence[str]]) -> str:
+    sides = "; ".join(f"{value} in {_names(list(dict.fromkeys(names)))}" for value, names in found.items())
+    return f"{what}: expected {expected}, got {len(found)}: {sides}."
 
 
 def _names(names: Sequence[str]) -> str:

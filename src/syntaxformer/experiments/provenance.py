@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import subprocess
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from syntaxformer import __version__
-from syntaxformer.config import flat_settings
+from syntaxformer.atomic import atomic_file
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.store import StoredRun
-from syntaxformer.folders import hash_file
+from syntaxformer.folders import hash_file, read_json
 from syntaxformer.tasks.run_folder import NO_EFFECT
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.recipe import Recipe
 
-__all__ = ["check_recipe", "checkpoint_sha256", "code_version", "count_parameters", "recipe_settings"]
+__all__ = [
+    "UNKNOWN",
+    "check_recipe",
+    "checkpoint_sha256",
+    "code_versions",
+    "count_parameters",
+    "differing_settings",
+    "recipe_settings",
+    "value_at",
+]
+
+VERSIONS = "code.json"
+UNKNOWN = object()
+"""Stands for a setting that a version of this package does not have."""
 
 
 def code_version() -> str:
@@ -36,6 +53,22 @@ def code_version() -> str:
     except (OSError, subprocess.SubprocessError):
         return __version__
     return f"{commit}+" if changes else commit
+
+
+def code_versions(folder: Path) -> list[str]:
+    """The versions of the code that the processes of a run had, in order; this one is noted in its folder.
+
+    Raises:
+        CheckpointError: The note is not one.
+        DataError: The folder cannot be written.
+    """
+    path, now = folder / VERSIONS, code_version()
+    before: list[str] = read_json(path)["versions"] if path.exists() else []
+    versions = list(dict.fromkeys([*before, now]))
+    if versions != before:
+        with atomic_file(path) as temporary:
+            temporary.write_text(json.dumps({"versions": versions}), "utf-8")
+    return versions
 
 
 def count_parameters(folder: Path) -> int:
@@ -60,8 +93,18 @@ def checkpoint_sha256(model: str) -> str | None:
 
 def recipe_settings(recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
     """All settings that decide what a run finds: `section.key` → value."""
-    found = flat_settings(recipe.model_dump(mode="json"))
-    return {key: value for key, value in found.items() if key not in NO_EFFECT}
+    return {key: value for key, value in _settings(recipe).items() if key not in NO_EFFECT}
+
+
+def _settings(section: BaseModel, prefix: str = "") -> dict[str, Any]:
+    """Sections are taken apart; a mapping with keys of its own, also an empty one, is one value."""
+    found: dict[str, Any] = {}
+    for name, value in section.model_dump(mode="json").items():
+        part = getattr(section, name)
+        found |= (
+            _settings(part, f"{prefix}{name}.") if isinstance(part, BaseModel) else {prefix + name: value}
+        )
+    return found
 
 
 def check_recipe(runs: Iterable[StoredRun]) -> None:
@@ -75,10 +118,37 @@ def check_recipe(runs: Iterable[StoredRun]) -> None:
         if stored is None:
             continue  # of an earlier version
         now = recipe_settings(resolve(run.cell))
-        for key in sorted(stored.keys() & now.keys()):
-            if stored[key] != now[key]:
-                raise ConfigError(
-                    f"{run.cell.recipe or run.cell.verb}: expected {key}={stored[key]!r}, as in the "
-                    f"finished run {run.cell.name}, got {now[key]!r}. Set it back, or give the experiment "
-                    "another name."
-                )
+        for key, (expected, got) in differing_settings(stored, now).items():
+            raise ConfigError(
+                f"{run.cell.recipe or run.cell.verb}: expected {key}={expected!r}, as in the "
+                f"finished run {run.cell.name}, got {got!r}. Set it back, or give the experiment "
+                "another name."
+            )
+
+
+def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Setting → its two values, where they differ; of a section that only one of them has, the whole.
+
+    What one of them does not know at all is of another version of this package, and left out.
+
+    Args:
+        first: As `recipe_settings` has it.
+        second: Likewise.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    for key in sorted(first.keys() | second.keys()):
+        for place in accumulate(key.split("."), "{}.{}".format):
+            if place in first or place in second:
+                values = value_at(first, place), value_at(second, place)
+                if UNKNOWN not in values and values[0] != values[1]:
+                    found[place] = values
+    return found
+
+
+def value_at(settings: Mapping[str, Any], place: str) -> Any:
+    """What `recipe_settings` has at a place: a value, the section below it, or UNKNOWN."""
+    if place in settings:
+        return settings[place]
+    start = f"{place}."
+    section = {key.removeprefix(start): value for key, value in settings.items() if key.startswith(start)}
+    return section or UNKNOWN

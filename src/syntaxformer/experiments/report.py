@@ -39,7 +39,12 @@ from syntaxformer.experiments.groups import (
     paper_gain,
     paper_number,
 )
-from syntaxformer.experiments.mixture import content_hashes, mixtures
+from syntaxformer.experiments.mixture import (
+    content_hashes,
+    mixtures,
+    precision_mixtures,
+    recipe_mixtures,
+)
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.search import best_trial, study_trials
 from syntaxformer.experiments.spec import Cell, Spec
@@ -74,7 +79,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
         Heading(spec.title or spec.name, 1),
         *([Paragraph(spec.question)] if spec.question else []),
         Paragraph(_state(spec, mine)),
-        *_warning_blocks(mine),
+        *_warning_blocks(spec, mine),
         *results,
         *map(Paragraph, spec.report.notes),
         *_missing_blocks(spec, mine),
@@ -99,13 +104,20 @@ def _state(spec: Spec, runs: Sequence[StoredRun]) -> str:
     return f"{len(runs)} runs{shown and f': {shown}'}. Experiment `{spec.name}`."
 
 
-def _warning_blocks(runs: Sequence[StoredRun]) -> list[Block]:
+def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     """Where numbers do not belong together, before any of them."""
-    found = mixtures([one for one in runs if one.state == DONE])
-    if not found:
-        return []
-    remedy = "Put the old content back, or run all of it under another name."
-    return [Heading("Warning: runs of different data"), *map(Paragraph, found), Paragraph(remedy)]
+    done = [one for one in runs if one.state == DONE]
+    warnings = (
+        ("different data", mixtures(done), "Put the old content back"),
+        ("different recipes", recipe_mixtures(done), "Put the recipe back"),
+        ("different precision", precision_mixtures(spec, done), "Give training.precision in settings"),
+    )
+    blocks: list[Block] = []
+    for what, found, remedy in warnings:
+        if found:
+            last = Paragraph(f"{remedy}, or run all of it under another name.")
+            blocks += [Heading(f"Warning: runs of {what}"), *map(Paragraph, found), last]
+    return blocks
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
@@ -256,7 +268,8 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
             f"{name} {_number(value)}" for name, value in found["metrics"].items() if value is not None
         )
         place = str(store.cell_folder(one.cell).relative_to(store.folder))
-        rows.append([place, metrics, found.get("commit", NONE), f"{one.seconds:.0f}", str(one.attempts)])
+        made = [found.get("commit", NONE), found.get("precision", NONE)]
+        rows.append([place, metrics, *made, f"{one.seconds:.0f}", str(one.attempts)])
     texts = list(
         dict.fromkeys(str(value) for one in done for value in one.result.get("signatures", {}).values())
     )
@@ -267,11 +280,24 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
     return [
         Heading("Where the numbers come from"),
         Paragraph(f"Specification sha256 {digest}. Folders are below the store; OUTPUT is FOLDER/model."),
-        Table(["folder", "metrics", "commit", "seconds", "attempts"], rows),
+        *_commit_blocks(done),
+        Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
         Code("\n".join(one.result["command"] for one in done)),
         *[Paragraph(f"Signature {text}") for text in texts],
         *[Paragraph(f"Versions {text}") for text in versions],
         *[Paragraph(f"Data {text}") for text in hashes],
+    ]
+
+
+def _commit_blocks(runs: Sequence[StoredRun]) -> list[Block]:
+    """Told, and no warning: most commits change no number."""
+    commits = dict.fromkeys(name for one in runs for name in one.result.get("commit", "").split(", ") if name)
+    if len(commits) < 2:
+        return []
+    return [
+        Paragraph(
+            f"Runs of {len(commits)} commits, and so they may differ by these, too: {', '.join(commits)}."
+        )
     ]
 
 

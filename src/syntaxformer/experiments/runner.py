@@ -24,6 +24,7 @@ from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
 from syntaxformer.experiments.check import check_experiment
 from syntaxformer.experiments.plan import own_runs
+from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.search import next_trial
 from syntaxformer.experiments.spec import Cell, Spec, matches
 from syntaxformer.experiments.stopwatch import counted_seconds
@@ -76,7 +77,8 @@ def run_experiment(
 
     Raises:
         ConfigError: Another runner is at work on this store, there is no such axis or level, settings or test
-            files cannot work (all of them together), or the recipe is not that of the finished runs any more.
+            files cannot work (all of them together), or the recipe is not that of the finished runs any more,
+            also where it was edited since the first run started.
         DataError: The store cannot be written.
         BackendMissingError: A search needs Optuna, and it is not installed.
     """
@@ -124,6 +126,7 @@ class _Runner:
         """Start one more process, if there is room and work."""
         if len(self.jobs) >= self.n_jobs or (cell := self._next()) is None:
             return False
+        check_recipe(own_runs(self.spec, self.store.runs()).values())  # it may be edited while runs work
         folder = self.store.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
         write_cell(cell, folder, self.spec.keep)

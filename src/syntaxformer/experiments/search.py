@@ -19,7 +19,7 @@ from syntaxformer.experiments.store import DONE, FAILED, KILLED, WAITING, Stored
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["best_trial", "next_trial", "open_trials", "study_trials"]
+__all__ = ["best_trial", "next_trial", "open_trials", "study_trials", "trial_value"]
 
 MOST_REPEATS = 50
 """A sampler that proposes so many known settings in a row has seen the space."""
@@ -66,9 +66,9 @@ def open_trials(spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun])
 
 def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
     """The best of the trials that are done."""
-    scored = [one for one in trials if _value(search, one) is not None]
-    sign = 1 if search.direction == "minimize" else -1
-    return min(scored, key=lambda one: sign * (_value(search, one) or 0.0), default=None)
+    scored = [one for one in trials if trial_value(search, one) is not None]
+    sign = 1 if search.goal == "minimize" else -1
+    return min(scored, key=lambda one: sign * (trial_value(search, one) or 0.0), default=None)
 
 
 def study_trials(
@@ -114,8 +114,10 @@ def _most_trials(search: SearchConfig) -> int:
     return min(search.trials, math.prod(len(space.values or ()) for space in search.space.values()))
 
 
-def _value(search: SearchConfig, run: StoredRun) -> float | None:
-    return run.result.get("metrics", {}).get(search.metric) if run.state == DONE else None
+def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
+    """What a trial is judged by; None for one that has failed: without a result, or with no finite one."""
+    value = run.result.get("metrics", {}).get(search.metric) if run.state == DONE else None
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _propose(
@@ -135,7 +137,7 @@ def _propose(
         cell = spec.cell(numbered, dict(trial.params))
         if cell.key not in known:
             return cell
-        study.tell(trial, _value(search, known[cell.key]), state=_state(search, known[cell.key]))
+        study.tell(trial, trial_value(search, known[cell.key]), state=_state(search, known[cell.key]))
     return None
 
 
@@ -148,7 +150,7 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
         raise BackendMissingError("optuna, which searches settings,", install) from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     kind = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}[search.sampler]
-    study = optuna.create_study(direction=search.direction, sampler=kind(seed=search.seed + len(trials)))
+    study = optuna.create_study(direction=search.goal, sampler=kind(seed=search.seed + len(trials)))
     distributions = _distributions(search)
     for one in trials:
         params = {name: one.cell.settings[name] for name in search.space}
@@ -157,7 +159,7 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
                 state=_state(search, one),
                 params=params,
                 distributions=distributions,
-                value=_value(search, one),
+                value=trial_value(search, one),
             )
         )
     return study
@@ -180,4 +182,4 @@ def _distributions(search: SearchConfig) -> dict[str, Any]:
 def _state(search: SearchConfig, run: StoredRun) -> Any:
     from optuna.trial import TrialState
 
-    return TrialState.FAIL if _value(search, run) is None else TrialState.COMPLETE
+    return TrialState.FAIL if trial_value(search, run) is None else TrialState.COMPLETE

@@ -119,7 +119,9 @@ class SearchConfig(_Section):
     space: dict[str, Space] = Field(min_length=1, description="setting key → values")
     trials: int = Field(default=10, ge=1, description="trials of each study")
     metric: str = Field(default="dev_loss", description="what a trial is judged by")
-    direction: Literal["minimize", "maximize"] = Field(default="minimize", description="which way is better")
+    direction: Literal["minimize", "maximize"] | None = Field(
+        default=None, description="which way is better; null: minimize for dev_loss, maximize for scores"
+    )
     sampler: Literal["tpe", "random", "grid"] = Field(default="tpe", description="who proposes values")
     seed: int = Field(default=1, ge=0, description="of the sampler")
 
@@ -129,6 +131,11 @@ class SearchConfig(_Section):
         if self.sampler == "grid" and bare:
             raise ValueError(f"grid: expected values for {', '.join(bare)}, got low and high.")
         return self
+
+    @property
+    def goal(self) -> Literal["minimize", "maximize"]:
+        """Which way is better: as given, else as the metric has it."""
+        return self.direction or ("minimize" if self.metric == "dev_loss" else "maximize")
 
 
 class Spec(_Section):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from syntaxformer.cli.main import app
@@ -13,9 +15,14 @@ from syntaxformer.errors import ConfigError
 from syntaxformer.experiments import check_experiment, estimate_seconds, load_spec, run_experiment
 from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.plan import own_runs
-from syntaxformer.experiments.provenance import checkpoint_sha256, recipe_settings
+from syntaxformer.experiments.provenance import (
+    checkpoint_sha256,
+    differing_settings,
+    recipe_settings,
+)
 from syntaxformer.experiments.store import FAILED
 
+RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 FINETUNE = {
     "verb": "finetune",
     "recipe": None,
@@ -146,6 +153,60 @@ def test_a_dry_run_says_that_the_recipe_was_edited(content, write_spec, store):
     )
 
 
+def _refusal(spec, store, cell, recipe):
+    store.finish(cell.key, 1.0, {"metrics": {}, "recipe": recipe})
+    return _problems(spec, store.runs())[0]
+
+
+def test_a_section_switched_on_or_off_is_an_edit(content, write_spec, store, tmp_path):
+    recipe = yaml.safe_load((RECIPES / "tiny.yaml").read_text())
+    content["recipe"] = str(file := tmp_path / "mine.yaml")
+    content["axes"], content["report"] = {"seed": [1]}, {}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    (cell,) = spec.cells()
+    file.write_text(yaml.safe_dump(recipe))
+    without = recipe_settings(resolve(cell))
+    file.write_text(yaml.safe_dump({**recipe, "lisa": {"supervised": False}}))
+    with_lisa = recipe_settings(resolve(cell))
+    assert "expected lisa=None, as in the finished run" in _refusal(spec, store, cell, without)
+    file.write_text(yaml.safe_dump(recipe))
+    shown = _refusal(spec, store, cell, with_lisa)
+    assert "expected lisa={" in shown
+    assert "'supervised': False" in shown
+    assert ", got None. Set it back" in shown
+
+
+def test_keys_of_a_mapping_and_an_empty_one_are_an_edit(content, write_spec, store, tmp_path):
+    recipe = yaml.safe_load((RECIPES / "tiny.yaml").read_text())
+    content["recipe"] = str(file := tmp_path / "mine.yaml")
+    content["axes"], content["report"] = {"seed": [1]}, {}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    (cell,) = spec.cells()
+    file.write_text(yaml.safe_dump(recipe))
+    empty = recipe_settings(resolve(cell))
+    recipe["data"] = {**recipe["data"], "factor_files": {"mood": "mood", "case": "kase"}}
+    file.write_text(yaml.safe_dump(recipe))
+    assert "expected data.factor_files={}" in _refusal(spec, store, cell, empty)
+    fewer = {**empty, "data.factor_files": {"mood": "mood"}}
+    assert "expected data.factor_files={'mood': 'mood'}" in _refusal(spec, store, cell, fewer)
+    del fewer["data.factor_files"]
+    as_once_stored = {"data.factor_files.mood": "mood", "data.factor_files.case": "kase"}
+    store.finish(cell.key, 1.0, {"metrics": {}, "recipe": {**fewer, **as_once_stored}})
+    check_experiment(spec, store.runs())
+
+
+def test_settings_of_another_version_are_no_edit():
+    assert (
+        differing_settings({"a.b": 1, "old": 2}, {"a.b": 1, "new": None, "a.new": 3, "lisa.layers": 4}) == {}
+    )
+    assert differing_settings({"a": None, "c.d": 1}, {"a.b": 1, "c.d": 2}) == {
+        "a": (None, {"b": 1}),
+        "c.d": (1, 2),
+    }
+
+
 def test_a_fine_tuning_with_other_defaults_is_refused(content, write_spec, store):
     content |= deepcopy(FINETUNE)
     spec = load_spec(write_spec(content))
@@ -225,3 +286,31 @@ def test_the_content_of_a_checkpoint_is_known_behind_its_path(tmp_path):
     link.symlink_to("second")
     assert first != checkpoint_sha256(str(link)) == checkpoint_sha256(str(tmp_path / "second"))
     assert checkpoint_sha256("google-bert/bert-base-uncased") is None
+
+
+def test_cost_is_not_that_of_runs_with_other_settings(content, write_spec, store):
+    """The labels stay, the settings were edited: three times the updates."""
+    content["axes"], content["report"] = {"system": {"a": {"training.max_steps": 400}}, "seed": [1, 2]}, {}
+    spec = load_spec(write_spec(content))
+    first, second = spec.cells()
+    store.add([first])
+    store.finish(first.key, 60.0, {"metrics": {}})
+    assert estimate_seconds(spec, second, store.runs()) == 60
+    content["axes"]["system"]["a"]["training.max_steps"] = 1200
+    edited = load_spec(write_spec(content))
+    assert estimate_seconds(edited, edited.cells()[1], store.runs()) == pytest.approx(180)
+
+
+def test_a_renamed_level_costs_what_it_did(content, write_spec, store):
+    content["axes"], content["report"] = (
+        {"system": {"a": {"infusion.kind": "add"}, "b": {}}, "seed": [1, 2]},
+        {},
+    )
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell, seconds in zip(spec.cells(), (10.0, 0.0, 70.0, 0.0), strict=True):
+        if seconds:
+            store.finish(cell.key, seconds, {"metrics": {}})
+    content["axes"]["system"] = {"new": {"infusion.kind": "add"}, "b": {}}
+    renamed = load_spec(write_spec(content))
+    assert [estimate_seconds(renamed, cell, store.runs()) for cell in renamed.cells()] == [10, 10, 70, 70]

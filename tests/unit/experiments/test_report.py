@@ -10,9 +10,11 @@ from scipy.stats import ttest_rel
 from syntaxformer.analysis.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.evaluation import compare_translations
 from syntaxformer.experiments import figures, load_spec, write_report
+from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.cell_run import HYPOTHESES
 from syntaxformer.experiments.groups import group_runs
-from syntaxformer.experiments.mixture import mixtures
+from syntaxformer.experiments.mixture import mixtures, precision_mixtures, recipe_mixtures
+from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.spec import PaperNumber, ScoredText
 
 BLEU = {
@@ -283,3 +285,82 @@ def test_names_of_files_are_different():
         "%": "all",
         "all": "all-2",
     }
+
+
+def _cells(spec):
+    return {tuple(cell.labels.values()): cell for cell in spec.cells()}
+
+
+def test_runs_of_an_edited_recipe_are_told(filled, make_result, tmp_path):
+    """What levels set may differ; what the recipe says may not."""
+    spec, store = filled
+    cells = _cells(spec)
+    recipe = {"model.dropout": 0.1, "lisa": None, "infusion.kind": "none", "seed": 1}
+    edited = {"model.dropout": 0.2, "lisa.layers": None, "infusion.kind": "add", "seed": 2}
+    store.finish(cells["base", "10 %", "1"].key, 1.0, make_result(10.0, recipe=recipe))
+    other = {**recipe, "infusion.kind": "sum_then_concat", "seed": 2}
+    store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(11.0, recipe=other))
+    assert "Warning" not in write_report(spec, store, tmp_path / "one").read_text()
+    store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(11.0, recipe=edited))
+    text = write_report(spec, store, tmp_path / "two").read_text()
+    warning = text[text.index("## Warning: runs of different recipes") : text.index("## Results")]
+    one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
+    expected = "expected one value where settings are the same, got 2"
+    assert f"model.dropout: {expected}: 0.1 in {one}; 0.2 in {two}." in warning
+    assert f'lisa: {expected}: null in {one}; {{"layers": null}} in {two}.' in warning
+    assert "infusion.kind" not in warning
+    assert "Put the recipe back, or run all of it under another name." in warning
+
+
+def test_what_an_experiment_varies_is_no_edit_of_a_recipe(content, write_spec, store, make_result):
+    content |= {"verb": "finetune", "recipe": None, "report": {}}
+    content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
+    systems = {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}}
+    content["axes"] = {"system": systems, "seed": [1, 2]}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell in spec.cells():
+        store.finish(cell.key, 1.0, make_result(0.5, recipe=recipe_settings(resolve(cell))))
+    assert recipe_mixtures(list(store.runs().values())) == []
+
+
+def test_compared_runs_of_different_precision_are_told(filled, make_result, tmp_path):
+    spec, store = filled
+    cells = _cells(spec)
+    for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")):
+        store.finish(cells[labels].key, 1.0, make_result(10.0, precision="fp32"))
+    store.finish(cells["base", "100 %", "1"].key, 1.0, make_result(30.0, precision="bf16"))
+    text = write_report(spec, store, tmp_path / "one").read_text()
+    assert "Warning" not in text  # 10 % and 100 % are not compared
+    assert "| folder | metrics | commit | precision | seconds | attempts |" in text
+    assert "| 0123456789ab | bf16 | 1 |" in text
+    store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(10.0, precision="bf16"))
+    text = write_report(spec, store, tmp_path / "two").read_text()
+    one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
+    assert text.index("## Warning: runs of different precision") < text.index("## Results")
+    assert (
+        "training.precision: expected one where settings do not differ in it, got 2: "
+        f"fp32 in {one}; bf16 in {two}." in text
+    )
+
+
+def test_a_precision_that_is_asked_for_is_no_mixture(content, write_spec, store, make_result):
+    precisions = ["fp32", "bf16"]
+    content["axes"] = {"system": {one: {"training.precision": one} for one in precisions}}
+    content["report"] = {"baseline": {"system": "fp32"}}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell, precision in zip(spec.cells(), precisions, strict=True):
+        store.finish(cell.key, 1.0, make_result(1.0, precision=precision))
+    assert precision_mixtures(spec, list(store.runs().values())) == []
+
+
+def test_runs_of_several_commits_are_told_in_a_line(filled, make_result, tmp_path):
+    spec, store = filled
+    assert "commits" not in write_report(spec, store, tmp_path / "one").read_text()
+    resumed = make_result(10.0, commit="0123456789ab, ba9876543210+")
+    store.finish(_cells(spec)["base", "10 %", "1"].key, 1.0, resumed)
+    text = write_report(spec, store, tmp_path / "two").read_text()
+    assert "Runs of 2 commits, and so they may differ by these, too: 0123456789ab, ba9876543210+." in text
+    assert "| 0123456789ab, ba9876543210+ |" in text
+    assert "Warning" not in text

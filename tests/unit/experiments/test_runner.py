@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from filelock import FileLock
 
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.experiments import RunStore, estimate_seconds, load_spec, run_experiment
+from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.runner import MOST_KILLS
 from syntaxformer.experiments.stopwatch import Stopwatch, counted_seconds
@@ -88,6 +90,30 @@ def test_a_recipe_that_was_edited_is_refused(spec, store, tmp_path):
     ):
         run_experiment(spec, store, command=_command(DONE_AT_ONCE))
     assert [one.state for one in store.runs().values()].count(DONE) == 1
+
+
+def test_a_recipe_edited_while_the_runner_works_ends_it(spec, store, tmp_path):
+    """The first run ends with the recipe it began with; the second is not started with another."""
+    recipe = load_recipe("tiny", []).model_dump(mode="json")
+    recipe["model"]["dropout"] = 0.1
+    spec = _small(spec, 1)
+    spec.recipe = str(file := tmp_path / "mine.yaml")
+    file.write_text(yaml.safe_dump(recipe))
+    stored = {one.settings["infusion.kind"]: recipe_settings(resolve(one)) for one in spec.cells()}
+    recipe["model"]["dropout"] = 0.2
+
+    def command(folder):
+        file.write_text(yaml.safe_dump(recipe))
+        kind = json.loads((folder / "cell.json").read_text())["settings"]["infusion.kind"]
+        result = {"metrics": {"bleu": 1.5}, "recipe": stored[kind]}
+        return _command(RESULT + f"(p / 'result.json').write_text({json.dumps(result)!r})")(folder)
+
+    with pytest.raises(
+        ConfigError, match=r"expected model\.dropout=0\.1, as in the finished run .*, got 0\.2\."
+    ):
+        run_experiment(spec, store, command=command)
+    assert [one.state for one in store.runs().values()] == [DONE, WAITING]
+    assert _n_runs(store) == [1]
 
 
 def test_a_failed_run_keeps_its_error_until_it_is_asked_for_again(spec, store):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from types import SimpleNamespace
 
-from syntaxformer.experiments import cell_run, groups
+import pytest
+
+from syntaxformer.errors import ConfigError
+from syntaxformer.experiments import cell_run, groups, provenance
 from syntaxformer.experiments.cell_run import HYPOTHESES, REFERENCES
 from syntaxformer.experiments.provenance import checkpoint_sha256
 from syntaxformer.experiments.spec import Cell
@@ -61,3 +65,58 @@ def test_a_fine_tuning_keeps_its_settings_and_what_its_checkpoint_was(tmp_path, 
     assert "output" not in found["recipe"]
     assert found["model_sha256"] == checkpoint_sha256(str(encoder))
     json.dumps(found)
+
+
+def _trained(monkeypatch, losses):
+    """A training that leaves these losses on dev, and does nothing else."""
+
+    def train_translator(recipe, resume):
+        checkpoint = recipe.output / "checkpoints" / "checkpoint-30"
+        checkpoint.mkdir(parents=True)
+        history = [{"step": 10 * (place + 1), "eval_loss": loss} for place, loss in enumerate(losses)]
+        (checkpoint / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+        (recipe.output / "run.json").write_text("{}")
+
+    monkeypatch.setattr("syntaxformer.tasks.translation.train_translator", train_translator)
+
+
+@pytest.mark.parametrize("last", [math.nan, math.inf])
+def test_a_training_that_diverged_has_failed(tmp_path, monkeypatch, last):
+    """Its early loss is not what it found."""
+    _trained(monkeypatch, [4.0, last])
+    settings = {"data.dir": "corpus", "training.learning_rate": 7.0}
+    cell_run.write_cell(Cell("train", "tiny", {}, settings, None), tmp_path, "model")
+    with pytest.raises(ConfigError) as error:
+        cell_run.run_cell(tmp_path)
+    assert str(error.value) == (
+        "training.learning_rate: expected one that keeps the loss on dev finite, "
+        f"got {last} at update 20 with 7. Lower it."
+    )
+    assert not (tmp_path / cell_run.RESULT).exists()
+
+
+def test_a_loss_that_came_back_counts_without_its_gap(tmp_path, monkeypatch):
+    _trained(monkeypatch, [math.nan, 4.0, 3.0])
+    found = cell_run._train(Cell("train", "tiny", {}, {"data.dir": "corpus"}, None), tmp_path)
+    assert found["metrics"] == {"dev_loss": 3.0}
+
+
+def test_the_code_is_that_of_when_the_work_began_in_all_attempts(tmp_path, monkeypatch):
+    commits = iter(["aaa", "bbb+", "ccc"])  # the source tree goes on to the next while a run works
+    now = [next(commits)]
+    monkeypatch.setattr(provenance, "code_version", lambda: now[0])
+
+    def killed(cell, folder):
+        now[0] = next(commits)
+        raise KeyboardInterrupt
+
+    def ends(cell, folder):
+        now[0] = next(commits)
+        return {"metrics": {}}
+
+    cell_run.write_cell(Cell("train", "tiny", {}, {}, None), tmp_path, "model")
+    monkeypatch.setitem(cell_run.VERBS, "train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cell_run.run_cell(tmp_path)
+    monkeypatch.setitem(cell_run.VERBS, "train", ends)
+    assert cell_run.run_cell(tmp_path)["commit"] == "aaa, bbb+"

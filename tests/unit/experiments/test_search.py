@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 
 import pytest
@@ -181,3 +182,33 @@ def test_without_optuna(search, monkeypatch):
     assert str(error.value) == (
         'optuna, which searches settings, is not installed. Run: pip install "syntaxformer[search]"'
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "best"),
+    [({}, "low"), ({"metric": "bleu"}, "high"), ({"metric": "bleu", "direction": "minimize"}, "low")],
+)
+def test_a_score_is_maximized_unless_told_otherwise(search, content, store, given, best):
+    content["test"] = {"src": "src", "ref": "ref"}
+    spec = search(sampler="grid", trials=2, **given)
+    values = {8: ("low", 1.0), 16: ("high", 2.0)}
+    for width, (_, value) in values.items():
+        cell = spec.cell({"system": "sit", "trial": f"{width:03d}"}, {"infusion.width": width})
+        store.add([cell])
+        store.finish(cell.key, 1.0, {"metrics": {"dev_loss": value, "bleu": value}})
+    found = best_trial(spec.search, list(store.runs().values()))
+    assert values[found.cell.settings["infusion.width"]][0] == best
+
+
+@pytest.mark.parametrize("worst", [math.nan, math.inf])
+def test_a_trial_that_diverged_is_failed_and_never_the_best(search, store, tmp_path, worst):
+    pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
+    space = {"infusion.width": {"values": [8, 16, 20]}, "seed": {"low": 1, "high": 9}}
+    spec = search(space=space, trials=4)
+    for trial, (width, loss) in enumerate([(8, worst), (16, 2.0), (20, 3.0)]):
+        cell = spec.cell({"system": "sit", "trial": f"{trial:03d}"}, {"infusion.width": width, "seed": 1})
+        store.add([cell])
+        store.finish(cell.key, 1.0, {"metrics": {"dev_loss": loss}, "command": "x"})
+    assert best_trial(spec.search, list(store.runs().values())).cell.settings["infusion.width"] == 16
+    assert next_trial(spec, spec.search, store.runs()) is not None
+    assert "| 001 (best) | 16 | 1 | 2 | done |" in write_report(spec, store, tmp_path / "report").read_text()

@@ -27,6 +27,7 @@ def test_train_and_dev_have_their_own_parses(cli, tmp_path):
         *settings,
     )
     assert done.code == 0, done.err
+    _use_on_other_text(cli, tmp_path)
     (tmp_path / "dev.conllu").unlink()
     done = cli(
         "train",
@@ -41,3 +42,24 @@ def test_train_and_dev_have_their_own_parses(cli, tmp_path):
     assert done.err.strip().endswith(
         f"{tmp_path}/dev.conllu: expected the parsed file of the split 'dev', found none."
     )
+
+
+def _use_on_other_text(cli, folder):
+    """Its annotator knows the lines of training alone: other text needs another."""
+    model = folder / "run"
+    for side in ("en", "de"):
+        (folder / f"other.{side}").write_text("The dog saw cats.\n")
+    files = ("--src", folder / "other.en", "--ref", folder / "other.de")
+    for verb, option, models in (
+        ("evaluate", "--annotator", (model,)),
+        ("compare", "--model-annotator", (model, folder / "other.de")),
+    ):
+        refused = cli(verb, *models, *files)
+        assert (refused.code, refused.out) == (2, "")
+        assert "annotator: expected one that can annotate any text, got 'conllu:" in refused.err
+        done = cli(verb, *models, *files, option, "en")
+        assert done.code == 0, done.err
+    refused = cli("serve", model)
+    assert refused.code == 2
+    (line,) = refused.err.splitlines()
+    assert line.startswith(f"error: {model}: expected an annotator of any text, got one that fails on 'a': ")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -138,6 +139,28 @@ except ConfigError as error:
         f"--workers: expected each to load the models, got: {tmp_path}/manifest.json: expected "
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("deadline", ["inf", "nan"])
+def test_a_deadline_that_never_comes_is_one_line(cli, tmp_path, deadline):
+    done = cli("serve", tmp_path, "--deadline", deadline)
+    if deadline == "inf":
+        assert done.err == "error: --deadline: expected a finite number of seconds, got inf.\n"
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert "--deadline" in done.err
+
+
+def test_a_link_keeps_its_name(tmp_path, monkeypatch):
+    from syntaxformer.serve import name_models
+
+    (tmp_path / "2026-11-22").mkdir()
+    (tmp_path / "live").symlink_to("2026-11-22")
+    assert name_models([tmp_path / "live", tmp_path / "2026-11-22"]) == {
+        "live": tmp_path / "live",
+        "2026-11-22": tmp_path / "2026-11-22",
+    }
+    monkeypatch.chdir(tmp_path / "2026-11-22")
+    assert list(name_models([Path()])) == ["2026-11-22"]
 
 
 def test_a_port_that_is_taken_is_one_line(cli, tmp_path, monkeypatch):

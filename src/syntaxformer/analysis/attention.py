@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from syntaxformer.data.collator import source_batch
+from syntaxformer.data.source import encode_pieces
 from syntaxformer.tasks.translator import Translator
 
-__all__ = ["CrossAttentionMap", "cross_attention"]
+__all__ = ["CrossAttentionMap", "cross_attention", "target_pieces"]
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,18 @@ class CrossAttentionMap:
 
 @torch.inference_mode()
 def cross_attention(
-    translator: Translator, line: str, user_factors: Mapping[str, Sequence[str]] | None = None
+    translator: Translator,
+    line: str,
+    user_factors: Mapping[str, Sequence[str]] | None = None,
+    translation: str | None = None,
 ) -> CrossAttentionMap:
-    """Translate a line and look at the attention that scores the translation.
+    """Look at the attention that scores the translation of a line.
 
     Args:
         translator: A loaded model.
         line: Raw text with at least one word.
         user_factors: For each factor of the user's own, the values of the line's words.
+        translation: As the translator gave it; None to translate the line now.
 
     Raises:
         ValueError: The line is empty.
@@ -59,10 +64,11 @@ def cross_attention(
     if not line.strip():
         raise ValueError("line: expected text, got an empty line.")
     own = {name: [list(values)] for name, values in (user_factors or {}).items()}
-    (best,) = translator.translate([line], user_factors=own)
-    tokenizer = translator.encoder.target_tokenizer
+    if translation is None:
+        (best,) = translator.translate([line], user_factors=own)
+        translation = best[0].text
     source = translator.encode([line], own)
-    target = tokenizer(best[0].text)["input_ids"]
+    (target,) = target_pieces(translator, [translation])
     device, pad_id = translator.model.device, translator.model.source_pad_id
     batch = {name: tensor.to(device) for name, tensor in source_batch(source, [0], pad_id).items()}
     output = translator.model(**batch, labels=torch.tensor([target], device=device), output_attentions=True)
@@ -72,8 +78,20 @@ def cross_attention(
     }
     return CrossAttentionMap(
         translator.encoder.piece_names(source.pieces),
-        tokenizer.convert_ids_to_tokens(target),
+        translator.encoder.target_tokenizer.convert_ids_to_tokens(target),
         torch.stack(output.cross_attentions)[:, 0].float().cpu().numpy(),
         factors,
-        best[0].text,
+        translation,
     )
+
+
+def target_pieces(translator: Translator, texts: Sequence[str]) -> list[list[int]]:
+    """Pieces of translations, each with its end piece, as the decoder writes them.
+
+    Args:
+        translator: A loaded model.
+        texts: In the target language, as a reader sees them: joined after Moses, in any case.
+    """
+    info = translator.info
+    prepared = info.preparation(info.tgt).prepare(texts)
+    return [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from syntaxformer.align import NO_WORD, batch_word_of_piece, encoding_offsets
+from syntaxformer.align import FACTORS, NO_WORD, batch_word_of_piece, encoding_offsets
+from syntaxformer.analysis.attention import target_pieces
 from syntaxformer.analysis.cases import MIN_SENTENCES
 from syntaxformer.data.collator import source_batch
 from syntaxformer.data.source import encode_pieces
@@ -80,10 +81,16 @@ def attention_spread(
         targets: Text to read the attention on; None for the model's own translations.
 
     Raises:
-        ConfigError: The model reads tags between its words, or has no such layer or head.
+        ConfigError: The model reads tags between its words or factors of the user's own, or has no such
+            layer or head.
     """
     if translator.encoder.prepend:
         raise ConfigError("spread: expected a model without tags between its words, got one that has them.")
+    if own := [name for name in translator.encoder.factors if name not in FACTORS]:
+        raise ConfigError(
+            f"spread: expected a model without factors of your own, got one that reads {', '.join(own)}. "
+            "Look at single sentences: `syntaxformer attend` takes their values with --factor."
+        )
     lines = [one.text for one in sentences]
     if targets is None:
         targets = [best[0].text for best in translator.translate(lines)]
@@ -148,9 +155,8 @@ def _weights(
     translator: Translator, lines: Sequence[str], targets: Sequence[str], layer: int
 ) -> list[NDArray[np.float32]]:
     """Cross-attention of one layer for each line, `[heads, tgt, src]`, without padding."""
-    source, tokenizer = translator.encode(lines), translator.encoder.target_tokenizer
-    model = translator.model
-    encoded = [one.ids for one in encode_pieces(tokenizer, targets)]
+    source, model = translator.encode(lines), translator.model
+    encoded = target_pieces(translator, targets)
     longest = max(map(len, encoded))
     labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in encoded], device=model.device)
     batch = source_batch(source, range(len(lines)), model.source_pad_id)

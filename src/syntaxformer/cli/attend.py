@@ -40,6 +40,9 @@ def attend(
         Path | None, typer.Option(help="Source text: print how widely its attention is spread.")
     ] = None,
     annotator: Annotated[str, typer.Option(help="Whose trees --spread counts edges in.")] = "en",
+    model_annotator: Annotated[
+        str | None, typer.Option(help="Annotator that the models read; default: their own.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print --spread as one JSON object.")] = False,
 ) -> None:
     """Draw which source pieces each target piece attends to; of a fine-tuned model, its sub-networks.
@@ -54,16 +57,18 @@ def attend(
 
     if spread is not None:
         _refuse("--spread", {"text": text, "--factor": factor, "--pair": pair, "--network": network})
-        _spread(model, beside, spread, annotator, layer, head, as_json)
+        _spread(model, beside, spread, (annotator, model_annotator), layer, head, as_json)
         return
     if text is None or not text.strip():
         raise ConfigError("text: expected a sentence, got an empty one.")
     if (model / "classifier.json").exists():
         _refuse("a fine-tuned model", {"--factor": factor})
-        _subnetworks(model, beside, (text, pair) if pair else text, output, network, layer, head)
+        _subnetworks(
+            model, beside, model_annotator, (text, pair) if pair else text, output, network, layer, head
+        )
     else:
         _refuse("a translator", {"--pair": pair, "--network": network})
-        _cross_attention(model, beside, text, output, layer, head, factor or ())
+        _cross_attention(model, beside, model_annotator, text, output, layer, head, factor or ())
     typer.echo(output)
 
 
@@ -82,6 +87,7 @@ def _refuse(use: str, options: Mapping[str, object]) -> None:
 def _cross_attention(
     model: Path,
     beside: Path | None,
+    annotator: str | None,
     text: str,
     output: Path,
     layer: int,
@@ -95,7 +101,7 @@ def _cross_attention(
     given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
     maps = {}
     for folder in (one for one in (beside, model) if one is not None):
-        translator = Translator.load(folder)
+        translator = Translator.load(folder, annotator)
         own = {name: values for name, values in given.items() if name in translator.encoder.factors}
         maps[str(folder)] = cross_attention(translator, text, own)
     for folder, one in maps.items():
@@ -118,6 +124,7 @@ def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: 
 def _subnetworks(
     model: Path,
     beside: Path | None,
+    annotator: str | None,
     text: str | tuple[str, str],
     output: Path,
     network: str | None,
@@ -127,11 +134,12 @@ def _subnetworks(
     from syntaxformer.analysis import draw_subnetwork, plain_attention_beside, subnetwork_view
     from syntaxformer.tasks.classifier import Classifier
 
-    view = subnetwork_view(Classifier.from_folder(model), text)
+    view = subnetwork_view(Classifier.from_folder(model, annotator), text)
     _check_place(layer, head, *view.logits.shape[:2])
     plain = None
     if beside is not None:
-        plain = plain_attention_beside(view, Classifier.from_folder(beside), text, layer, head)
+        other = Classifier.from_folder(beside, annotator)
+        plain = plain_attention_beside(view, other, text, layer, head)
     chosen = view.strongest(1)[0] if network is None else view.network(network)
     draw_subnetwork(view, output, chosen, layer, head=head, plain=plain, plain_name=str(beside))
     typer.echo(f"prediction: {view.prediction}")
@@ -144,7 +152,7 @@ def _spread(
     model: Path,
     beside: Path | None,
     source: Path,
-    annotator: str,
+    annotators: tuple[str, str | None],
     layer: int,
     head: int | None,
     as_json: bool,
@@ -156,8 +164,9 @@ def _spread(
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
-    translators = {str(one): Translator.load(one) for one in (beside, model) if one is not None}
-    preparation, parser = translators[str(model)].encoder.preparation, load_annotator(annotator)
+    of_words, of_models = annotators
+    translators = {str(one): Translator.load(one, of_models) for one in (beside, model) if one is not None}
+    preparation, parser = translators[str(model)].encoder.preparation, load_annotator(of_words)
     parser = WordsAsGiven(parser) if preparation.tokenized else parser
     lines = [preparation.clean(line) for line in read_lines(source)]
     if not any(line.strip() for line in lines):

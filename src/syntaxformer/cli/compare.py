@@ -25,6 +25,9 @@ def compare(
         Path | None, typer.Option(help="Source text of training, in which words are rare or not.")
     ] = None,
     annotator: Annotated[str, typer.Option(help="Parses the source.")] = "en",
+    model_annotator: Annotated[
+        str | None, typer.Option(help="Annotator that the models read; default: their own.")
+    ] = None,
     target_annotator: Annotated[
         str, typer.Option(help="Tags the reference and splits it and the outputs into words.")
     ] = "de",
@@ -47,7 +50,9 @@ def compare(
     if len(called) != 2 or called[0] == called[1]:
         raise ConfigError(f"--names: expected two with a comma between, got {names}.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
-    (one, one_model), (other, other_model) = (_outputs(path, sources) for path in (first, second))
+    (one, one_model), (other, other_model) = (
+        _outputs(path, sources, model_annotator) for path in (first, second)
+    )
     for path, lines in ((ref, references), (first, one), (second, other)):
         if len(lines) != len(sources) or not sources:
             raise DataError(
@@ -55,8 +60,10 @@ def compare(
             )
     parser, tagger = load_annotator(annotator), load_annotator(target_annotator)
     models = [model for model in (one_model, other_model) if model is not None]
-    for model in models:  # what changes no line where its target pieces are no pretrained encoder's
-        references, one, other = map(model.as_written, (references, one, other))
+    for model in (one for one in models if one.info.rewrites_target):
+        clean = model.info.preparation(model.info.tgt).clean  # before its pieces, as in training
+        cleaned = [clean(line) for line in references]
+        references, one, other = map(model.as_written, (cleaned, one, other))
     infos = [model.info for model in models]
     counted = () if train is None else read_lines(train)
     cases = cases_of_lines(sources, references, (one, other), parser, tagger, infos, counted)
@@ -76,13 +83,20 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
     return next(((one, other) for one, other in pairs if one != other), (f"{first}", f"{second} (again)"))
 
 
-def _outputs(path: Path, sources: list[str]) -> tuple[list[str], Translator | None]:
+def _outputs(path: Path, sources: list[str], annotator: str | None) -> tuple[list[str], Translator | None]:
     """Translations and the model that made them; None for a file."""
+    from syntaxformer.align import FACTORS
+    from syntaxformer.errors import ConfigError
     from syntaxformer.textfile import read_lines
 
     if path.is_dir():
         from syntaxformer.tasks.translator import Translator
 
-        translator = Translator.load(path)
+        translator = Translator.load(path, annotator)
+        if own := [name for name in translator.encoder.factors if name not in FACTORS]:
+            raise ConfigError(
+                f"{path}: expected a model without factors of your own, got one that reads {', '.join(own)}. "
+                "Write its translations with `syntaxformer translate` and --factor, and compare that file."
+            )
         return [best[0].text for best in translator.translate(sources)], translator
     return list(read_lines(path)), None

@@ -21,13 +21,14 @@ def evaluate(
     src: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
     ref: Annotated[Path, typer.Option(help="Reference translations, line by line.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the translations here.")
+        Path | None, typer.Option("-o", "--output", help="Write the translations here, plain or .gz.")
     ] = None,
     baseline: Annotated[
         Path | None, typer.Option(help="A second model: report the difference and its p-value.")
     ] = None,
     beam_size: Annotated[int | None, typer.Option(min=1, help="Default: the model's setting.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    annotator: Annotated[str | None, typer.Option(help="Use this annotator, not the models' own.")] = None,
     factor: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="Values of a factor of your own, one a word; repeatable."),
@@ -49,7 +50,7 @@ def evaluate(
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
     """
     from syntaxformer.analysis.ablation import Ablation, ablate_translator
-    from syntaxformer.atomic import atomic_file
+    from syntaxformer.atomic import atomic_text
     from syntaxformer.cli.translate import read_factors
     from syntaxformer.errors import ConfigError, DataError
     from syntaxformer.evaluation import compare_translations, score_translations
@@ -63,9 +64,8 @@ def evaluate(
             f"expected as many lines as {src}, at least one; got {len(references)} and {len(sources)}.", ref
         )
 
-    translators = {
-        folder: Translator.load(folder, device=device) for folder in (model, baseline) if folder is not None
-    }
+    folders = (model,) if baseline is None else (model, baseline)
+    translators = {folder: Translator.load(folder, annotator, device) for folder in folders}
     ablation, intact = Ablation.parse(shuffle, blank), Path("the model as it is")
     if ablation and (baseline is None or baseline.resolve() == model.resolve()):
         translators[intact], baseline = translators[model], intact
@@ -86,8 +86,8 @@ def evaluate(
     own_references = translators[model].as_written(references)
     scores = score_translations(hypotheses, own_references, **scoring(info), note=reference_note(info))
     if output is not None:
-        with atomic_file(output) as temporary:
-            temporary.write_text("".join(f"{line}\n" for line in hypotheses), "utf-8")
+        with atomic_text(output) as file:
+            file.writelines(f"{line}\n" for line in hypotheses)
     report: dict[str, object] = {"model": str(model), **scores.as_dict()}
     if baseline is not None:
         sides = (translations(baseline), hypotheses, references)

@@ -28,7 +28,7 @@ def probe(
         bool, typer.Option("--controls/--no-controls", help="Random vectors and a linear chain beside.")
     ] = True,
     annotator: Annotated[
-        str | None, typer.Option(help="Tags and parses for an infused encoder; default: its own.")
+        str | None, typer.Option(help="Tags and parses for a model that reads them; default: its own.")
     ] = None,
     max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the treebank at most.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Of the maps, the batches and random vectors.")] = 1,

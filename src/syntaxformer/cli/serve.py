@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +27,9 @@ def serve(
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that requests must send; or SYNTAXFORMER_API_KEY.")
     ] = None,
+    annotator: Annotated[
+        str | None, typer.Option(help="Use this annotator, not the models' own, for all that need one.")
+    ] = None,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write users' texts into the log.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
 ) -> None:
@@ -41,6 +45,8 @@ def serve(
     except ImportError as error:
         install = 'python -m pip install "syntaxformer[serve]"'
         raise BackendMissingError(f"{error.name}, which the service needs,", install) from error
+    if not math.isfinite(deadline):
+        raise ConfigError(f"--deadline: expected a finite number of seconds, got {deadline}.")
     key = os.environ.get("SYNTAXFORMER_API_KEY") or None
     if api_key_file is not None:
         key = next(read_lines(api_key_file), "").strip()
@@ -54,6 +60,7 @@ def serve(
             host=host,
             port=port,
             workers=workers,
+            annotator=annotator,
             device=device,
             max_texts=max_texts,
             max_characters=max_characters,

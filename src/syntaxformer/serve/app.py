@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -43,6 +44,9 @@ from syntaxformer.serve.schemas import (
 )
 
 __all__ = ["create_app"]
+
+LOOK_S = 0.2
+"""Seconds between two looks at whether a client still waits."""
 
 _REASONS = {
     400: "The body is not JSON.",
@@ -116,7 +120,7 @@ def _add_work(app: FastAPI) -> None:
         check_texts(body.texts, config)
         settings = translate_settings(body, engine)
         name = engine.description.name
-        found = await app.state.batchers[name].submit(body.texts, settings, config.deadline_s)
+        found = await _work(request, name, body.texts, settings)
         return TranslateAnswer(model=name, translations=found)
 
     @app.post("/v1/classify", response_model_exclude_none=True, responses=_ERRORS, summary="Classify texts")
@@ -129,7 +133,7 @@ def _add_work(app: FastAPI) -> None:
         check_texts(parts, config)
         items = check_pairs(body.texts, engine)
         name = engine.description.name
-        found = await app.state.batchers[name].submit(items, None, config.deadline_s)
+        found = await _work(request, name, items, None)
         return ClassifyAnswer(model=name, classifications=found)
 
     @app.get(
@@ -162,11 +166,27 @@ def _add_explain(app: FastAPI) -> None:
             items = texts
         settings = ExplainSettings(body.layer, body.head, body.network, body.max_distance)
         name = engine.description.name
-        try:
-            (found,) = await app.state.batchers[name].submit(items, settings, config.deadline_s)
-        except SyntaxformerError as error:
-            raise Problem(422, str(error)) from error
+        (found,) = await _work(request, name, items, settings)
         return found
+
+
+async def _work(request: Request, name: str, items: Sequence[Any], settings: Hashable) -> list[Any]:
+    """A model's results, as long as the client waits for them.
+
+    Raises:
+        Problem: 422, the model cannot work on an item; 499, the client went away; those of `Batcher.submit`.
+    """
+    state = request.app.state
+    work = asyncio.create_task(state.batchers[name].submit(items, settings, state.config.deadline_s))
+    try:
+        while not (await asyncio.wait({work}, timeout=LOOK_S))[0]:
+            if await request.is_disconnected():
+                raise Problem(499, "client: expected one that waits for its answer, got none any more.")
+        return work.result()
+    except SyntaxformerError as error:
+        raise Problem(422, str(error)) from error
+    finally:
+        work.cancel()  # the batcher drops what nobody waits for
 
 
 def _note(request: Request, config: ServiceConfig, engine: Engine, texts: list[str]) -> None:

@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from syntaxformer.align import FACTORS
+from syntaxformer.errors import ConfigError, SyntaxformerError
 from syntaxformer.serve.explanations import ExplainSettings, explain_classification, explain_translation
 from syntaxformer.serve.schemas import (
     Attention,
@@ -22,6 +24,7 @@ from syntaxformer.tasks.model_folder import read_info, verify_model_folder
 
 if TYPE_CHECKING:
     from syntaxformer.analysis import CrossAttentionMap
+    from syntaxformer.annotate import Annotator
     from syntaxformer.data.source import EncodedText
     from syntaxformer.tasks.classifier import Classifier
     from syntaxformer.tasks.translator import Translator
@@ -63,9 +66,10 @@ class TranslatorEngine:
     Args:
         name: Of the model in requests.
         translator: A loaded model.
+        annotator: Name of the annotator that it was given; None where it has its own.
     """
 
-    def __init__(self, name: str, translator: Translator) -> None:
+    def __init__(self, name: str, translator: Translator, annotator: str | None = None) -> None:
         self.translator = translator
         info = translator.info
         factors = list(translator.encoder.factors)
@@ -74,7 +78,7 @@ class TranslatorEngine:
             name=name,
             task="translation",
             backend=info.backend,
-            annotator=info.annotator,
+            annotator=annotator or info.annotator,
             source_language=info.src,
             target_language=info.tgt,
             factors=factors,
@@ -119,7 +123,7 @@ class TranslatorEngine:
         if show & {"alignment", "attention"} and translation.text:
             from syntaxformer.analysis import cross_attention
 
-            looked = cross_attention(self.translator, line)
+            looked = cross_attention(self.translator, line, translation=translation.text)
             if "alignment" in show:
                 best = looked.average().argmax(1).tolist()
                 translation.alignment = [[piece, place] for place, piece in enumerate(best)]
@@ -142,9 +146,10 @@ class ClassifierEngine:
     Args:
         name: Of the model in requests.
         classifier: A loaded model.
+        annotator: Name of the annotator that it was given; None where it has its own.
     """
 
-    def __init__(self, name: str, classifier: Classifier) -> None:
+    def __init__(self, name: str, classifier: Classifier, annotator: str | None = None) -> None:
         self.classifier = classifier
         info = classifier.info
         self.n_texts = info.n_texts
@@ -152,7 +157,7 @@ class ClassifierEngine:
             name=name,
             task="classification",
             backend=classifier.backend,
-            annotator=info.annotator,
+            annotator=annotator or info.annotator,
             labels=None if info.labels is None else list(info.labels),
             n_texts=info.n_texts,
             **(_inside(classifier) if classifier.backend == "pytorch" else {}),
@@ -191,21 +196,50 @@ def check_folder(folder: Path) -> None:
     read_info(folder)
 
 
-def load_engine(name: str, folder: Path, device: str | None = None) -> Engine:
-    """Load a translator (trained or exported) or a classifier.
+def load_engine(name: str, folder: Path, device: str | None = None, annotator: str | None = None) -> Engine:
+    """Load a translator (trained or exported) or a classifier that can answer any text.
+
+    Args:
+        name: Of the model in requests.
+        folder: Model folder.
+        device: "cpu", "cuda", …; None for the best there is.
+        annotator: Use this annotator and not the one that the folder names, where the model needs one.
 
     Raises:
         CheckpointError: It cannot be read.
         BackendMissingError: Its annotator or backend is not installed.
-        ConfigError: There is no such device.
+        ConfigError: There is no such device or annotator, the annotator cannot annotate any text, or the
+            model reads factors of the user's own.
     """
     if (folder / CLASSIFIER).is_file():
         from syntaxformer.tasks.classifier import Classifier
 
-        return ClassifierEngine(name, Classifier.from_folder(folder, device=device))
+        classifier = Classifier.from_folder(folder, annotator, device)
+        _try_annotator(classifier.annotator, folder)
+        return ClassifierEngine(name, classifier, annotator if classifier.annotator else None)
     from syntaxformer.tasks.translator import Translator
 
-    return TranslatorEngine(name, Translator.load(folder, device=device))
+    translator = Translator.load(folder, annotator, device)
+    if own := [factor for factor in translator.encoder.factors if factor not in FACTORS]:
+        raise ConfigError(
+            f"{folder}: expected a model that reads text alone, got one with factors of your own, "
+            f"{', '.join(own)}, which a request cannot give. Use `syntaxformer translate` with --factor."
+        )
+    _try_annotator(translator.annotator, folder)
+    return TranslatorEngine(name, translator, annotator if translator.annotator else None)
+
+
+def _try_annotator(annotator: Annotator | None, folder: Path) -> None:
+    """Hold that an annotator takes any text: one that only holds the parses of given lines loads, too."""
+    if annotator is None:
+        return
+    try:
+        annotator.annotate(["a"])
+    except SyntaxformerError as error:
+        raise ConfigError(
+            f"{folder}: expected an annotator of any text, got one that fails on 'a': {error} "
+            "Give another with --annotator."
+        ) from error
 
 
 def _inside(classifier: Classifier) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
     from syntaxformer.analysis import cross_attention, parser_for, translator_text
 
     translator, info = engine.translator, engine.translator.info
-    parser = parser_for(translator.annotator, info.annotator, info.src, info.tokenized)
+    parser = parser_for(translator.annotator, engine.description.annotator, info.src, info.tokenized)
     missing = {"networks": "Sub-networks are shown of classifiers that were fine-tuned with masks."}
     attention = None
     if info.backend == "pytorch":
@@ -82,7 +82,7 @@ def explain_classification(
     item: Any = texts[0] if len(texts) == 1 else texts
     (found,) = engine.classify([item])
     missing, networks, attention = {}, None, None
-    parser = parser_for(classifier.annotator, classifier.info.annotator, "en", False)
+    parser = parser_for(classifier.annotator, engine.description.annotator, "en", False)
     if engine.description.backend != "pytorch":
         reason = f"This model was exported to {engine.description.backend}, which does not give it."
         missing |= {"attention": reason, "networks": reason}

@@ -25,6 +25,7 @@ CODES = {
     413: "too_large",
     422: "invalid",
     429: "busy",
+    499: "gone",
     500: "internal",
     503: "too_late",
 }

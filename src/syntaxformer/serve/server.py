@@ -34,14 +34,14 @@ PAGES: list[Callable[[FastAPI], None]] = [add_explorer]
 
 
 def name_models(folders: list[Path]) -> dict[str, Path]:
-    """Models by the names of their folders.
+    """Models by the names of their folders, as they were given.
 
     Raises:
         ConfigError: Two folders of one name.
     """
     named: dict[str, Path] = {}
     for folder in folders:
-        name = folder.resolve().name
+        name = Path(os.path.abspath(folder)).name  # noqa: PTH100  # a link keeps the name that it has
         if name in named:
             raise ConfigError(f"models: expected folders of different names, got {named[name]} and {folder}.")
         named[name] = folder
@@ -54,7 +54,8 @@ def run(config: ServiceConfig) -> None:
     Raises:
         CheckpointError: A folder is no model.
         BackendMissingError: An annotator or backend is not installed.
-        ConfigError: There is no such device, nobody can listen there, or no worker can load the models.
+        ConfigError: There is no such device, nobody can listen there, no worker can load the models, or a
+            model needs more than the texts of requests.
     """
     for folder in config.models.values():
         check_folder(folder)
@@ -124,7 +125,10 @@ def _check_address(config: ServiceConfig) -> None:
 
 
 def _build(config: ServiceConfig) -> FastAPI:
-    engines = {name: load_engine(name, folder, config.device) for name, folder in config.models.items()}
+    engines = {
+        name: load_engine(name, folder, config.device, config.annotator)
+        for name, folder in config.models.items()
+    }
     app = create_app(config, engines)
     for add in PAGES:
         add(app)

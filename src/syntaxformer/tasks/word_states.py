@@ -20,7 +20,6 @@ from torch import Tensor
 
 from syntaxformer.align import WordColumns, batch_word_of_piece, encoding_offsets
 from syntaxformer.data.collator import source_batch
-from syntaxformer.data.preparation import lower_case
 from syntaxformer.data.source import encode_pieces
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.progress import track
@@ -181,9 +180,8 @@ class TranslatorWords:
         return output.hidden_states, _owners(offsets, splits, places, batch["input_ids"].shape[1])
 
     def _lines(self, sentences: Sequence[Sentence]) -> list[str]:
-        """What the translator makes of the text."""
-        lines = [self.translator.encoder.preparation.clean(one.text) for one in sentences]
-        return [lower_case(line) for line in lines] if self.translator.info.lowercase else lines
+        """The text as the annotator sees it; `encoder.encode` prepares it for subwords."""
+        return [self.translator.encoder.preparation.clean(one.text) for one in sentences]
 
     def _offsets(self, lines: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Characters of the lines that each piece stands for, and where each line's pieces begin."""
@@ -200,8 +198,8 @@ def load_word_encoder(
 
     Args:
         folder: A translator, an infused encoder, or a Hugging Face encoder.
-        annotator: Gives an infused encoder its tags and trees; None for the one that it was fine-tuned with,
-            else `en+phrases`.
+        annotator: Gives a translator or an infused encoder its tags and trees; None for the one that it was
+            trained with, else, for an infused encoder, `en+phrases`.
         device: "cpu", "cuda", …; None for the best there is.
 
     Raises:
@@ -213,7 +211,7 @@ def load_word_encoder(
 
     folder = Path(folder)
     if (folder / "syntaxformer.json").exists():
-        return TranslatorWords(Translator.load(folder, device=device))
+        return TranslatorWords(Translator.load(folder, annotator, device))
     if not (folder / "config.json").exists():
         raise CheckpointError(f"{folder}: expected a model folder, got none with a config.json.")
     if (folder / "infusion.json").exists():

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
+from syntaxformer.analysis.attention import cross_attention
 from syntaxformer.analysis.attention_spread import SpreadOfAttention, attention_spread, spread_of_weights
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.subwords import SubwordConfig, train_subwords
+from syntaxformer.errors import ConfigError
 from syntaxformer.layers import plan_widths
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.tasks.model_folder import FolderInfo
@@ -126,3 +129,44 @@ def test_a_line_that_is_cut(monkeypatch):
     assert owners[-1] == -1
     assert owners[-2] > 0
     assert np.isfinite(found.values["entropy"]).all()
+
+
+@pytest.mark.parametrize(
+    ("prepared", "text", "written"),
+    [
+        ({"lowercase": True}, "He SAID words", "he said words"),
+        ({"moses": True}, "he said 'three' words", "he said ' three ' words"),
+    ],
+)
+def test_targets_are_the_pieces_that_the_decoder_writes(prepared, text, written):
+    """Not those of the text that a reader gets: Moses' spaces are gone there, and its case is the reader's."""
+    sentence = Sentence.from_words(["he", "said"])
+    expected = attention_spread(_translator(), [sentence], targets=[written]).values
+    found = attention_spread(_translator(**prepared), [sentence], targets=[text]).values
+    np.testing.assert_allclose(found["entropy"], expected["entropy"], atol=1e-6)
+    expected = cross_attention(_translator(), "he", translation=written)
+    found = cross_attention(_translator(**prepared), "he", translation=text)
+    assert found.tgt_pieces == expected.tgt_pieces
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-6)
+    assert found.translation == text
+
+
+def test_text_that_spells_a_special_piece_is_text():
+    translator = _translator()
+    own_target = train_subwords(["he 'said three' words"] * 3, SubwordConfig(vocab_size=307))
+    translator.encoder = replace(translator.encoder, own_target=own_target)
+    found = cross_attention(translator, "he", translation="he </s> said")
+    assert [place for place, piece in enumerate(found.tgt_pieces) if piece == "</s>"] == [
+        len(found.tgt_pieces) - 1
+    ]
+
+
+def test_factors_of_ones_own_have_no_spread(monkeypatch):
+    translator = _translator()
+    monkeypatch.setattr(translator.encoder, "vocabularies", {"pos": None, "tone": None})
+    with pytest.raises(
+        ConfigError,
+        match=r"^spread: expected a model without factors of your own, got one that reads tone\. "
+        r"Look at single sentences: `syntaxformer attend` takes their values with --factor\.$",
+    ):
+        attention_spread(translator, [SENTENCE])

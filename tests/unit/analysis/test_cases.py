@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sacrebleu.metrics import CHRF
@@ -256,3 +257,68 @@ def test_the_command(tmp_path):
     for names in ("a,b,c", "a,a"):
         done = CliRunner().invoke(app, [*arguments, "--names", names])
         assert str(done.exception) == f"--names: expected two with a comma between, got {names}."
+
+
+class _Model:
+    """Writes one line, without spaces before full stops and without ampersands."""
+
+    def __init__(self, annotator=None, factors=()):
+        self.annotator, self.encoder = annotator, SimpleNamespace(factors=factors)
+        self.info = _info(unescape=True, rewrites_target=True)
+
+    def translate(self, lines):
+        return [[SimpleNamespace(text="Der Hund 'bellt'.")] for _ in lines]
+
+    def as_written(self, lines):
+        return [line.replace("&", "").replace(" .", ".") for line in lines]
+
+
+@pytest.fixture
+def compare(tmp_path, monkeypatch):
+    """Compare a model with a file; gives the result, the references that are compared and the annotator."""
+    from typer.testing import CliRunner
+
+    from syntaxformer.cli.main import app
+
+    def call(*more, factors=()):
+        lines = {"src": "the dog barks", "ref": "Der Hund &apos;bellt&apos; .", "file": "Der Hund"}
+        for name, line in lines.items():
+            (tmp_path / name).write_text(f"{line}\n")
+        (tmp_path / "model").mkdir(exist_ok=True)
+        seen = SimpleNamespace(references=None, annotator=None)
+
+        def load(folder, annotator=None):
+            seen.annotator = annotator
+            return _Model(annotator, factors)
+
+        def cases(sources, references, *rest):
+            seen.references = references
+            return cases_of_lines(sources, references, *rest)
+
+        monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", load)
+        monkeypatch.setattr("syntaxformer.analysis.case_texts.cases_of_lines", cases)
+        files = ["--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), *more]
+        return CliRunner().invoke(
+            app, ["compare", str(tmp_path / "file"), str(tmp_path / "model"), *files]
+        ), seen
+
+    return call
+
+
+def test_references_are_unescaped_before_they_become_the_models_pieces(compare):
+    done, seen = compare()
+    assert done.exit_code == 0, done.exception
+    assert seen.references == ["Der Hund 'bellt'."]
+    assert seen.annotator is None
+
+
+def test_another_annotator_for_the_models(compare):
+    assert compare("--model-annotator", "en")[1].annotator == "en"
+
+
+def test_a_model_with_factors_of_ones_own_is_compared_by_its_translations(compare, tmp_path):
+    done, _ = compare(factors=("pos", "tone"))
+    assert str(done.exception) == (
+        f"{tmp_path / 'model'}: expected a model without factors of your own, got one that reads tone. "
+        "Write its translations with `syntaxformer translate` and --factor, and compare that file."
+    )

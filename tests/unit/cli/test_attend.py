@@ -19,7 +19,8 @@ SHAPES = {"large": (3, 5), "flat": (2, 5), "narrow": (3, 2)}
 def attend(monkeypatch, tmp_path):
     """Draw `large` beside another translator, and give the command's result."""
 
-    def translator(folder):
+    def translator(folder, annotator=None):
+        loaded.append((folder.name, annotator))
         return SimpleNamespace(name=folder.name, encoder=SimpleNamespace(factors=()))
 
     def attention(translator, text, factors):
@@ -33,6 +34,7 @@ def attend(monkeypatch, tmp_path):
         arguments = ["attend", "large", "a b", "--beside", beside, "-o", str(tmp_path / "a.png"), *more]
         return CliRunner().invoke(app, arguments)
 
+    loaded = call.loaded = []
     return call
 
 
@@ -46,3 +48,8 @@ def test_a_second_model_that_is_smaller(attend):
     assert str(attend("narrow", "--layer", "3").exception).endswith("and 2 of narrow, got 3 and None.")
     done = attend("flat", "--layer", "1", "--head", "4")
     assert (done.exit_code, done.exception) == (0, None)
+
+
+def test_another_annotator_for_both_models(attend):
+    assert attend("flat", "--model-annotator", "de").exit_code == 0
+    assert attend.loaded == [("flat", "de"), ("large", "de")]

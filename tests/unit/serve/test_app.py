@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import threading
+import time
 
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
+from syntaxformer.errors import DataError
+from syntaxformer.serve import ServiceConfig
 from syntaxformer.serve.gate import JsonLines
 
 
@@ -225,9 +231,81 @@ def test_the_log_has_no_text_of_users_unless_asked(make_app, caplog, log_texts):
     assert ("my secret" in json.dumps(line)) is log_texts
 
 
-def test_too_many_at_once(make_app, echo):
-    import threading
+def test_an_error_with_a_text_says_what_to_change(make_app, echo, caplog):
+    def refuse(settings, items):
+        raise DataError(f"text: expected another, got {items[0]!r}.")
 
+    app = make_app()
+    for engine in app.state.engines.values():
+        app.state.batchers[engine.description.name].work = refuse
+    with TestClient(app) as client:
+        for path in ("translate", "classify"):
+            message = _error(client.post(f"/v1/{path}", json={"texts": ["x"]}), 422, "invalid")
+            assert message == "text: expected another, got 'x'."
+    assert "Traceback" not in caplog.text
+
+
+def test_a_client_that_goes_away_ends_its_work(make_app, echo):
+    gate = threading.Event()
+
+    class Slow(echo):
+        def work(self, settings, items):
+            gate.wait(20)
+            return super().work(settings, items)
+
+    engine = Slow()
+    app = make_app(engine, max_batch=1)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.02)
+        body = json.dumps({"texts": ["x"] * 50}).encode()
+        head = f"host: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        with socket.create_connection(server.servers[0].sockets[0].getsockname()) as client:
+            client.sendall(f"POST /v1/translate HTTP/1.1\r\n{head}\r\n\r\n".encode() + body)
+            _wait_for(lambda: b'syntaxformer_waiting_texts{model="echo"} 49.0' in app.state.metrics.text())
+            time.sleep(0.5)  # it is looked for meanwhile, and still there
+            assert b'status="499"' not in app.state.metrics.text()
+        _wait_for(lambda: b'status="499"' in app.state.metrics.text())
+    finally:
+        gate.set()
+        server.should_exit = True
+        thread.join(20)
+    assert len(engine.batches) == 1
+
+
+def _wait_for(event):
+    deadline = time.monotonic() + 10
+    while not event():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_full_batch_of_sentences_is_one_batch(make_app, echo):
+    for max_batch in (64, 100):
+        engine = echo()
+        with TestClient(make_app(engine, max_batch=max_batch)) as client:
+            assert client.post("/v1/translate", json={"texts": ["x" * 100] * max_batch}).status_code == 200
+        assert [len(items) for _, items in engine.batches] == [max_batch]
+
+
+def test_all_texts_that_are_allowed_fit_into_a_body(make_app, echo):
+    # httpx would not escape them: "\ud83d\udf01" is 12 bytes.
+    body, headers = json.dumps({"texts": ["🜁" * 5000] * 128}), {"content-type": "application/json"}
+    with TestClient(make_app(echo())) as client:
+        assert client.post("/v1/translate", content=body, headers=headers).status_code == 200
+
+
+def test_settings_that_follow_from_others():
+    config = ServiceConfig(models={}, max_batch=7, max_texts=3, max_characters=11)
+    assert config.max_batch_characters == 5000
+    assert config.max_body_bytes == 3 * (12 * 11 + 10) + 10_000
+    assert ServiceConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_too_many_at_once(make_app, echo):
     gate = threading.Event()
 
     class Slow(echo):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
+from syntaxformer.annotate import load_annotator
 from syntaxformer.data.source import EncodedText
-from syntaxformer.serve.engines import TranslateSettings, TranslatorEngine
+from syntaxformer.errors import ConfigError
+from syntaxformer.serve.engines import TranslateSettings, TranslatorEngine, load_engine
 from syntaxformer.tasks.translator import Hypothesis
 from syntaxformer.training.recipe import DecodingConfig
+from syntaxformer.trees import Sentence, write_conllu
 
 
 class CountingTranslator:
@@ -50,3 +54,66 @@ def test_settings_and_what_is_shown():
     assert (translator.settings.beam_size, translator.settings.length_penalty) == (7, 0.5)
     assert [one.text for one in found.hypotheses] == ["a b c|0", "a b c|1"]
     assert found.source.pieces == ["0", "1", "2"]
+
+
+def test_what_is_shown_belongs_to_the_translation_that_is_returned(tiny_engines, monkeypatch):
+    """Its settings may be others than the model's own; it is not searched for a second time."""
+    engine = tiny_engines["base"]
+    monkeypatch.setattr(engine.translator, "search", lambda *_: [[Hypothesis("two dogs run")]])
+    monkeypatch.setattr(engine.translator, "translate", None)
+    (found,) = engine.work(TranslateSettings(show=frozenset({"alignment", "attention"})), ["the cat"])
+    assert "".join(found.attention.target) == "▁two▁dogs▁run</s>"
+    assert len(found.alignment) == len(found.attention.target)
+
+
+def _loading(monkeypatch, translator, classifier=None):
+    """Let folders hold these; the annotator that is asked for is theirs."""
+    given = []
+
+    def load(model):
+        def loaded(folder, annotator, device):
+            given.append((annotator, device))
+            if annotator is not None:
+                model.annotator = load_annotator(annotator)
+            return model
+
+        return loaded
+
+    monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", load(translator))
+    monkeypatch.setattr("syntaxformer.tasks.classifier.Classifier.from_folder", load(classifier))
+    return given
+
+
+def test_factors_of_ones_own_are_refused_when_the_model_is_loaded(monkeypatch, tmp_path):
+    encoder = SimpleNamespace(factors=("pos", "tone"))
+    _loading(monkeypatch, SimpleNamespace(encoder=encoder, annotator=None))
+    with pytest.raises(ConfigError) as caught:
+        load_engine("one", tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}: expected a model that reads text alone, got one with factors of your own, tone, which a "
+        "request cannot give. Use `syntaxformer translate` with --factor."
+    )
+
+
+@pytest.mark.parametrize("task", ["translation", "classification"])
+@pytest.mark.parametrize("file", ["{split}.conllu", "train.conllu"])
+def test_an_annotator_of_given_lines_is_refused_when_the_model_is_loaded(
+    tiny_engines, monkeypatch, tmp_path, task, file
+):
+    write_conllu(tmp_path / "train.conllu", [Sentence.from_words(["A", "dog"], upos=("DET", "NOUN"))])
+    parsed = load_annotator(f"conllu:{tmp_path}/{file}")
+    translator, classifier = tiny_engines["sit"].translator, tiny_engines["masked"].classifier
+    for model in (translator, classifier):
+        monkeypatch.setattr(model, "annotator", parsed)
+    given = _loading(monkeypatch, translator, classifier)
+    if task == "classification":
+        (tmp_path / "classifier.json").touch()
+    with pytest.raises(
+        ConfigError, match="expected an annotator of any text, got one that fails on 'a': "
+    ) as caught:
+        load_engine("one", tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path}: ")
+    assert str(caught.value).endswith(" Give another with --annotator.")
+    engine = load_engine("one", tmp_path, "cpu", "en")
+    assert (engine.description.task, engine.description.annotator) == (task, "en")
+    assert given == [(None, None), ("en", "cpu")]

@@ -124,6 +124,37 @@ def test_states_of_a_translator_that_reads_entities(plain, monkeypatch):
     assert words.n_pieces([escaped]).tolist() == words.n_pieces([clean]).tolist()
 
 
+def test_the_annotator_of_a_lower_casing_translator_sees_the_line_as_it_is(new_translator):
+    """As `Translator.encode` has it: only subwords see lower case."""
+    translator = new_translator("sum_then_concat", lowercase=True)
+    seen, annotate = [], translator.annotator.annotate
+
+    def words(sentences):
+        lines = [" ".join(one) for one in sentences]
+        seen.extend(lines)
+        return annotate(lines)
+
+    translator.annotator.annotate_words = words
+    upper, lower = Sentence.from_words(["The", "İCats", "sat"]), Sentence.from_words(["the", "icats", "sat"])
+    _, owners = TranslatorWords(translator).encode([upper])
+    _, expected = TranslatorWords(translator).encode([lower])
+    assert seen[0] == "The İCats sat"
+    assert owners.tolist() == expected.tolist()
+
+
+def test_another_annotator_for_a_translator(monkeypatch, tmp_path, plain):
+    given = []
+
+    def load(folder, annotator=None, device=None):
+        given.append((annotator, device))
+        return plain
+
+    monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", load)
+    (tmp_path / "syntaxformer.json").touch()
+    load_word_encoder(tmp_path, "en", "cpu")
+    assert given == [("en", "cpu")]
+
+
 def _grown_treebank(n: int):
     """Random trees with vectors that hold them: each word is its governor's vector plus a direction of its own."""
     drawn = np.random.default_rng(7)

@@ -173,3 +173,24 @@ def test_large_logits(mode: str, spread: float) -> None:
     arguments["position_bias"] = (torch.randn(1, HEADS, KEYS, KEYS).sign() * spread).requires_grad_()
     arguments |= {"scaling": 1.0, "on_empty_row": "zero"}
     _assert_same(arguments, 3e-5)
+
+
+@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
+@pytest.mark.parametrize("below", [20.0, 90.0])
+@pytest.mark.parametrize("gate", [None, 0.0, 0.3])
+def test_rows_far_below_zero(mode: str, below: float, gate: float | None) -> None:
+    """Logits about -20 and -90, as T5's may be: e^s is nothing beside the 1 of masked keys, but not in full."""
+    arguments = _inputs(2) | {"mode": mode, "include_full": True, "key_mask": _padding()}
+    arguments["position_bias"] = (arguments["position_bias"].detach() - below).requires_grad_()
+    arguments["gate"] = None if gate is None else torch.tensor(gate, requires_grad=True)
+    _assert_same(arguments, 3e-5)
+
+
+def test_a_closed_gate_is_plain_attention_on_rows_far_below_zero() -> None:
+    for below in (10.0, 20.0, 90.0):
+        arguments = _inputs(2) | {"include_full": True, "gate": torch.zeros(HEADS)}
+        bias = arguments["position_bias"].detach() - below
+        output, _ = syntax_attention(**arguments | {"position_bias": bias})
+        query, key, value = (arguments[name] for name in ("query", "key", "value"))
+        plain = torch.nn.functional.scaled_dot_product_attention(query, key, value, bias)
+        torch.testing.assert_close(output, plain, atol=2e-5, rtol=0)

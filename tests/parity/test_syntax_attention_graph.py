@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from syntaxformer.layers import syntax_attention, syntax_attention_graph
+from syntaxformer.layers import syntax_attention, syntax_attention_graph, syntax_attention_reference
 
 BATCH, HEADS, KEYS, D_HEAD, MAX_DISTANCE = 3, 2, 11, 5, 7
 N_IDS = 3 * MAX_DISTANCE + 2
@@ -56,3 +56,14 @@ def test_without_topical_attention_and_with_parts_left_out(mode, summation):
 def test_logits_of_any_size():
     arguments = _arguments()
     _assert_same({**arguments, "query": arguments["query"] * 30})
+
+
+@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
+@pytest.mark.parametrize("below", [20.0, 90.0])
+def test_rows_far_below_zero(mode, below):
+    given = {"mode": mode, "include_full": True, "position_bias": torch.full((1, HEADS, KEYS, KEYS), -below)}
+    for gate in (None, torch.tensor(0.0), torch.tensor(0.3)):
+        arguments = {**_arguments(), **given, "gate": gate}
+        _assert_same(arguments)
+        reference, _ = syntax_attention_reference(**arguments)
+        torch.testing.assert_close(syntax_attention_graph(**arguments), reference, atol=3e-5, rtol=2e-5)

@@ -7,6 +7,7 @@ from syntaxformer.layers.infusion_plan import INFUSION_KINDS, WidthPlan, plan_wi
 from syntaxformer.layers.lisa import (
     NO_GOVERNOR,
     BiaffineHead,
+    check_gradient,
     first_pieces,
     governor_hits,
     governor_loss,
@@ -52,6 +53,7 @@ __all__ = [
     "WidthPlan",
     "attend",
     "attend_with_weights",
+    "check_gradient",
     "drop",
     "first_pieces",
     "governor_hits",

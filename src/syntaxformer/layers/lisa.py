@@ -14,6 +14,7 @@ from torch import Tensor, nn
 __all__ = [
     "NO_GOVERNOR",
     "BiaffineHead",
+    "check_gradient",
     "first_pieces",
     "governor_hits",
     "governor_loss",
@@ -172,6 +173,24 @@ def governor_loss(
     chosen = logits[supervised].float()
     losses = F.cross_entropy(chosen, targets[supervised].to(torch.int64), reduction="sum")
     return losses / supervised.sum().clamp(min=1)
+
+
+def check_gradient(expected: bool) -> None:
+    """Refuse reentrant checkpointing around a supervised head: its loss would teach nothing, silently.
+
+    That kind runs layers without gradients first, and the loss is made of what it finds then.
+
+    Args:
+        expected: Whether the forward pass outside the layer records gradients.
+
+    Raises:
+        ValueError: It does, and the layer does not.
+    """
+    if expected and not torch.is_grad_enabled():
+        raise ValueError(
+            "gradient checkpointing: expected use_reentrant=False with a supervised lisa head, got True. "
+            'Pass gradient_checkpointing_kwargs={"use_reentrant": False}.'
+        )
 
 
 def governor_hits(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -72,14 +72,28 @@ class RelationBias(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(n_trees, 3 * max_distance + 2, n_heads))
 
+    def weight_of(self, active: Bool[Tensor, " networks"] | None) -> Float[Tensor, "trees ids heads"]:
+        """b, with 0 for relations that take no part; "none" always does.
+
+        Args:
+            active: The relations 1 to 3D + 1 of each tree that take part, then anything; None for all.
+        """
+        if active is None:
+            return self.weight
+        n_trees, n_ids, _ = self.weight.shape
+        of_trees = active[: n_trees * (n_ids - 1)].view(n_trees, n_ids - 1)
+        return self.weight * F.pad(of_trees, (1, 0), value=True)[..., None]
+
     def forward(
-        self, relations: UInt8[Tensor, "batch trees keys keys"]
+        self,
+        relations: UInt8[Tensor, "batch trees keys keys"],
+        active: Bool[Tensor, " networks"] | None = None,
     ) -> Float[Tensor, "batch heads keys keys"]:
-        """What to add to the scaled logits.
+        """What to add to the scaled logits; `active` as in `weight_of`.
 
         Raises:
             ValueError: Another number of trees than there are biases for.
         """
         if relations.shape[1] != len(self.weight):
             raise ValueError(f"relations: expected {len(self.weight)} trees, got {relations.shape[1]}.")
-        return relation_bias(relations, self.weight)
+        return relation_bias(relations, self.weight_of(active))

@@ -1,15 +1,16 @@
 """The formulas of the collapsed syntax attention, forward and backward, for some queries of some sentences.
 
-For one head, scaled logits s_ij, c_i = max(0, max_j s_ij - 40), z_i = e^(-c_i), W_ij = e^(s_ij - c_i) - z_i,
-n valid keys and y_j = u·v_j:
+For one head, scaled logits s_ij with the largest t_i of a row, c_i = t_i - min(40, max(-40, t_i)),
+z_i = min(1, e^(-c_i)), E_ij = e^(s_ij - c_i), W_ij = E_ij - z_i, n valid keys and y_j = u·v_j:
 
     den_ir = Σ_{j: R_ij = r} W_ij + n z_i     mean_ir = (Σ_{j: R_ij = r} W_ij y_j + z_i Σ_j y_j) / den_ir
     α_i    = softmax over r of mean_ir summed over heads                            β_ir = α_ir / den_ir
-    P_ij   = W_ij Σ_trees β_{i,R_ij} + z_i Σ_r β_ir                            output_i = Σ_j P_ij v_j
+    P_ij   = W_ij Σ_trees β_{i,R_ij} + z_i Σ_r β_ir + F_i E_ij                 output_i = Σ_j P_ij v_j
 
-Where masked keys are removed z is 0 and c_i = max_j s_ij - min(40, max(0, max_j s_ij)). The full sub-network
-holds all keys; a gate g makes P = g P + (1 - g) P_full. Between the matrix products heads are the last axis,
-so that sums and look-ups by relation move whole rows of heads.
+Where masked keys are removed z is 0 and c_i = t_i - min(40, max(0, t_i)). F = α_full / Σ_j E_ij of the full
+sub-network, which holds all keys, is multiplied with E: W would drown what is small beside z. A gate g makes
+P = g P + (1 - g) P_full. Between the matrix products heads are the last axis, so that sums and look-ups by
+relation move whole rows of heads.
 Axes: b sentences, h heads, q queries, k keys, r slots of a row (see `relation_index`), d columns of a head.
 """
 
@@ -26,7 +27,7 @@ from syntaxformer.layers.relation_index import RelationIndex, RowIndex
 __all__ = ["Block", "Gradients", "KernelOptions", "Sums"]
 
 HEADROOM = 40.0
-"""Largest exponent; logits that do not reach it are left as they are, which is the most exact."""
+"""Largest exponent of a row, up or down; logits within it are left as they are, which is the most exact."""
 
 SMALLEST = 1e-30
 """e^-69, stands for a denominator without any key; what it divides is zero."""
@@ -126,8 +127,8 @@ class Block:
         torch.mul(weights, self.y, out=weighted)
         sums = self._sums(pairs, exp, zero)
         beta, full = self._coefficients(sums)
-        constant = self._constant(zero, beta, full)
-        attention = self._attention(weights, self._look_up(beta, full), constant)
+        constant = zero * beta.sum(2, keepdim=True)
+        attention = self._attention(weights, self._look_up(beta), constant, exp, full)
         return (attention.to(self.value.dtype) @ self.value.contiguous()).mul_(self._kept_scale), sums
 
     def backward(self, grad: Tensor, grad_alpha: Tensor, sums: Sums) -> Gradients:
@@ -150,21 +151,25 @@ class Block:
         d_numerator, d_full_numerator = d_logits * sums.inverse, d_full * sums.inverse_full
         d_den = (d_numerator * sums.mean).addcmul_(beta, ratio).neg_()
         d_full_den = -(d_full_numerator * sums.mean_full + full * full_ratio)
-        d_zero_y = zero * (d_numerator.sum(2, keepdim=True) + d_full_numerator)
-        constant = self._constant(zero, beta, full)
+        d_zero_y = zero * d_numerator.sum(2, keepdim=True)
+        constant = zero * beta.sum(2, keepdim=True)
 
-        shares = self._look_up(beta, full)
-        by_numerator = self._look_up(d_numerator, d_full_numerator)
-        d_exp = self._look_up(d_den, d_full_den)
-        d_exp.addcmul_(by_numerator, self.y).addcmul_(shares, d_attention)
+        shares, by_numerator = self._look_up(beta), self._look_up(d_numerator)
+        if self.options.uses_full:  # each key stands in one slot of the first tree
+            d_den[:, :, : self.options.index.n_tree_slots] += d_full_den
+        d_exp = self._look_up(d_den).addcmul_(by_numerator, self.y).addcmul_(shares, d_attention)
+        d_y = by_numerator.mul_(weights).sum(1) + d_zero_y.sum(1)
+        if self.options.uses_full:
+            d_exp.addcmul_(d_full_numerator, self.y).addcmul_(full, d_attention)
+            d_y += (d_full_numerator.permute(0, 3, 2, 1) @ exp).permute(0, 3, 2, 1).squeeze(2)
         d_logits = _heads_first(d_exp).mul_(exp)
-        attention = self._attention(weights, shares, constant)
+        attention = self._attention(weights, shares, constant, exp, full)
         d_scores = d_logits.to(self.key.dtype)
         return Gradients(
             query=(d_scores @ self.key.contiguous()).mul_(self.options.scaling),
             key=d_scores.transpose(-1, -2) @ self._scaled_query,
             value=attention.to(grad.dtype).transpose(-1, -2) @ grad,
-            y=(by_numerator.mul_(weights).sum(1) + d_zero_y.sum(1)) * self.valid[..., None],
+            y=d_y * self.valid[..., None],
             logits=d_logits,
             gate=self._gate_gradient(ratio, full_ratio, sums),
         )
@@ -177,12 +182,11 @@ class Block:
         if self.padded:
             exp += torch.zeros_like(self.valid).masked_fill_(self.valid == 0, -torch.inf)[:, None, None]
         top = exp.amax(-1, keepdim=True)
-        if self.options.multiplicative:
-            shift = top.sub_(HEADROOM).clamp_(min=0)
-            zero = shift.neg().exp_().clamp_(min=SMALLEST)
-        else:
-            shift = (top - top.clamp(0, HEADROOM)).masked_fill_(top == -torch.inf, 0)
-            zero = torch.zeros_like(shift)
+        lowest = -HEADROOM if self.options.multiplicative else 0.0
+        shift = (top - top.clamp(lowest, HEADROOM)).masked_fill(top == -torch.inf, 0)
+        zero = torch.zeros_like(shift)
+        if self.options.multiplicative:  # e^-40 beside 1 is nothing: in a row below it z may stay 1
+            zero = shift.neg().exp_().clamp_(SMALLEST, 1)
         return exp.sub_(shift).exp_(), zero.permute(0, 2, 3, 1)
 
     def _sums(self, pairs: Tensor, exp: Tensor, zero: Tensor) -> Sums:
@@ -238,13 +242,14 @@ class Block:
         syntax = (sums.alpha[..., None, :-1] @ ratio).sum((0, 1, 2))
         return syntax + ((self._alpha_full(sums)[..., None] - 1) * full_ratio).sum((0, 1, 2))
 
-    def _constant(self, zero: Tensor, beta: Tensor, full: Tensor) -> Tensor:
-        """What each key of a row gets, `[b, q, 1, h]`."""
-        return zero * (beta.sum(2, keepdim=True) + full)
-
-    def _attention(self, weights: Tensor, shares: Tensor, constant: Tensor) -> Tensor:
-        """P with heads first, after dropout."""
-        return self._drop(_heads_first(torch.addcmul(constant, weights, shares)))
+    def _attention(
+        self, weights: Tensor, shares: Tensor, constant: Tensor, exp: Tensor, full: Tensor
+    ) -> Tensor:
+        """P with heads first, after dropout; each key of a row gets the constant `[b, q, 1, h]`."""
+        pairs = _heads_first(torch.addcmul(constant, weights, shares))
+        if self.options.uses_full:
+            pairs.addcmul_(exp, full.permute(0, 3, 1, 2))
+        return self._drop(pairs)
 
     def _drop(self, pairs: Tensor) -> Tensor:
         """[b, h, q, k] with 0 on invalid keys and dropped weights, in place; does not scale the others."""
@@ -256,11 +261,8 @@ class Block:
         """[b, q, k, width] → [b, q, r, width]."""
         return self.rows.sum_by_relation(pairs.flatten(0, 1)).unflatten(0, pairs.shape[:2])
 
-    def _look_up(self, table: Tensor, full: Tensor) -> Tensor:
-        """[b, q, r, h] → [b, q, k, h], what belongs to attention to all keys added (to the table itself)."""
-        table[:, :, : self.options.index.n_tree_slots] += (
-            full  # each key stands in one slot of the first tree
-        )
+    def _look_up(self, table: Tensor) -> Tensor:
+        """[b, q, r, h] → [b, q, k, h]."""
         return self.rows.look_up(table.flatten(0, 1)).unflatten(0, table.shape[:2])
 
     @property

@@ -84,12 +84,12 @@ def syntax_attention_graph(
     if gate is not None:
         gate = gate.expand(n_heads)[:, None, None]
         betas, of_full = [beta * gate for beta in betas], 1 + gate * (of_full - 1)
-    full = of_full * inverse_full
-    shares, total = full, full
+    shares, total = torch.zeros_like(inverse_full), torch.zeros_like(inverse_full)
     for beta, of_tree in zip(betas, ids.unbind(1), strict=True):
         shares = shares + beta.gather(3, of_tree[:, None].expand(-1, n_heads, -1, -1))
         total = total + beta.sum(-1, keepdim=True)
-    return ((weights * shares + zero * total) * valid[:, None, None]) @ value
+    attention = (weights * shares + zero * total) * valid[:, None, None] + exp * (of_full * inverse_full)
+    return attention @ value
 
 
 def relation_bias_graph(
@@ -113,12 +113,9 @@ def _exponentials(
     logits = logits if bias is None else logits + bias
     logits = logits.masked_fill(~key_mask[:, None, None], -torch.inf)
     top = logits.amax(-1, keepdim=True)
-    if multiplicative:
-        shift = (top - HEADROOM).clamp(min=0)
-        zero = (-shift).exp().clamp(min=SMALLEST)
-    else:
-        shift = (top - top.clamp(min=0).clamp(max=HEADROOM)).masked_fill(top == -torch.inf, 0.0)
-        zero = torch.zeros_like(shift)
+    lowest = -HEADROOM if multiplicative else 0.0
+    shift = (top - top.clamp(min=lowest).clamp(max=HEADROOM)).masked_fill(top == -torch.inf, 0.0)
+    zero = (-shift).exp().clamp(min=SMALLEST).clamp(max=1.0) if multiplicative else torch.zeros_like(shift)
     return (logits - shift).exp(), zero
 
 

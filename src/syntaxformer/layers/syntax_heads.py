@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
 from syntaxformer.layers.attention import attend, attend_with_weights
-from syntaxformer.layers.lisa import BiaffineHead, inject_governors
+from syntaxformer.layers.lisa import BiaffineHead, check_gradient, inject_governors
 from syntaxformer.layers.relation_biases import RelationBias
 from syntaxformer.layers.relation_index import RelationIndex
 from syntaxformer.layers.syntax import MaskMode, OnEmptyRow, Summation, syntax_attention
@@ -32,9 +32,10 @@ class SyntaxContext:
         relations: Ids of relations, for biases.
         index: The same, indexed, for syntax attention.
         topical: Topical attention shared by the layers that have none of their own.
-        active: Sub-networks that take part, full attention last; None for all.
+        active: Sub-networks and biases that take part, full attention last; None for all.
         injected: Places of governors that LISA's head is to look at; None where it looks as it likes.
         wants_logits: Whether the logits of LISA's heads are needed.
+        with_gradient: Whether they are to teach.
         logits: They, layer by layer; -inf on padding.
     """
 
@@ -44,6 +45,7 @@ class SyntaxContext:
     active: Bool[Tensor, " networks"] | None = None
     injected: Int[Tensor, "batch keys"] | None = None
     wants_logits: bool = False
+    with_gradient: bool = False
     logits: list[Tensor] = field(default_factory=list)
 
 
@@ -125,7 +127,9 @@ class SyntaxHeads(nn.Module):
             return_weights: Return the attention weights; syntax attention has none to return.
         """
         query = self._with_lisa(query, key, mask, context)
-        bias = None if self.bias is None else self.bias(_needed(context.relations, "relations"))
+        bias = None
+        if self.bias is not None:
+            bias = self.bias(_needed(context.relations, "relations"), context.active)
         if self.masks is not None:
             heads, weight, output_bias = self._by_relation(query, key, value, output, context, bias, dropout)
             weights = None
@@ -144,6 +148,7 @@ class SyntaxHeads(nn.Module):
             return query
         scaling = query.shape[-1] ** -0.5
         if context.wants_logits:
+            check_gradient(context.with_gradient)
             projected = self.lisa.project(query[:, self.lisa_head])
             logits = (projected @ key[:, self.lisa_head].transpose(-1, -2)).float()
             context.logits.append(logits if mask is None else logits.masked_fill(~mask[:, 0], -torch.inf))

@@ -38,7 +38,16 @@ class Decoder(Stack):
         cache: EncoderDecoderCache | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "batch tgt d_model"], tuple[Tensor, ...] | None]:
-        """Return the states of the target pieces and, if asked for, cross-attention weights by layer."""
+        """Return the states of the target pieces and, if asked for, cross-attention weights by layer.
+
+        Raises:
+            ValueError: A cache of fixed length.
+        """
+        if cache is not None and cache.is_compileable:
+            raise ValueError(
+                "past_key_values: expected a cache that grows, got one of fixed length, whose empty slots "
+                "would be attended to. Leave cache_implementation out of generate."
+            )
         first = 0 if cache is None else cache.get_seq_length()
         states = self.dropout(self.positions(self.embedding(pieces) * self.scale, first))
         mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]

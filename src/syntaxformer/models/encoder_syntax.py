@@ -46,7 +46,8 @@ class EncoderSyntax(nn.Module):
         shared = self.masks is not None and self.masks.topical and not self.masks.per_layer
         self.topical = TopicalAttention(*self._shape) if shared else None
         # No buffer: on the meta device, where `from_pretrained` builds models, it would lose its content.
-        self._active = _active(self.masks)
+        includes_full = self.masks is not None and self.masks.preset == "preserving"
+        self._active = _active(self.trees, includes_full)
 
     @property
     def trees(self) -> TreeOptions | None:
@@ -92,7 +93,9 @@ class EncoderSyntax(nn.Module):
         index = active = None
         if self.masks is not None and syntax is not None:
             index = RelationIndex.of(syntax, key_mask, self.masks.max_distance)
-            active = None if self._active is None else torch.tensor(self._active, device=syntax.device)
+        if self._active is not None and syntax is not None:
+            active = torch.tensor(self._active, device=syntax.device)
+        is_supervised = self.lisa is not None and self.lisa.supervised
         return SyntaxContext(
             relations=syntax,
             index=index,
@@ -100,6 +103,7 @@ class EncoderSyntax(nn.Module):
             active=active,
             injected=governors if self.inject and not training else None,
             wants_logits=governors is not None,
+            with_gradient=is_supervised and training and torch.is_grad_enabled(),
         )
 
 
@@ -121,11 +125,10 @@ def _rules(masks: EncoderMasks) -> MaskRules:
     )
 
 
-def _active(masks: EncoderMasks | None) -> tuple[bool, ...] | None:
-    """Sub-networks that take part, full attention last; None for all."""
-    if masks is None or not set(masks.without) - {"dependency", "constituency"}:
+def _active(options: TreeOptions | None, includes_full: bool) -> tuple[bool, ...] | None:
+    """Sub-networks and biases that take part, full attention last; None for all."""
+    if options is None or not set(options.without) - {"dependency", "constituency"}:
         return None
-    kinds = [kind not in masks.without for kind in ("parent", "child", "sibling")]
-    of_tree = [used for used in kinds for _ in range(masks.max_distance)] + ["pair" not in masks.without]
-    full = [True] if masks.preset == "preserving" else []
-    return (*of_tree * len(masks.used_trees), *full)
+    kinds = [kind not in options.without for kind in ("parent", "child", "sibling")]
+    of_tree = [used for used in kinds for _ in range(options.max_distance)] + ["pair" not in options.without]
+    return (*of_tree * len(options.used_trees), *[True] * includes_full)

@@ -17,6 +17,7 @@ from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.layers import (
     RelationBias,
+    check_gradient,
     governor_loss,
     inject_governors,
     relation_bias,
@@ -31,9 +32,6 @@ __all__ = ["IMPLEMENTATION", "FoldedLinear", "Place"]
 
 IMPLEMENTATION = "syntax"
 """Name under which transformers knows the attention and the mask function."""
-
-_OUTSIDE = -1e4
-"""Logit of a key outside the window of local attention: e^-10000 is 0, and fits into float16."""
 
 
 @dataclass(eq=False)
@@ -125,10 +123,8 @@ def _with_relation_bias(place: Place, call: _Call, batch: SyntaxBatch) -> _Call:
     infusion = place.infusion
     if place.key not in infusion.relation_bias:
         return call
-    weight = cast("RelationBias", infusion.relation_bias[place.key]).weight
-    if infusion.left_out:
-        of_trees = infusion.active.view(len(weight), -1)
-        weight = weight * F.pad(of_trees, (1, 0), value=True)[..., None]
+    bias = cast("RelationBias", infusion.relation_bias[place.key])
+    weight = bias.weight_of(infusion.active if infusion.left_out else None)
     look_up = relation_bias_graph if infusion.is_exporting else relation_bias
     return _plus_bias(call, look_up(batch.relations, weight))
 
@@ -171,8 +167,9 @@ def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool, is_
     if place.layer not in infusion.masked_layers:
         return _plain(call)
     masks, topical = infusion.config.masks, infusion.topical_of(place.layer)
-    if is_local and call.mask is not None:
-        outside = torch.zeros_like(call.mask, dtype=call.query.dtype).masked_fill(~call.mask, _OUTSIDE)
+    window = call.mask if is_local else None
+    if window is not None:
+        outside = torch.zeros_like(window, dtype=call.query.dtype).masked_fill(~window, -torch.inf)
         call = _plus_bias(call, outside.expand(-1, call.query.shape[1], -1, -1))
     active = None
     if infusion.left_out:
@@ -186,7 +183,7 @@ def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool, is_
             call.query,
             call.key,
             call.value,
-            batch.relations,
+            batch.relations if window is None else batch.local_relations(window),
             topical_query,
             batch.key_mask,
             call.scaling,
@@ -203,7 +200,7 @@ def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool, is_
         call.query,
         call.key,
         call.value,
-        batch.index,
+        batch.index if window is None else batch.local_index(window),
         topical_query,
         scaling=call.scaling,
         mode=masks.mode,
@@ -237,7 +234,7 @@ def _supervise(place: Place, logits: Tensor, batch: SyntaxBatch) -> None:
         logits = logits.masked_fill(~batch.key_mask[:, None, :], -torch.inf)
     batch.seen.add("pointed_at", place.layer, logits.detach().argmax(-1))
     if batch.governors is not None and place.infusion.config.lisa.supervised:
-        _check_gradient(batch)
+        check_gradient(batch.with_gradient and not batch.seen.closed)
         batch.seen.add("governor_losses", place.layer, governor_loss(logits, batch.governors))
 
 
@@ -266,15 +263,6 @@ def _record_attention(place: Place, call: _Call, batch: SyntaxBatch, is_local: b
     if place.key in place.infusion.lisa:
         output = _pointed(place, call, output, batch)
     batch.seen.add("attention", place.layer, output[..., width:])
-
-
-def _check_gradient(batch: SyntaxBatch) -> None:
-    """Reentrant checkpointing runs layers without gradients first: the loss would teach nothing, silently."""
-    if batch.with_gradient and not torch.is_grad_enabled() and not batch.seen.closed:
-        raise ValueError(
-            "gradient checkpointing: expected use_reentrant=False with a supervised lisa head, got True. "
-            'Pass gradient_checkpointing_kwargs={"use_reentrant": False}.'
-        )
 
 
 AttentionInterface.register(IMPLEMENTATION, _attend)

@@ -6,6 +6,7 @@ What happens inside attention is in `infused_attention`; what is hooked where, i
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast, get_args
@@ -30,6 +31,8 @@ __all__ = ["BATCH_KEYS", "Infusion", "chosen_layers"]
 
 BATCH_KEYS = ("syntax", "pos_ids", "governors", "first_pieces")
 """What a batch brings for the infusion; taken out before the encoder sees its arguments."""
+
+_log = logging.getLogger(__name__)
 
 _SHARED = "shared"
 _KINDS = ("parent", "child", "sibling")
@@ -56,7 +59,7 @@ class Infusion(nn.Module):
         self.seen = Seen()
         self.records_weights = self.records_attention = self.is_exporting = False
         self.inject = config.lisa.inject if config.lisa else None
-        self._is_encoding = False
+        self._is_encoding = self._has_warned = False
         self._add_masks(parts, n_heads)
         self._add_heads(parts, n_heads)
         self.pos = _pos_module(config, parts)
@@ -221,23 +224,43 @@ class Infusion(nn.Module):
         return (joined, *others)
 
     def finish(self, model: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-        """After the model: add the loss of pointing at governors, and let go of the batch."""
+        """After the model: add the loss of pointing at governors, and let go of the batch.
+
+        Where the output has no loss, that of pointing is left for the caller, with its gradients.
+        """
         self.batch = None
         loss = self.seen.governor_loss()
+        # Only what teaches: losses of evaluation stay comparable between models.
+        if loss is not None and output is not None and model.training:
+            if _has_loss(output, kwargs.get("labels") is not None):
+                output = _with_loss(output, self.config.lisa.weight * loss)
+            elif loss.requires_grad:
+                self._warn()
+                return output
         self.seen.governor_losses = {
             layer: [one.detach() for one in losses] for layer, losses in self.seen.governor_losses.items()
         }
-        # Only what teaches: losses of evaluation stay comparable between models.
-        if loss is None or output is None or not model.training:
-            return output
-        return _with_loss(output, self.config.lisa.weight * loss, kwargs.get("labels") is not None)
+        return output
+
+    def _warn(self) -> None:
+        """Say once that the caller has a loss to add."""
+        if not self._has_warned:
+            _log.warning(
+                "lisa: expected a model that computes its loss, to add that of pointing at governors, got "
+                "an output without one. Add infusion.config.lisa.weight * infusion.seen.governor_loss() "
+                "to yours."
+            )
+        self._has_warned = True
 
 
-def _with_loss(output: Any, more: Tensor, has_labels: bool) -> Any:
+def _has_loss(output: Any, has_labels: bool) -> bool:
+    return has_labels if isinstance(output, tuple) else getattr(output, "loss", None) is not None
+
+
+def _with_loss(output: Any, more: Tensor) -> Any:
     if isinstance(output, tuple):
-        return (output[0] + more, *output[1:]) if has_labels else output
-    if getattr(output, "loss", None) is not None:
-        output["loss"] = output["loss"] + more
+        return (output[0] + more, *output[1:])
+    output["loss"] = output["loss"] + more
     return output
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -88,8 +89,24 @@ class SyntaxBatch:
     first_pieces: Tensor | None
     with_gradient: bool
     seen: Seen
+    _local_index: RelationIndex | None = None
 
     @cached_property
     def index(self) -> RelationIndex:
         """Index of the relations, made once for all layers."""
         return RelationIndex.of(self.relations, self.key_mask, self.max_distance)
+
+    def local_index(self, window: Tensor) -> RelationIndex:
+        """Index of the relations within the window of local attention, made once for all layers that have it.
+
+        Args:
+            window: True where a piece sees another, `[batch, 1, pieces, pieces]`.
+        """
+        if self._local_index is None:
+            relations = self.local_relations(window)
+            self._local_index = RelationIndex.of(relations, self.key_mask, self.max_distance)
+        return self._local_index
+
+    def local_relations(self, window: Tensor) -> Tensor:
+        """The relations, none outside the window; arguments as in `local_index`."""
+        return cast("Tensor", self.relations) * window

@@ -62,7 +62,8 @@ _FUNCTION = re.compile(r"(?<=.)[-=|].*")
 def head_child(label: str, children: Sequence[str]) -> int:
     """Choose the child that holds the head word of a phrase.
 
-    A label without rules (numbers, none at all) takes its last child that is no punctuation.
+    A label without rules (numbers, none at all) takes its last child that is no punctuation, which is told
+    by labels.
 
     Args:
         label: Of the phrase; function tags ("NP-SBJ") do not matter.

@@ -64,7 +64,8 @@ def phrase_columns(
     if isinstance(tree, str):
         tree = parse_tree(tree, labels=labels)
     nodes, depths, children = _unfold(tree)
-    n_words = sum(isinstance(node, str) for node in nodes)
+    words = [node for node in nodes if isinstance(node, str)]
+    n_words = len(words)
     if governors is not None and len(governors) != n_words:
         raise TreeError(f"governors: expected {n_words}, one a word of the tree, got {len(governors)}.")
     ranks = None if governors is None else depths_of(governors)
@@ -85,7 +86,7 @@ def phrase_columns(
         if ranks is not None:
             heads[place] = min((heads[child] for child in inside), key=ranks.__getitem__)
         else:
-            heads[place] = heads[inside[_head_place(node)]]
+            heads[place] = heads[inside[_head_place(node, [words[heads[child]] for child in inside])]]
         for child in inside[1:]:
             gap_depths[firsts[child]], gap_heads[firsts[child]] = depths[place], heads[place]
     return PhraseColumns(*(np.array(column, np.int32) for column in (word_depths, gap_depths, gap_heads)))
@@ -110,8 +111,15 @@ def _unfold(tree: Tree) -> tuple[list[Tree | str], list[int], list[list[int]]]:
     return nodes, depths, children
 
 
-def _head_place(phrase: Tree) -> int:
+def _head_place(phrase: Tree, head_words: Sequence[str]) -> int:
+    """Which child heads a phrase; of each its head word."""
     if len(phrase.children) == 1:
         return 0
-    labels = ["" if isinstance(child, str) else child.label for child in phrase.children]
-    return head_child(phrase.label, labels)
+    return head_child(phrase.label, list(map(_label, phrase.children, head_words)))
+
+
+def _label(child: Tree | str, head_word: str) -> str:
+    """Of a child; where it has none (SST, SICK, SNLI), punctuation is known by its characters."""
+    label = "" if isinstance(child, str) else child.label
+    says_nothing = label in ("", "X") or label.isdigit()
+    return "." if says_nothing and not any(character.isalnum() for character in head_word) else label

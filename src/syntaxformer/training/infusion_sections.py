@@ -98,6 +98,13 @@ def syntax_problems(
             )
         if isinstance(section, TreeOptions) and section.random:
             problems.append(f"{name}.random: expected false in a translator, got true.")
+        if isinstance(section, TreeOptions) and set(section.without) >= {
+            "parent",
+            "child",
+            "sibling",
+            "pair",
+        }:
+            problems.append(f"{name}.without: expected a relation to be left, got none.")
     if lisa is not None and lisa.attn_head >= n_heads:
         problems.append(f"lisa.attn_head: expected 0 to {n_heads - 1}, got {lisa.attn_head}.")
     if lisa is not None and lisa.keys != "head":

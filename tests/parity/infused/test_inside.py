@@ -207,6 +207,32 @@ def test_local_attention_keeps_its_window_in_the_full_part(tiny):
     assert float(attention[0, ..., ~outside].min()) > 0
 
 
+@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
+@pytest.mark.parametrize("preset", ["preserving", "paper"])
+def test_a_relation_beyond_the_window_of_local_attention_is_none(tiny, mode, preset):
+    """ModernBERT: other relations outside change nothing, and a row that has only such ones is an empty row."""
+    model, batch = (
+        tiny.model("modernbert-base-model", num_hidden_layers=2, global_attn_every_n_layers=3),
+        tiny.batch(),
+    )
+    sf.infuse(model, sf.InfusionConfig(preset=preset, masks={"layers": [1], "mode": mode}))
+    tiny.open(model)
+    places = torch.arange(tiny.pieces)
+    outside = (places[:, None] - places).abs() > 4
+
+    def attention(relations):
+        with torch.no_grad(), model.infusion.record(attention=True):
+            model(**batch.inputs, **{**batch.syntax, "syntax": relations})
+        return model.infusion.seen.attention[1][-1].transpose(1, 2)[batch.mask]
+
+    within = batch.syntax["syntax"].masked_fill(outside, 0)
+    assert_close(attention(batch.syntax["syntax"]), attention(within), atol=1e-6, rtol=1e-5)
+    of_empty = attention(torch.where(outside, batch.syntax["syntax"], 0))
+    assert_close(of_empty.sum(-1), torch.ones_like(of_empty[..., 0]), atol=1e-5, rtol=0)
+    inside = (~outside).expand(tiny.size, -1, -1)[batch.mask][:, None].expand_as(of_empty)
+    assert (mode == "additive") == (float(of_empty[~inside].abs().max()) == 0)
+
+
 def test_copies_and_pickles_are_models_of_their_own(tiny):
     model, batch = tiny.model("bert"), tiny.batch()
     sf.infuse(model, sf.InfusionConfig.parse("masks,lisa,pos_add"))

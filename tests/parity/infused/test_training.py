@@ -98,6 +98,27 @@ def test_the_loss_of_pointing_is_added_in_training(tiny):
     assert model.infusion.seen.governor_loss() is None
 
 
+def test_a_loss_of_pointing_that_cannot_be_added_is_left_for_the_caller(tiny, caplog):
+    """As under label smoothing in transformers' Trainer, which takes the labels out of the batch."""
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(lisa={"weight": 0.3}))
+    inputs, weight = {**batch.inputs, **batch.syntax}, model.infusion.lisa["1"].weight
+    model(**inputs)
+    with torch.no_grad():
+        model.train()(**inputs)
+    model(**inputs, labels=torch.tensor([0, 2, 1, 0, 1]))
+    assert not model.infusion.seen.governor_loss().requires_grad
+    assert not caplog.records
+    for return_dict in (True, False):
+        model(**inputs, return_dict=return_dict)
+        (gradient,) = torch.autograd.grad(model.infusion.seen.governor_loss(), weight)
+        assert float(gradient.abs().max()) > 0
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "Add infusion.config.lisa.weight * infusion.seen.governor_loss() to yours."
+    )
+
+
 def test_the_loss_of_pointing_is_the_cross_entropy(tiny):
     """One piece alone is supervised: its logits over the valid pieces, worked out from the layer's states."""
     model, batch = tiny.model("bert"), tiny.batch()

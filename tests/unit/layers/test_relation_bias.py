@@ -56,3 +56,16 @@ def test_starts_at_zero() -> None:
 def test_refuses_another_number_of_trees() -> None:
     with pytest.raises(ValueError, match=r"relations: expected 2 trees, got 3\."):
         RelationBias(HEADS, 2, MAX_DISTANCE)(_relations())
+
+
+def test_relations_that_take_no_part_have_no_bias() -> None:
+    """Relation 3 of the first tree is left out; 0, "none", never is, and what stands behind does not matter."""
+    module = RelationBias(HEADS, TREES, MAX_DISTANCE)
+    with torch.no_grad():
+        module.weight.normal_()
+    active = torch.ones(TREES * (N_IDS - 1) + 1, dtype=torch.bool)
+    active[2] = active[-1] = False
+    expected = module.weight.detach().clone()
+    expected[0, 3] = 0
+    assert torch.equal(module.weight_of(active), expected)
+    assert torch.equal(module(_relations(), active), relation_bias(_relations(), expected))

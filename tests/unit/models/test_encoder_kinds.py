@@ -250,6 +250,18 @@ def test_left_out_relations_play_no_part():
     )
 
 
+@pytest.mark.parametrize("masks", [{}, {"masks": {"max_distance": DISTANCE, "without": ["sibling", "pair"]}}])
+def test_left_out_relations_have_no_bias(masks):
+    without = {"max_distance": DISTANCE, "without": ["sibling", "pair"]}
+    model, batch = _open(_model(relation_bias=without, **masks)), _batch()
+    with torch.no_grad():
+        before = model(**batch).logits
+        for first, last, is_used in ((2 * DISTANCE + 1, 3 * DISTANCE + 2, False), (0, 1, True), (1, 2, True)):
+            for layer in model.encoder.layers:
+                layer.self_attention.syntax.bias.weight[:, first:last] += 3.0
+            assert torch.equal(model(**batch).logits, before) != is_used
+
+
 @pytest.mark.parametrize("preset", ["paper", "preserving"])
 def test_left_out_relations_stay_out_of_a_loaded_model(preset, tmp_path: Path):
     settings = {"max_distance": DISTANCE, "without": ["parent", "sibling"], "preset": preset}
@@ -329,6 +341,30 @@ def test_activation_checkpointing_changes_no_gradient(kind):
     wanted = {name: one.grad for name, one in kept.named_parameters()}
     for name, one in made_anew.named_parameters():
         torch.testing.assert_close(one.grad, wanted[name], rtol=1e-5, atol=1e-7, msg=name)
+
+
+@pytest.mark.parametrize(("kind", "lisa"), [("none", {}), ("pos_encoder", {"layers": []})])
+def test_reentrant_checkpointing_cannot_supervise(kind, lisa):
+    """It runs layers without gradients: the loss would be there and teach nothing."""
+    model, batch = _model(kind, lisa=lisa).train(), _batch(kind)
+    model.activation_checkpointing_enable({"use_reentrant": True})
+    message = (
+        r"^gradient checkpointing: expected use_reentrant=False with a supervised lisa head, got True\. Pass"
+    )
+    with pytest.raises(ValueError, match=message):
+        model(**batch)
+    model.eval()(**batch)
+    model.train()
+    batch.pop("governors")
+    model(**batch).loss.backward()
+    unsupervised = _model(kind, lisa={**lisa, "supervised": False}).train()
+    unsupervised.activation_checkpointing_enable({"use_reentrant": True})
+    unsupervised(**_batch(kind)).loss.backward()
+
+
+def test_a_frozen_supervised_model_runs():
+    model = _model(**LISA).train().requires_grad_(False)
+    assert not model(**_batch()).loss.requires_grad
 
 
 def _count_calls(module: torch.nn.Module) -> list[int]:

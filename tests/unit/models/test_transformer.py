@@ -121,6 +121,12 @@ def test_decoding_without_a_cache_finds_the_same() -> None:
     torch.testing.assert_close(cached, plain)
 
 
+def test_a_cache_of_fixed_length_is_refused() -> None:
+    """Its empty slots would be attended to."""
+    with pytest.raises(ValueError, match=r"^past_key_values: expected a cache that grows, got one of fixed"):
+        _model().generate(input_ids=_batch()["input_ids"], cache_implementation="static", max_new_tokens=6)
+
+
 @pytest.mark.parametrize("kind", ["none", "sum_then_concat"])
 def test_save_and_load(kind: str, tmp_path: Path) -> None:
     model, batch = _model(kind), _batch(kind)

@@ -51,6 +51,20 @@ def test_trees_without_labels_take_their_heads_from_governors():
     assert last[3].tolist() == [P + 2, P + 2, P + 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("tree", "labels", "heads"),
+    [
+        ("( ( A girl ) ( dances . ) )", False, [0, 1, 2, 2]),
+        ("( dances ( ! '' ) )", False, [0, 0, 2]),  # so does a phrase of marks alone
+        ("(3 (2 It) (4 (4 works) (2 .)))", True, [0, 1, 1]),
+        ("(X (X so) (X ...))", True, [0, 0]),
+        ("(NN (NN so) (NN ...))", True, [0, 1]),  # here the tag decides
+    ],
+)
+def test_punctuation_without_a_tag_heads_nothing(tree, labels, heads):
+    assert phrase_columns(tree, labels=labels).gap_heads.tolist() == heads
+
+
 def test_unary_phrases_count_as_edges_and_a_tree_may_be_given():
     tree = parse_tree("(X (A (B a)) b)")
     assert constituency_relations(tree).tolist() == [[0, C + 3], [P + 3, 0]]

@@ -97,6 +97,10 @@ def test_places_of_tags():
                 for name in ("lisa", "masks", "relation_bias")
             ],
         ),
+        (
+            ["relation_bias={without: [pair, parent, child, sibling]}"],
+            ["relation_bias.without: expected a relation to be left, got none."],
+        ),
         (["lisa.wieght=2"], ["lisa.wieght: unknown key. Nearest: weight."]),
     ],
 )

@@ -26,7 +26,7 @@ from syntaxformer.folders import PARTIAL, atomic_folder, verify_manifest
 
 __all__ = ["GrowingArray", "map_array", "stored_folder"]
 
-FORMAT = 1
+FORMAT = 2
 """Version of what the folders hold; part of every hash."""
 
 _log = logging.getLogger("syntaxformer.data")

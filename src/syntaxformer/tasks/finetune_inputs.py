@@ -92,7 +92,7 @@ def prepare_inputs(config: FinetuneConfig) -> FinetuneInputs:
     text_labels = None if words is None else TextLabels(tokenizer, words)
     scale = _score_scale(data)
     if scale is not None:
-        train = [replace(one, label=(one.label - scale[0]) / scale[1]) for one in train]
+        train = [replace(one, label=(float(one.label or 0) - scale[0]) / scale[1]) for one in train]
     collator = SyntaxCollator(tokenizer, config.infusion, max_length=config.training.max_length)
     lengths = {texts.name: _piece_lengths(tokenizer, texts) for texts in (data.train, data.dev)}
     n_truncated = {

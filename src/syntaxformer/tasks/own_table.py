@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ __all__ = ["OWN_TASKS", "TableColumns", "hold_out", "own_task", "read_own_table"
 TEXT_NAMES = ("text", "sentence", "sentence1", "premise")
 PAIR_NAMES = ("text_pair", "sentence2", "hypothesis")
 LABEL_NAMES = ("label", "score", "gold_label")
+Item = TypeVar("Item")
+
 HELD_OUT = 0.1
 """Share of the training rows that is held out where there is no development file."""
 
@@ -115,7 +118,8 @@ def read_own_table(
 def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
     """Split a tenth of the rows off as development set; the same rows every time.
 
-    Rows of equal texts stay together: a text that is trained on tells nothing about others.
+    Rows of equal texts stay together, where there are enough different ones: a text that is trained on tells
+    nothing about others.
 
     Raises:
         DataError: There are too few.
@@ -125,21 +129,24 @@ def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
             f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev.",
             train.source,
         )
+    n_held = max(1, round(len(train) * HELD_OUT))
     groups: dict[tuple[str, ...], list[int]] = {}
     for row, example in enumerate(train.examples):
         groups.setdefault(example.texts, []).append(row)
-    if len(groups) < 2:
-        raise DataError(
-            "expected different texts to hold a tenth out, got one. Give a file with --dev.", train.source
-        )
-    rows_of, held = list(groups.values()), set[int]()
-    for group in np.random.default_rng(FRACTION_SEED).permutation(len(groups)).tolist()[:-1]:
-        if not held or len(held) + len(rows_of[group]) <= round(len(train) * HELD_OUT):
-            held.update(rows_of[group])
+    held: set[int] = set()
+    for rows in _shuffled(list(groups.values())):
+        if len(held) + len(rows) <= n_held:
+            held.update(rows)
+    held = held or set(_shuffled(range(len(train)))[:n_held])
     parts: tuple[list, list] = ([], [])
     for row, example in enumerate(train.examples):
         parts[row in held].append(example)
     return replace(train, examples=parts[0]), replace(train, examples=parts[1], name="dev", left_out={})
+
+
+def _shuffled(items: Sequence[Item]) -> list[Item]:
+    """The same order every time."""
+    return [items[place] for place in np.random.default_rng(FRACTION_SEED).permutation(len(items))]
 
 
 def _open(

@@ -105,8 +105,11 @@ def test_scores_of_any_range_are_on_the_users_scale(run, checkpoint, tmp_path):
                tmp_path / "scores.tsv", "--model", checkpoint, "--epochs", 4, "-o", tmp_path / "run", *QUICK)  # fmt: skip
     assert (done.code, done.err) == (0, "")
     assert json.loads((tmp_path / "run" / "classifier.json").read_text())["score_scale"] == [520.0, 20.0]
-    found = Classifier.from_folder(tmp_path / "run").predict(["the cat sleeps .", "the dog sleeps ."]).labels
-    assert found == pytest.approx([540, 500], abs=8)
+    cat, dog = (
+        Classifier.from_folder(tmp_path / "run").predict(["the cat sleeps .", "the dog sleeps ."]).labels
+    )
+    # The first epoch with the right order is as good as any by Pearson's r: how far apart they are is open.
+    assert 490 < dog < cat < 550
 
 
 def test_a_long_text_is_cut_and_said(run, cola_model, tmp_path):

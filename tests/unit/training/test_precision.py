@@ -51,12 +51,9 @@ def test_a_wish_is_granted_without_measuring(processor, wanted):
 
 
 def test_the_measurement_is_that_of_bf16_against_fp32(monkeypatch):
-    linear = F.linear
-
-    def slow_in_fp32(rows, weight):
-        if rows.dtype == torch.float32:
-            time.sleep(0.3)
-        return linear(rows, weight)
+    def slow_in_fp32(rows, weight):  # without products: a busy processor must not decide
+        time.sleep(0.1 if rows.dtype == torch.float32 else 0.01)
+        return rows
 
     assert precision._bf16_gain() > 0
     monkeypatch.setattr(F, "linear", slow_in_fp32)

@@ -20,6 +20,9 @@ from syntaxformer.errors import DataError
 
 __all__ = ["atomic_file", "atomic_text", "sync"]
 
+_OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
+"""Folders whose files are open already, also where they lead to a plain one."""
+
 
 @contextmanager
 def atomic_file(path: str | Path) -> Generator[Path, None, None]:
@@ -84,7 +87,7 @@ def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
 
 def _is_open_ended(path: Path) -> bool:
     """Whether a pipe or a device is there, whose place no file may take; /dev/stdout is a link to one."""
-    return (path.exists() and not path.is_file()) or path.absolute().is_relative_to("/dev")
+    return (path.exists() and not path.is_file()) or str(path.absolute().parent) in _OF_PROCESSES
 
 
 def _new_file_in(folder: Path, name: str) -> Path:

@@ -1,6 +1,7 @@
 import errno
 import gzip
 import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -69,6 +70,16 @@ def test_a_pipe_gets_the_content_and_stays_one(tmp_path):
     with atomic_text("/dev/null") as file:
         file.write("content")
     assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no memory disk here")
+def test_a_file_on_a_disk_below_dev_is_a_file():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "new" / "a.txt"
+        with atomic_text(path) as file:
+            file.write("content")
+            assert not path.exists()
+        assert path.read_text() == "content"
 
 
 def test_a_folder_is_refused_before_the_work(tmp_path):

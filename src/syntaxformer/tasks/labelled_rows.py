@@ -14,7 +14,7 @@ from syntaxformer.errors import DataError
 from syntaxformer.tasks.tables import BrokenRow, Row
 from syntaxformer.tasks.text_sets import TextExample, TextSet
 
-__all__ = ["Binding", "examples_from_rows", "one_line"]
+__all__ = ["Binding", "examples_from_rows", "one_line", "unlabelled_cells"]
 
 _MOST_SHOWN = 12
 
@@ -102,6 +102,16 @@ def _reason_to_leave_out(row: Row | BrokenRow, binding: Binding, source: str | P
                 f"column {column!r}: expected a text, got an empty one. Remove the row.", source, row.number
             )
     return None
+
+
+def unlabelled_cells(labels: Iterable[str] | None, more: Sequence[str] = ()) -> list[str]:
+    """What stands for no label in test sets: nothing, or -1 where that is neither a label nor a score.
+
+    Args:
+        labels: Label names; None for scores.
+        more: The task's own.
+    """
+    return [""] if labels is None else [cell for cell in ("", "-1", *more) if cell not in labels]
 
 
 def one_line(cell: Any) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from syntaxformer.data.prepare import FRACTION_SEED
 from syntaxformer.errors import ConfigError, DataError
-from syntaxformer.tasks.labelled_rows import Binding, examples_from_rows, one_line
+from syntaxformer.tasks.labelled_rows import Binding, examples_from_rows, one_line, unlabelled_cells
 from syntaxformer.tasks.tables import BrokenRow, Row, first_cells, pick_column, read_rows, table_format
 from syntaxformer.tasks.task_table import Task
 from syntaxformer.tasks.text_sets import TextSet
@@ -103,14 +103,16 @@ def read_own_table(
     """
     rows, columns = _open(path, columns, labelled)
     rows = list(rows)
-    unlabelled: tuple[str, ...] = () if labelled else ("",)
-    if not labelled and labels is not None and "-1" not in labels:
-        unlabelled = ("", "-1")
     if kind == "classify" and labels is None and columns.label is not None:
         labels = _labels_of(rows, columns.label, path)
     numbers = None if kind == "regress" else {label: number for number, label in enumerate(labels or ())}
     rows = _without_header(rows, columns, kind)
-    binding = Binding(texts=columns.texts, label=columns.label, labels=numbers, unlabelled=unlabelled)
+    binding = Binding(
+        texts=columns.texts,
+        label=columns.label,
+        labels=numbers,
+        unlabelled=[] if labelled else unlabelled_cells(numbers),
+    )
     texts = examples_from_rows(rows, binding, name, path)
     return texts, columns, None if kind == "regress" else tuple(labels or ())
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.tasks.classifier_folder import ClassifierInfo
 from syntaxformer.tasks.finetune_data import read_any_split
-from syntaxformer.tasks.labelled_rows import examples_from_rows
+from syntaxformer.tasks.labelled_rows import examples_from_rows, unlabelled_cells
 from syntaxformer.tasks.official_files import TASKS, bind_columns, find_task
 from syntaxformer.tasks.own_table import TableColumns, own_task, read_own_table
 from syntaxformer.tasks.tables import Row, first_cells, read_rows, table_format
@@ -112,9 +112,7 @@ def _official_table(task: Task, source: str) -> TextSet | None:
     else:
         return None
     binding = bind_columns(task, cells, source, labelled=False)
-    unlabelled = [none for none in ("", "-1", *task.no_label) if none not in (binding.labels or ())]
-    if task.is_regression:
-        unlabelled = [""]
+    unlabelled = unlabelled_cells(binding.labels, task.no_label)
     binding = replace(binding, no_label=(), unlabelled=unlabelled)
     return examples_from_rows(rows, binding, "texts", source)
 

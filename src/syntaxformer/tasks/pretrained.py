@@ -34,6 +34,7 @@ __all__ = [
     "load_finetuned",
     "load_pretrained",
     "load_tokenizer",
+    "longest_input",
     "new_parameters",
     "writes_labels",
 ]

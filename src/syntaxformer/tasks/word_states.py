@@ -23,6 +23,7 @@ from syntaxformer.data.collator import source_batch
 from syntaxformer.data.source import encode_pieces
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.progress import track
+from syntaxformer.tasks.pretrained import longest_input
 from syntaxformer.trees import Sentence
 
 if TYPE_CHECKING:
@@ -85,10 +86,7 @@ class HuggingFaceWords:
     @property
     def longest(self) -> int:
         """The tokenizer's or the position table's limit."""
-        positions = getattr(self.model.config, "max_position_embeddings", None) or 1 << 30
-        # RoBERTa's table begins after the padding id.
-        offset = (self.model.config.pad_token_id or 0) + 1 if "roberta" in self.model.config.model_type else 0
-        return int(min(self.tokenizer.model_max_length, positions - offset))
+        return int(min(self.tokenizer.model_max_length, longest_input(self.model)))
 
     def n_pieces(self, sentences: Sequence[Sentence]) -> NDArray[np.int64]:
         """Pieces of each sentence, specials included."""

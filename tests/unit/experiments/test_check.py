@@ -158,7 +158,9 @@ def _refusal(spec, store, cell, recipe):
     return _problems(spec, store.runs())[0]
 
 
-def test_a_section_switched_on_or_off_is_an_edit(content, write_spec, store, tmp_path):
+@pytest.fixture
+def one_run(content, write_spec, store, tmp_path):
+    """A recipe and its file, an experiment of one run with it, and that run."""
     recipe = yaml.safe_load((RECIPES / "tiny.yaml").read_text())
     content["recipe"] = str(file := tmp_path / "mine.yaml")
     content["axes"], content["report"] = {"seed": [1]}, {}
@@ -166,6 +168,11 @@ def test_a_section_switched_on_or_off_is_an_edit(content, write_spec, store, tmp
     store.add(spec.cells())
     (cell,) = spec.cells()
     file.write_text(yaml.safe_dump(recipe))
+    return recipe, file, spec, cell
+
+
+def test_a_section_switched_on_or_off_is_an_edit(one_run, store):
+    recipe, file, spec, cell = one_run
     without = recipe_settings(resolve(cell))
     file.write_text(yaml.safe_dump({**recipe, "lisa": {"supervised": False}}))
     with_lisa = recipe_settings(resolve(cell))
@@ -177,14 +184,8 @@ def test_a_section_switched_on_or_off_is_an_edit(content, write_spec, store, tmp
     assert ", got None. Set it back" in shown
 
 
-def test_keys_of_a_mapping_and_an_empty_one_are_an_edit(content, write_spec, store, tmp_path):
-    recipe = yaml.safe_load((RECIPES / "tiny.yaml").read_text())
-    content["recipe"] = str(file := tmp_path / "mine.yaml")
-    content["axes"], content["report"] = {"seed": [1]}, {}
-    spec = load_spec(write_spec(content))
-    store.add(spec.cells())
-    (cell,) = spec.cells()
-    file.write_text(yaml.safe_dump(recipe))
+def test_keys_of_a_mapping_and_an_empty_one_are_an_edit(one_run, store):
+    recipe, file, spec, cell = one_run
     empty = recipe_settings(resolve(cell))
     recipe["data"] = {**recipe["data"], "factor_files": {"mood": "mood", "case": "kase"}}
     file.write_text(yaml.safe_dump(recipe))

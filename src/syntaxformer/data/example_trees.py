@@ -19,6 +19,25 @@ from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 __all__ = ["cut_trees", "phrases_of", "sentence_trees", "shown"]
 
 _REMEMBERED = 1 << 17
+# Universal tags that are no labels of the Penn Treebank.
+_UNIVERSAL_ALONE = frozenset(
+    {
+        "ADJ",
+        "ADP",
+        "ADV",
+        "AUX",
+        "CCONJ",
+        "DET",
+        "NOUN",
+        "NUM",
+        "PART",
+        "PRON",
+        "PROPN",
+        "PUNCT",
+        "SCONJ",
+        "VERB",
+    }
+)
 
 
 def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
@@ -49,8 +68,8 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
 def phrases_of(sentence: Sentence) -> PhraseColumns:
     """The constituency tree: the sentence's own, else phrases from its dependency parse.
 
-    Heads of phrases come from the labels' head rules; in a tree without labels (SST, SNLI, SICK) from the
-    dependency parse, where there is one.
+    Heads of phrases come from the labels' head rules in a tree with Penn Treebank tags; in one without labels
+    (SST, SNLI, SICK), or that was made from a dependency parse, from that parse, where there is one.
 
     Raises:
         DataError: It has neither.
@@ -59,7 +78,7 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
     if not sentence.words:
         return PhraseColumns(*(np.zeros(0, np.int32) for _ in range(3)))
     tree = _tree_of(sentence)
-    governors = None if _is_labelled(tree) else sentence.governors
+    governors = None if _has_penn_labels(tree) else sentence.governors
     columns = phrase_columns(tree, governors)
     if len(columns) != len(sentence):
         raise TreeError(
@@ -139,16 +158,17 @@ def _tree_of(sentence: Sentence) -> Tree:
     return phrase_structure(sentence)
 
 
-def _is_labelled(tree: Tree) -> bool:
-    """Whether phrases have categories; SST's numbers are none, nor is a tag over a word."""
-    waiting: list[Tree | str] = [tree]
+def _has_penn_labels(tree: Tree) -> bool:
+    """Whether phrases have categories, SST's numbers being none, and words no universal tags."""
+    is_labelled = False
+    waiting = [tree]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, Tree):
-            if len(node.children) > 1 and node.label and not node.label.isdigit():
-                return True
-            waiting.extend(node.children)
-    return False
+        if node.label in _UNIVERSAL_ALONE:
+            return False
+        is_labelled |= len(node.children) > 1 and bool(node.label) and not node.label.isdigit()
+        waiting.extend(child for child in node.children if isinstance(child, Tree))
+    return is_labelled
 
 
 def shown(sentence: Sentence) -> str:

@@ -51,7 +51,7 @@ _NOUN_SEARCHES = (
 
 _PENN_OF_UNIVERSAL = {
     "ADJ": "JJ", "ADP": "IN", "ADV": "RB", "AUX": "MD", "CCONJ": "CC", "DET": "DT", "INTJ": "UH",
-    "NOUN": "NN", "NUM": "CD", "PART": "TO", "PRON": "PRP", "PROPN": "NNP", "PUNCT": ".", "SCONJ": "IN",
+    "NOUN": "NN", "NUM": "CD", "PART": "RB", "PRON": "PRP", "PROPN": "NNP", "PUNCT": ".", "SCONJ": "IN",
     "SYM": "$", "VERB": "VB",
 }  # fmt: skip
 _PUNCTUATION = frozenset({",", ":", ".", "``", "''", "-LRB-", "-RRB-", "HYPH", "#"})

@@ -23,6 +23,8 @@ __all__ = ["NO_PHRASE", "PhraseColumns", "phrase_columns"]
 NO_PHRASE = -1
 """Depth of the gap where nothing joins the words on its two sides."""
 
+_INFINITIVE_PARTICLES = frozenset({"to", "zu"})
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PhraseColumns:
@@ -119,7 +121,15 @@ def _head_place(phrase: Tree, head_words: Sequence[str]) -> int:
 
 
 def _label(child: Tree | str, head_word: str) -> str:
-    """Of a child; where it has none (SST, SICK, SNLI), punctuation is known by its characters."""
+    """Of a child, as head rules read it.
+
+    Where it has none (SST, SICK, SNLI), punctuation is known by its characters. Two universal tags stand for
+    several of Penn's: PART for "to" and "not", PUNCT for the comma of a list and the full stop.
+    """
     label = "" if isinstance(child, str) else child.label
+    if label == "PART" and head_word.lower() in _INFINITIVE_PARTICLES:
+        return "TO"
+    if label == "PUNCT" and head_word == ",":
+        return ","
     says_nothing = label in ("", "X") or label.isdigit()
     return "." if says_nothing and not any(character.isalnum() for character in head_word) else label

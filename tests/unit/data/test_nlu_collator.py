@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from syntaxformer.data.example_trees import cut_trees, phrases_of, sentence_tree
 from syntaxformer.errors import ConfigError, DataError, TreeError
 from syntaxformer.layers import NO_GOVERNOR
 from syntaxformer.relations import WordTrees, word_relations
+from syntaxformer.trees import format_tree, phrase_structure
 
 VOCABULARY = [
     "[PAD]",
@@ -282,6 +285,18 @@ def test_brackets_without_labels_take_their_heads_from_the_parse():
     assert phrases_of(binary).gap_heads.tolist() == [0, 1]
     labelled = sentence("Dogs bark", [-1, 0], constituency="(S (NP Dogs) (VP bark))")
     assert phrases_of(labelled).gap_heads.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_phrases_made_from_a_parse_take_their_heads_from_it(is_stored):
+    parsed = sentence(
+        "He did not go",
+        [3, 3, 3, -1],
+        upos="PRON AUX PART VERB",
+        deprels=("nsubj", "aux", "advmod", "root"),
+    )
+    tree = format_tree(phrase_structure(parsed)) if is_stored else None
+    assert phrases_of(replace(parsed, constituency=tree)).gap_heads.tolist() == [0, 3, 3, 3]
 
 
 def test_byte_level_pieces_with_their_space(tmp_path):

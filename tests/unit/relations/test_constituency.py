@@ -65,6 +65,19 @@ def test_punctuation_without_a_tag_heads_nothing(tree, labels, heads):
     assert phrase_columns(tree, labels=labels).gap_heads.tolist() == heads
 
 
+@pytest.mark.parametrize(
+    ("tree", "heads"),
+    [
+        ("(VP (AUX did) (PART not) (VERB go))", [0, 0, 0]),
+        ("(VP (PART To) (VP (VERB go)))", [0, 0]),  # as in (VP (TO to) (VP ...))
+        ("(VP (PART nicht) (VP (VERB gehen)))", [0, 1]),
+        ("(NP (NOUN apples) (PUNCT ,) (NOUN pears) (CCONJ and) (NOUN plums))", [0, 0, 0, 0, 0]),
+    ],
+)
+def test_universal_tags_that_stand_for_several_of_penns(tree, heads):
+    assert phrase_columns(tree).gap_heads.tolist() == heads
+
+
 def test_unary_phrases_count_as_edges_and_a_tree_may_be_given():
     tree = parse_tree("(X (A (B a)) b)")
     assert constituency_relations(tree).tolist() == [[0, C + 3], [P + 3, 0]]

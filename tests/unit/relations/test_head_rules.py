@@ -39,6 +39,7 @@ from syntaxformer.relations import head_child
         ("PP", "ADP NP", 0),
         ("VP", "AUX VERB", 0),
         ("VP", "ADV VERB NP", 1),
+        ("VP", "PART VERB", 1),
         # unknown labels and none: the last that is no punctuation
         ("3", "2 4", 1),
         ("", "X . ''", 0),

@@ -15,6 +15,7 @@ import numpy as np
 from syntaxformer.align.columns import CodedColumn
 from syntaxformer.errors import AlignmentError
 from syntaxformer.textfile import read_lines
+from syntaxformer.trees.locate import given_words
 
 __all__ = ["read_user_column", "read_user_values"]
 
@@ -57,7 +58,7 @@ def read_user_column(
                 path,
             )
         number, line = numbered
-        values = _split(line)
+        values = given_words(line)
         if len(values) != len(words):
             raise AlignmentError(_misfit(values, list(words)), path, number)
         codes += [numbers.setdefault(value, len(numbers)) for value in values]
@@ -70,7 +71,7 @@ def read_user_values(path: str | Path) -> Iterator[list[str]]:
     Raises:
         DataError: The file cannot be read or is no UTF-8.
     """
-    return map(_split, read_lines(path))
+    return map(given_words, read_lines(path))
 
 
 def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[int, str]]:
@@ -80,11 +81,6 @@ def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[in
         return lines
     wanted = set(rows)
     return ((number, line) for number, line in lines if number - 1 in wanted)
-
-
-def _split(line: str) -> list[str]:
-    # Not str.split(): a no-break space may be part of a value.
-    return [value for value in line.replace("\t", " ").split(" ") if value]
 
 
 def _misfit(values: Sequence[str], words: Sequence[str]) -> str:

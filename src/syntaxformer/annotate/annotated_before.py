@@ -36,16 +36,19 @@ class AnnotatedBefore(ListsSentences):
     Args:
         annotator: Who annotates the other lines.
         paths: Files that `syntaxformer annotate` wrote with it.
+        cache_dir: Where large ones are unpacked; by default the cache folder of the user.
 
     Raises:
         ConfigError: A file is of another annotator or version, or lacks a column.
         DataError: A file cannot be read.
     """
 
-    def __init__(self, annotator: Annotator, paths: Iterable[str | Path]) -> None:
+    def __init__(
+        self, annotator: Annotator, paths: Iterable[str | Path], cache_dir: str | Path | None = None
+    ) -> None:
         self.annotator = annotator
         self.name, self.version, self.provides = annotator.name, annotator.version, annotator.provides
-        self._corpora = [self._checked(read_annotations(path)) for path in paths]
+        self._corpora = [self._checked(read_annotations(path, cache_dir)) for path in paths]
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in order, in constant memory."""

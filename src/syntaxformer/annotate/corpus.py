@@ -112,7 +112,8 @@ class AnnotatedCorpus(Sequence[Sentence]):
         return self.header.n_lines
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return read_annotations, (self.path,)
+        cache_dir = self._rows.parents[1] if isinstance(self._rows, Path) else None  # see `_mirror`
+        return read_annotations, (self.path, cache_dir)
 
     @overload
     def __getitem__(self, index: int) -> Sentence: ...

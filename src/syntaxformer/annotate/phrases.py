@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from syntaxformer.annotate.annotator import Annotator, ListsSentences
+from syntaxformer.annotate.parsed import tree_over_words
 from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.errors import ConfigError
 from syntaxformer.trees import Sentence, format_tree, phrase_structure
@@ -71,7 +72,8 @@ class WithPhrases(ListsSentences):
 
 
 def _with_tree(sentence: Sentence) -> Sentence:
-    """A line without words has no tree."""
+    """A line without words has no tree; a space inside a word becomes a no-break space in it."""
     if not sentence.words:
         return sentence
-    return replace(sentence, constituency=format_tree(phrase_structure(sentence)))
+    tree = tree_over_words(phrase_structure(sentence), sentence.words)
+    return replace(sentence, constituency=format_tree(tree))

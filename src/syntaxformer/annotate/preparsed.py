@@ -7,8 +7,8 @@ are not those of its line is an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import fields, replace
-from itertools import groupby
+from dataclasses import replace
+from itertools import groupby, islice
 from pathlib import Path
 
 from syntaxformer.annotate.annotator import COLUMNS, blank_sentence, check_words
@@ -20,6 +20,17 @@ from syntaxformer.textfile import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
 
 __all__ = ["PreparsedAnnotator", "load_conllu", "load_ptb"]
+
+_FIRST_SENTENCES = 100
+"""Sentences that are looked at for the columns of a file."""
+
+_MAY_BE_OPEN = frozenset({"lemmas", "xpos"})
+"""Columns in which a sentence may have no value ("_" is the lemma of an underscore, too)."""
+
+_OPEN = "_"
+
+_VERSION = "+parsed2"
+"""Changes with how a file is read."""
 
 
 class PreparsedAnnotator:
@@ -40,12 +51,13 @@ class PreparsedAnnotator:
         open_bytes(path).close()
         self.name = name
         self.path = path
-        self.version = hash_file(path)
+        self.version = f"{hash_file(path)}{_VERSION}"
         self._read = read
         self._respelled = respelled
-        first = next((sentence for sentence in read(path) if sentence.words), None)
-        columns = COLUMNS.intersection(field.name for field in fields(Sentence))
-        self.provides = frozenset(column for column in columns if getattr(first, column, None) is not None)
+        first = list(islice((sentence for sentence in read(path) if sentence.words), _FIRST_SENTENCES))
+        self.provides = frozenset(
+            column for column in COLUMNS if any(getattr(one, column) is not None for one in first)
+        )
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield the n-th sentence for the n-th line, with its offsets in that line.
@@ -55,7 +67,8 @@ class PreparsedAnnotator:
             n_processes: Without meaning here: a file is read in order.
 
         Raises:
-            DataError: More or fewer sentences than lines, or a sentence with other words than its line.
+            DataError: More or fewer sentences than lines, or a sentence with other words than its line, or
+                without a column that others have.
             TreeError: The file is malformed; names the line.
         """
         del n_processes
@@ -71,7 +84,7 @@ class PreparsedAnnotator:
                     f"expected a sentence for line {number} of the text, {line[:40]!r}, got the end.",
                     self.path,
                 )
-            yield self._fit(waiting, line, number)
+            yield self._fit(self._with_columns(waiting, line, number), line, number)
             waiting = next(sentences, None)
         if waiting is not None:
             raise DataError(
@@ -96,6 +109,21 @@ class PreparsedAnnotator:
             ValueError: A word is empty or holds white space.
         """
         return list(self.stream(" ".join(words) for words in check_words(sentences)))
+
+    def _with_columns(self, sentence: Sentence, line: str, number: int) -> Sentence:
+        """A sentence with every column that the file has: lemmas and xpos may be "_" throughout."""
+        if not sentence.words:
+            return sentence
+        missing = sorted(column for column in self.provides if getattr(sentence, column) is None)
+        if needed := [column for column in missing if column not in _MAY_BE_OPEN]:
+            raise DataError(
+                f"sentence for line {number} of the text, {line[:40]!r}: expected {', '.join(needed)}, which "
+                "other sentences of the file have, got none. Add what is missing, or leave it out of all "
+                "sentences.",
+                self.path,
+            )
+        open_values = dict.fromkeys(missing, (_OPEN,) * len(sentence.words))
+        return replace(sentence, **open_values) if missing else sentence
 
     def _fit(self, sentence: Sentence, line: str, number: int) -> Sentence:
         """Give a sentence the text of its line and the offsets there."""

@@ -187,7 +187,8 @@ def load_spacy(name: str) -> SpacyAnnotator:
     if not spacy.util.is_package(name):
         raise BackendMissingError(f"the spaCy pipeline {name!r}", f"python -m spacy download {name}")
     nlp = spacy.load(name)
-    return SpacyAnnotator(nlp, f"spacy:{name}", f"{name}-{nlp.meta['version']}")
+    package = spacy.util.get_package_path(name)
+    return SpacyAnnotator(nlp, f"spacy:{name}", pipeline_version(nlp.meta, package))
 
 
 def _from_folder(folder: Path, name: str) -> SpacyAnnotator:

@@ -115,7 +115,7 @@ def annotate_to_file(
         DataError: The text cannot be read or the file not be written.
     """
     lines = list(lines) if isinstance(lines, Iterator) else lines
-    return _annotate(Path(path), lines, annotator, hash_lines(lines), n_processes, progress)
+    return _annotate(Path(path), lines, annotator, hash_lines(lines), None, n_processes, progress)
 
 
 def annotate_cached(
@@ -133,7 +133,8 @@ def annotate_cached(
     Args:
         lines: The text: a list, `TextLines`; an iterator, which gives its lines but once, is held in memory.
         annotator: Who annotates.
-        cache_dir: Folder of the cache; by default `$SYNTAXFORMER_CACHE` or `~/.cache/syntaxformer`.
+        cache_dir: Folder of the cache, to which a large annotation is unpacked too; by default
+            `$SYNTAXFORMER_CACHE` or `~/.cache/syntaxformer`.
         n_processes: Worker processes.
         progress: Show a bar.
 
@@ -145,7 +146,7 @@ def annotate_cached(
     path = cache_path(cache_dir, annotator, content_hash)
     with _one_at_a_time(path):
         remove_partials(path.parent, of=path.name)  # by processes that were killed
-        return _annotate(path, lines, annotator, content_hash, n_processes, progress)
+        return _annotate(path, lines, annotator, content_hash, cache_dir, n_processes, progress)
 
 
 def cache_path(cache_dir: str | Path | None, annotator: Annotator, content_hash: str) -> Path:
@@ -175,11 +176,12 @@ def _annotate(
     lines: Iterable[str],
     annotator: Annotator,
     content_hash: str,
+    cache_dir: str | Path | None,
     n_processes: int,
     progress: bool,
 ) -> AnnotatedCorpus:
     wanted = (annotator.name, annotator.version, content_hash)
-    if (found := read_if_current(path, wanted)) is not None:
+    if (found := read_if_current(path, wanted, cache_dir)) is not None:
         return found
     total = len(lines) if isinstance(lines, Sized) else None
     sentences = annotator.stream(lines, n_processes=n_processes)
@@ -190,18 +192,20 @@ def _annotate(
         version=annotator.version,
         content_hash=content_hash,
     )
-    return read_annotations(path)
+    return read_annotations(path, cache_dir)
 
 
-def read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus | None:
+def read_if_current(
+    path: Path, wanted: tuple[str, str, str], cache_dir: str | Path | None = None
+) -> AnnotatedCorpus | None:
     """Return what a file holds, if that is the annotation wanted: annotator, version and hash of the text.
 
-    A file that is damaged anywhere is not.
+    A file that is damaged anywhere is not. A large one is unpacked to `cache_dir`, as in `read_annotations`.
     """
     if not path.is_file():
         return None
     try:
-        found = read_annotations(path)
+        found = read_annotations(path, cache_dir)
         header = found.header
         if (header.annotator, header.version, header.content_hash) != wanted:
             return None

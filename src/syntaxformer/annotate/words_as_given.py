@@ -8,6 +8,7 @@ from itertools import islice
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.trees import Sentence
+from syntaxformer.trees.locate import given_words
 
 __all__ = ["WordsAsGiven"]
 
@@ -47,7 +48,7 @@ class WordsAsGiven:
         """Yield one sentence for each line; `n_processes` plays no part."""
         iterator = iter(lines)
         while chunk := list(islice(iterator, _LINES_AT_A_TIME)):
-            yield from self.annotator.annotate_words([line.split() for line in chunk])
+            yield from self.annotator.annotate_words([given_words(line) for line in chunk])
 
     def annotate(
         self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False

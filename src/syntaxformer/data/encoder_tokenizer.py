@@ -1,13 +1,17 @@
-"""A Hugging Face encoder's own tokenizer as one of a translator's two. Loads no network."""
+"""A Hugging Face tokenizer as one of a translator's, and how it ends a line. Loads no network."""
 
 from __future__ import annotations
 
-from tokenizers import decoders, processors
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from syntaxformer.errors import ConfigError
 
-__all__ = ["encoder_tokenizer"]
+__all__ = ["encoder_tokenizer", "ended_by_one_piece"]
+
+_PROBE = "a line"
 
 
 def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
@@ -32,14 +36,42 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
             "pretrained_embeddings: expected a fast tokenizer with padding and end pieces, "
             f"got that of {model}."
         )
+    backend = _whole_lines(loaded)
+    if target:
+        if isinstance(backend.decoder, decoders.WordPiece):
+            backend.decoder.cleanup = False
+        _end_with(backend, str(eos))
+    return _fast(backend, loaded, bos, eos)
+
+
+def ended_by_one_piece(loaded: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """The tokenizer, with lines as their pieces and one end piece: nothing before them, no cut, no padding.
+
+    Args:
+        loaded: A fast tokenizer with padding and end pieces. One that ends lines so keeps its template.
+    """
+    backend, eos = _whole_lines(loaded), loaded.eos_token
+    bare = backend.encode(_PROBE, add_special_tokens=False).ids
+    if backend.encode(_PROBE).ids == [*bare, loaded.eos_token_id]:
+        return loaded
+    _end_with(backend, str(eos))
+    return _fast(backend, loaded, loaded.bos_token, eos)
+
+
+def _whole_lines(loaded: PreTrainedTokenizerFast) -> Tokenizer:
+    """The tokenizer's backend, without the truncation and padding that it was stored with."""
     backend = loaded.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    if target:
-        end = (str(eos), backend.token_to_id(str(eos)))
-        if isinstance(backend.decoder, decoders.WordPiece):
-            backend.decoder.cleanup = False
-        backend.post_processor = processors.TemplateProcessing(single=f"$A {eos}", special_tokens=[end])
+    return backend
+
+
+def _end_with(backend: Tokenizer, end: str) -> None:
+    special = (end, backend.token_to_id(end))
+    backend.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[special])
+
+
+def _fast(backend: Tokenizer, loaded: PreTrainedTokenizerFast, bos: Any, eos: Any) -> PreTrainedTokenizerFast:
     roles = {"pad_token": loaded.pad_token, "bos_token": bos, "eos_token": eos, "unk_token": loaded.unk_token}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, **{role: piece for role, piece in roles.items() if piece is not None}

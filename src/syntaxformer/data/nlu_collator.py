@@ -74,7 +74,7 @@ class SyntaxCollator:
 
     Args:
         tokenizer: A fast tokenizer, which tells where pieces stand in the text.
-        config: What the model is infused with.
+        config: What the model is infused with; or its shorthand, "masks,pos_add".
         max_length: Pieces of an example, specials included; longer ones are cut and counted.
         pad_to_multiple_of: Round the length of batches up; 8 suits tensor cores.
 
@@ -88,7 +88,7 @@ class SyntaxCollator:
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        config: InfusionConfig,
+        config: InfusionConfig | str,
         *,
         max_length: int = 128,
         pad_to_multiple_of: int | None = None,
@@ -99,10 +99,10 @@ class SyntaxCollator:
                 f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True)."
             )
         _check_length(tokenizer, max_length, pad_to_multiple_of)
-        self.tokenizer, self.config, self.max_length = tokenizer, config, max_length
+        self.tokenizer, self.config, self.max_length = tokenizer, InfusionConfig.of(config), max_length
         self.pad_to_multiple_of = pad_to_multiple_of
         self.n_truncated = 0
-        self._tags = FactorVocabulary("pos", config.pos_tags)
+        self._tags = FactorVocabulary("pos", self.config.pos_tags)
 
     def __call__(self, examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
         """Build a batch.
@@ -171,6 +171,12 @@ class SyntaxCollator:
         return [name for name in encoded if name != "special_tokens_mask"]
 
     def _encode(self, examples: Sequence[SyntaxExample]) -> Any:
+        for example in examples:
+            if not isinstance(example, SyntaxExample):
+                raise TypeError(
+                    f"examples: expected SyntaxExamples, got {type(example).__name__}. Annotate texts, and "
+                    "put each sentence into SyntaxExample((sentence,))."
+                )
         n_segments = {len(example.segments) for example in examples}
         if len(n_segments) > 1:
             raise DataError("segments: expected single sentences or pairs in a batch, got both.")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syntaxformer.errors import BackendMissingError
+from syntaxformer.trees.locate import given_words, spans_of_given_words
 
 __all__ = ["PreparedLines", "TextPreparation", "lower_case", "unescape"]
 
@@ -89,7 +90,7 @@ class TextPreparation:
     def clean(self, line: str) -> str:
         """The raw line, as the annotator sees it."""
         line = unescape(line) if self.unescape else line
-        return " ".join(line.split()) if self.tokenized else line.replace("\t", " ")
+        return " ".join(given_words(line)) if self.tokenized else line.replace("\t", " ")
 
     def clean_offsets(self, line: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Where words of a raw line stand in the clean one.
@@ -164,10 +165,11 @@ def _moses(language: str, kind: str = "MosesTokenizer") -> Any:
 
 def _single_spaces(line: str) -> NDArray[np.int64]:
     """Place of each character, and of the end, where words are joined by single spaces."""
-    stays, kept_space, n_words_left = np.zeros(len(line), np.int64), True, len(line.rstrip())
-    for index, character in enumerate(line[:n_words_left]):
-        stays[index] = not (character.isspace() and kept_space)
-        kept_space = character.isspace()
+    stays, spans = np.zeros(len(line), np.int64), spans_of_given_words(line)
+    for start, end in spans:
+        stays[start:end] = 1
+    for _, end in spans[:-1]:
+        stays[end] = 1  # the space after the word
     return np.concatenate([[0], np.cumsum(stays)])
 
 

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from syntaxformer.align import WordColumns, build_vocabularies
 from syntaxformer.data.annotated_chunks import CHUNK_LINES, AnnotatedChunks
 from syntaxformer.data.collator import EncodedPairs
-from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
+from syntaxformer.data.encoder_tokenizer import encoder_tokenizer, ended_by_one_piece
 from syntaxformer.data.parallel import CorpusConfig, ParallelText
 from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.source import EncodedText, SourceEncoder
@@ -106,6 +106,8 @@ def _prepared(lines: Sequence[str], preparation: TextPreparation) -> Iterator[st
 def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -> PreTrainedTokenizerFast:
     """The tokenizer that the recipe names, or one learned on both sides of the training text.
 
+    Either ends each line with one end piece, begins it with none, and neither cuts nor pads it.
+
     Args:
         text: Training text, prepared.
         config: Subword section of the recipe.
@@ -125,7 +127,12 @@ def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -
             "subwords.tokenizer: expected a fast tokenizer with end and padding pieces, "
             f"got {config.tokenizer}."
         )
-    return tokenizer
+    if tokenizer.eos_token_id == tokenizer.pad_token_id:
+        raise ConfigError(
+            "subwords.tokenizer: expected different end and padding pieces, got "
+            f"{tokenizer.eos_token!r} for both in {config.tokenizer}. Give it a padding piece of its own."
+        )
+    return ended_by_one_piece(tokenizer)
 
 
 def needs_annotator(factors: Sequence[str], syntax: SyntaxInputs | None = None) -> bool:
@@ -147,15 +154,28 @@ def annotated_columns(
     A text on disk is annotated when the first chunk is asked for, and no chunk stays in memory.
 
     Raises:
-        ConfigError: The file of a user column is missing.
+        ConfigError: The file of a user column is missing, or the annotator has a parsed file for each split
+            and the text is of several.
         AlignmentError: A user column does not fit the words; names file, line and word.
         DataError: The cache cannot be written, or the parsed file of the split is missing.
     """
+    _check_one_split(annotator, config, split)
     chunks = AnnotatedChunks(
         text, annotator, config, split, [name for name in factors if name in config.factor_files],
         processes, constituency,
     )  # fmt: skip
     return chunks if isinstance(text.src, StoredLines) else list(chunks)
+
+
+def _check_one_split(annotator: Annotator, config: CorpusConfig, split: str) -> None:
+    from syntaxformer.annotate.splits import SPLIT
+
+    splits = config.train_splits
+    if SPLIT in annotator.name and split in splits and len(splits) > 1:
+        raise ConfigError(
+            f"annotator: expected one training split beside parsed files with {SPLIT} in their path, got "
+            f"{annotator.name} and data.train={', '.join(splits)}. Join the splits, text and parses, to one."
+        )
 
 
 def source_encoder(

@@ -25,6 +25,7 @@ from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.progress import track
 from syntaxformer.tasks.pretrained import longest_input
 from syntaxformer.trees import Sentence
+from syntaxformer.trees.locate import given_words
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -161,7 +162,7 @@ class TranslatorWords:
         translator, lines = self.translator, self._lines(sentences)
         words = None
         if translator.annotator is not None:
-            annotated = translator.annotator.annotate_words([line.split() for line in lines])
+            annotated = translator.annotator.annotate_words([given_words(line) for line in lines])
             words = WordColumns.from_sentences(annotated)
         source = translator.encoder.encode(lines, words)
         offsets, splits = self._offsets(lines)

@@ -1,16 +1,18 @@
 """Finding words in the text that they were cut from.
 
 Parsers store words, texts are characters; this module gives each word its character range.
-It never guesses: what cannot be found is an error that shows the place.
+It never guesses: what cannot be found is an error that shows the place. Text that is split into words already
+is cut at ASCII white space only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from syntaxformer.errors import TreeError
 
-__all__ = ["TREEBANK_SPELLINGS", "locate_words"]
+__all__ = ["TREEBANK_SPELLINGS", "given_words", "locate_words", "spans_of_given_words"]
 
 TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
     "``": ('"', "“", "„", "«", "''"),
@@ -19,10 +21,33 @@ TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
     "'": ("’", "‘", "`"),
     "--": ("—", "–"),
     "...": ("…",),
+    "(": ("-LRB-",),
+    ")": ("-RRB-",),
+    "{": ("-LCB-",),
+    "}": ("-RCB-",),
+    "[": ("-LSB-",),
+    "]": ("-RSB-",),
 }
 """How Penn Treebank tokenisation respells characters; `locate_words(respelled=True)` looks for these too."""
 
 _SHOWN = 20
+_BACKSLASHED = re.compile(r"\\(?=[/*])")
+_SLASH = re.compile(r"[/*]")
+_BRACKET = re.compile(r"[][(){}]")
+_RUN = re.compile(r"[^ \t\n\r\v\f]+")
+
+
+def given_words(line: str) -> list[str]:
+    """The words of a line that is split already: what stands between spaces or tabs.
+
+    A no-break space may be part of a word ("10 000"), and is no word alone.
+    """
+    return [run for run in _RUN.findall(line) if not run.isspace()]
+
+
+def spans_of_given_words(line: str) -> list[tuple[int, int]]:
+    """Start and end of each of the `given_words` of a line, end exclusive."""
+    return [run.span() for run in _RUN.finditer(line) if not run[0].isspace()]
 
 
 def locate_words(text: str, words: Sequence[str], *, respelled: bool = False) -> tuple[tuple[int, int], ...]:
@@ -32,7 +57,7 @@ def locate_words(text: str, words: Sequence[str], *, respelled: bool = False) ->
         text: The line.
         words: Words in order, `[words]`.
         respelled: Also accept the Penn Treebank's spellings (two back-quotes for a double quote, a
-            slash after a backslash, a full stop that an abbreviation already used up).
+            slash after a backslash, `-LRB-` for a bracket, a full stop that an abbreviation already used up).
 
     Returns:
         Start and end of each word, end exclusive, `[words]` pairs.
@@ -72,5 +97,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _spelling_at(text: str, position: int, word: str) -> str | None:
-    candidates = (word, *TREEBANK_SPELLINGS.get(word, ()), word.replace("\\/", "/").replace("\\*", "*"))
+    plain, escaped = _BACKSLASHED.sub("", word), _SLASH.sub(r"\\\g<0>", word)
+    bracketed = _BRACKET.sub(lambda bracket: TREEBANK_SPELLINGS[bracket[0]][0], word)
+    candidates = (word, *TREEBANK_SPELLINGS.get(word, ()), plain, escaped, bracketed)
     return next((spelling for spelling in candidates if text.startswith(spelling, position)), None)

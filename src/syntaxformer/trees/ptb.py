@@ -18,7 +18,9 @@ __all__ = ["Tree", "format_tree", "parse_tree", "parse_trees", "read_ptb"]
 
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 _ESCAPES = {character: escape for escape, character in _BRACKETS.items()}
-_ESCAPED = re.compile("|".join(_BRACKETS))
+# Penn's words have a backslash before these two; reading drops it, and writing one more keeps a real one.
+_BACKSLASHED = re.compile(r"\\(?=[/*])")
+_ESCAPED = re.compile("|".join([*_BRACKETS, _BACKSLASHED.pattern]))
 _BRACKET = re.compile("[][(){}]")
 # Only ASCII space separates: words of SST and SNLI hold no-break spaces ("2 1/2").
 _SPACE = " \t\r\n"
@@ -31,7 +33,7 @@ class Tree:
 
     Args:
         label: Category, "NP", or "" where the source has none.
-        children: At least one phrase or word; words hold real brackets, not `-LRB-`.
+        children: At least one phrase or word; words hold real brackets, not `-LRB-`, and no Penn backslashes.
     """
 
     label: str
@@ -116,7 +118,7 @@ def parse_trees(
 
 
 def format_tree(tree: Tree) -> str:
-    """Write a tree on one line, brackets in words as `-LRB-` and the like.
+    """Write a tree on one line, brackets in words as `-LRB-` and the like; slashes and stars stay.
 
     Raises:
         TreeError: A word or label is empty or holds white space that would cut it in two.
@@ -167,13 +169,14 @@ def _close(
 
 
 def _unescape(token: str) -> str:
-    return _ESCAPED.sub(lambda match: _BRACKETS[match[0]], token) if "-" in token else token
+    is_plain = "-" not in token and "\\" not in token
+    return token if is_plain else _ESCAPED.sub(lambda match: _BRACKETS.get(match[0], ""), token)
 
 
 def _escape(word: str) -> str:
     if not word or any(space in word for space in _SPACE):
         raise TreeError(f"word of a tree: expected characters without white space, got {word!r}.")
-    return _BRACKET.sub(lambda match: _ESCAPES[match[0]], word)
+    return _BRACKET.sub(lambda match: _ESCAPES[match[0]], _BACKSLASHED.sub(r"\\\\", word))
 
 
 def _checked_label(label: str) -> str:

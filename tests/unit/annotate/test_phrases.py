@@ -8,6 +8,7 @@ from syntaxformer.annotate import (
     with_constituency,
 )
 from syntaxformer.errors import ConfigError
+from syntaxformer.trees import leaves_of, parse_tree
 
 CONLLU = """\
 # text = Dogs bark .
@@ -42,6 +43,17 @@ def test_a_line_without_words_has_no_tree(parsed):
     blank, sentence = load_annotator(parsed + "+phrases").annotate(["", "Dogs bark ."])
     assert blank.constituency is None
     assert sentence.constituency == TREE
+
+
+def test_a_word_with_a_space_is_one_leaf(tmp_path):
+    path = tmp_path / "men.conllu"
+    path.write_text(
+        "# text = 10 000 men\n1\t10 000\t_\tNUM\t_\t_\t2\tnummod\t_\t_\n2\tmen\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n",
+        encoding="utf-8",
+    )
+    (sentence,) = load_annotator(f"conllu:{path}+phrases").annotate(["10 000 men"])
+    assert sentence.words == ("10 000", "men")
+    assert leaves_of(parse_tree(sentence.constituency)) == ("10\u00a0000", "men")
 
 
 def test_trees_are_stored_and_cached_apart_from_plain_annotation(parsed, tmp_path):

@@ -57,6 +57,14 @@ def test_trees_give_tags_and_constituency(ptb):
     assert second.xpos == ("NN",)
 
 
+def test_words_given_with_a_no_break_space_stay_whole(tmp_path):
+    path = tmp_path / "a.conllu"
+    words = ["10\u00a0000", "Euro"]
+    write_conllu(path, [Sentence.from_words(words, upos=("NUM", "NOUN"))])
+    (sentence,) = WordsAsGiven(load_annotator(f"conllu:{path}")).annotate(["10\u00a0000 Euro"])
+    assert list(sentence.words) == words
+
+
 def test_given_words(conllu):
     assert conllu.annotate_words([["the", "cat"], ["zum"], ["the", "cat"]])[0] == CAT
 
@@ -100,6 +108,43 @@ def test_missing_and_malformed_files_are_named(tmp_path):
     path.write_text("(A b)\n(S (-NONE- *))\n")
     with pytest.raises(TreeError, match=r"bad\.mrg: tree 2: tree: expected at least one word"):
         load_annotator(f"ptb:{path}").annotate(["b", "c"])
+
+
+UNTAGGED = Sentence.from_words(["a", "b"], governors=(1, -1), deprels=("dep", "root"))
+
+
+@pytest.mark.parametrize("sentences", [[CAT, UNTAGGED, CAT], [UNTAGGED, CAT, CAT]])
+def test_a_sentence_without_the_tags_of_the_others_is_named(tmp_path, sentences):
+    path = tmp_path / "a.conllu"
+    write_conllu(path, sentences)
+    annotator = load_annotator(f"conllu:{path}")
+    assert "upos" in annotator.provides
+    number = sentences.index(UNTAGGED) + 2
+    with pytest.raises(DataError) as caught:
+        annotator.annotate(["", *(sentence.text for sentence in sentences)])
+    assert str(caught.value) == (
+        f"{path}: sentence for line {number} of the text, 'a b': expected upos, which other sentences of the "
+        "file have, got none. Add what is missing, or leave it out of all sentences."
+    )
+
+
+def test_a_file_without_tags_has_none(tmp_path):
+    path = tmp_path / "a.conllu"
+    write_conllu(path, [UNTAGGED, UNTAGGED])
+    annotator = load_annotator(f"conllu:{path}")
+    assert annotator.provides == {"governors", "deprels"}
+    assert annotator.annotate(["a b", "", "a b"])[2] == UNTAGGED
+
+
+def test_the_lemma_of_an_underscore_is_one(tmp_path):
+    path = tmp_path / "a.conllu"
+    cat = Sentence.from_words(["a", "cat"], lemmas=("a", "cat"), xpos=("DT", "NN"))
+    write_conllu(path, [Sentence.from_words(["_"]), cat])
+    annotator = load_annotator(f"conllu:{path}")
+    assert annotator.provides == {"lemmas", "xpos"}
+    first, second = annotator.annotate(["_", "a cat"])
+    assert (first.lemmas, first.xpos) == (("_",), ("_",))
+    assert second == cat
 
 
 @pytest.fixture

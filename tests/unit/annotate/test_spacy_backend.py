@@ -1,3 +1,5 @@
+import json
+
 import pytest
 import spacy
 from spacy.tokens import Doc
@@ -67,6 +69,30 @@ def test_version_changes_with_the_content_of_the_folder(annotator, pipeline_fold
     assert load_annotator(f"spacy:{copy}").version == annotator.version
     (copy / "note.txt").write_text("retrained")
     assert load_annotator(f"spacy:{copy}").version != annotator.version
+
+
+def test_version_changes_with_the_content_of_a_package(pipeline_folder, tmp_path, monkeypatch):
+    import shutil
+    import sys
+
+    package = tmp_path / "en_packed"
+    shutil.copytree(pipeline_folder, package / "en_packed-1.2.3")
+    shutil.copy(pipeline_folder / "meta.json", package)
+    meta = json.loads((package / "meta.json").read_text("utf-8")) | {"name": "packed"}
+    (package / "meta.json").write_text(json.dumps(meta), "utf-8")
+    (package / "__init__.py").write_text(
+        "from spacy.util import load_model_from_init_py\n\n"
+        "def load(**overrides):\n    return load_model_from_init_py(__file__, **overrides)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(spacy.util, "is_package", lambda name: name == "en_packed")
+    before = load_annotator("spacy:en_packed").version
+    assert load_annotator("spacy:en_packed").version == before
+    (package / "en_packed-1.2.3" / "note.txt").write_text("retrained")
+    after = load_annotator("spacy:en_packed").version
+    sys.modules.pop("en_packed")
+    assert before != after
+    assert before.partition("+")[0] == after.partition("+")[0]
 
 
 def test_governors_skip_white_space_tokens():

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from syntaxformer.annotate import (
+    AnnotatedBefore,
     annotate_cached,
     annotate_to_file,
     corpus,
@@ -86,6 +87,19 @@ def test_a_damaged_mirror_is_made_again(path, monkeypatch, tmp_path, caplog):
         mirror.write_bytes(content)
         assert list(read_annotations(path)) == SENTENCES
         assert caplog.messages[0].startswith(f"unpacking {path} again: {mirror}: ")
+
+
+def test_a_large_file_is_unpacked_to_the_cache_that_was_named(path, monkeypatch, tmp_path):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "users"))
+    monkeypatch.setattr(corpus, "IN_MEMORY_BYTES", 0)
+    for _ in ("annotated", "found"):
+        named = annotate_cached(TEXT, CountingAnnotator(), tmp_path / "named")
+        again = pickle.loads(pickle.dumps(named))
+        assert list(again) == list(named)
+    assert len(list((tmp_path / "named" / "arrow").iterdir())) == 1
+    before = AnnotatedBefore(CountingAnnotator(), [named.path], tmp_path / "named")
+    assert [sentence.text for sentence in before.stream(TEXT)] == TEXT
+    assert not (tmp_path / "users").exists()
 
 
 def test_what_killed_writers_left_in_the_cache_is_deleted(tmp_path):

@@ -261,7 +261,8 @@ def test_texts_without_words(tokenizer, names):
     assert batch["input_ids"].shape == (2, 5)
     batch = collator(tokenizer, names)([sf.SyntaxExample((empty,))])
     assert batch["input_ids"].shape == (1, 2)
-    assert "governors" not in batch or set(batch["governors"].flatten().tolist()) == {NO_GOVERNOR}
+    assert ("governors" in batch) == ("lisa" in names)
+    assert set(batch.get("governors", torch.tensor(NO_GOVERNOR)).flatten().tolist()) == {NO_GOVERNOR}
 
 
 def test_labels(tokenizer):
@@ -358,6 +359,11 @@ def test_what_lacks_is_named(tokenizer):
     ):
         phrases_of(sentence("Dogs bark", [1, -1], constituency="(S (A a) (B b) (C c))"))
     assert isinstance(sentence_trees(sf.Sentence("", (), ()), ["dependency", "constituency"]), WordTrees)
+
+
+def test_texts_are_no_examples(tokenizer):
+    with pytest.raises(TypeError, match=r"^examples: expected SyntaxExamples, got str\. Annotate texts"):
+        sf.SyntaxCollator(tokenizer, "masks")(["Dogs bark"])
 
 
 def test_slow_tokenizers_are_refused():

@@ -22,6 +22,7 @@ from syntaxformer.errors import BackendMissingError
         ("  a  &lt;b \u2003 c ", [(2, 3), (5, 10), (13, 14)], ["a", "<b", "c"], {"unescape": True, "tokenized": True}),
         ("a &quot;", [(0, 1), (2, 3), (3, 7), (7, 8)], [(0, 1), (2, 3), (3, 3), (3, 3)], {"unescape": True}),
         ("", [], [], {"tokenized": True}),
+        (" 10\u00a0000 \u00a0  a ", [(1, 7), (11, 12)], ["10\u00a0000", "a"], {"tokenized": True}),
     ],
 )  # fmt: skip
 def test_words_of_a_raw_line_in_the_clean_one(line, offsets, clean, settings):

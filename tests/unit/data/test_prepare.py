@@ -7,7 +7,10 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from tokenizers import processors
+from transformers import PreTrainedTokenizerFast
 
+from syntaxformer.annotate import WordsAsGiven, load_annotator
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, read_parallel
 from syntaxformer.data.prepare import (
     annotated_columns,
@@ -20,6 +23,7 @@ from syntaxformer.data.prepare import (
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.subwords import SubwordConfig
 from syntaxformer.errors import AlignmentError, ConfigError, DataError
+from syntaxformer.trees import Sentence, write_conllu
 
 SRC, TGT = ["the cat sat", "cats", "the cat"], ["die Katze", "Katzen", "die Katze"]
 
@@ -189,3 +193,61 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path):
     assert str(caught.value) == (
         f"subwords.tokenizer: expected a fast tokenizer with end and padding pieces, got {tmp_path}."
     )
+
+
+def test_a_tokenizer_that_pads_with_its_end_is_refused(tmp_path):
+    """A model could never end a line: its end piece would count as padding."""
+    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="expected different end and padding pieces"):
+        get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+
+
+def test_a_tokenizer_of_a_folder_neither_cuts_nor_pads(tmp_path):
+    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    whole = SourceEncoder(tokenizer).encode(SRC).pieces.tolist()
+    tokenizer(SRC, truncation=True, max_length=3, padding="max_length")
+    tokenizer.save_pretrained(tmp_path)
+    again = get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+    assert SourceEncoder(again).encode(SRC).pieces.tolist() == whole
+
+
+@pytest.mark.parametrize("template", [None, "<s> $A </s>", "$A", "</s> $A </s> <s>", "$A </s>"])
+def test_a_line_is_ended_by_one_piece_whatever_the_template(tmp_path, template):
+    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    ended = SourceEncoder(tokenizer).encode(SRC).pieces.tolist()
+    specials = [("<s>", 1), ("</s>", 2)]
+    tokenizer.backend_tokenizer.post_processor = (
+        processors.ByteLevel()
+        if template is None
+        else processors.TemplateProcessing(single=template, special_tokens=specials)
+    )
+    tokenizer.save_pretrained(tmp_path / "given")
+    again = get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path / "given")))
+    assert SourceEncoder(again).encode(SRC).pieces.tolist() == ended
+    again.save_pretrained(tmp_path / "model")
+    stored = PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")
+    assert SourceEncoder(stored).encode(SRC).pieces.tolist() == ended
+    specials = (stored.pad_token, stored.bos_token, stored.eos_token, stored.unk_token)
+    assert specials == ("<pad>", "<s>", "</s>", "<unk>")
+
+
+def test_parsed_files_of_several_training_splits_are_refused(tmp_path):
+    config, text = _corpus(tmp_path, train=["train", "more"])
+    cat = Sentence.from_words(["cats"], upos=("NOUN",))
+    for split in ("train", "more", "dev"):
+        write_conllu(tmp_path / f"{split}.conllu", [cat])
+    name = f"conllu:{tmp_path}/{{split}}.conllu"
+    with pytest.raises(ConfigError) as caught:
+        annotated_columns(text, WordsAsGiven(load_annotator(name)), config, "train", ("pos",))
+    assert str(caught.value) == (
+        "annotator: expected one training split beside parsed files with {split} in their path, got "
+        f"{name} and data.train=train, more. Join the splits, text and parses, to one."
+    )
+    dev = ParallelText(["cats"], ["Katzen"], Path("a"), Path("b"))
+    (columns,) = annotated_columns(dev, load_annotator(name), config, "dev", ("pos",))
+    assert columns.upos is not None

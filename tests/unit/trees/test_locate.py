@@ -2,6 +2,7 @@ import pytest
 
 from syntaxformer.errors import TreeError
 from syntaxformer.trees import locate_words
+from syntaxformer.trees.locate import given_words, spans_of_given_words
 
 
 def test_words_are_found_left_to_right_over_any_white_space():
@@ -27,3 +28,18 @@ def test_treebank_spellings_are_found_when_asked_for():
     assert locate_words(text, words, respelled=True)[7:] == ((24, 28), (27, 28))
     with pytest.raises(TreeError, match="word 3: expected '``'"):
         locate_words(text, words)
+
+
+def test_text_in_the_treebanks_own_spelling_is_found_when_asked_for():
+    text = r"-LRB- 11\/16 , \* :-RRB- -RRB-"
+    words = ["(", "11/16", ",", "*", ":)", ")"]
+    found = locate_words(text, words, respelled=True)
+    assert [text[start:end] for start, end in found] == text.split()
+    with pytest.raises(TreeError, match=r"word 1: expected '\('"):
+        locate_words(text, words)
+
+
+def test_given_words_are_cut_at_ascii_white_space_only():
+    line = " Das\tkostet  10\u00a0000 \u00a0 \u2003 Euro\r"
+    assert given_words(line) == ["Das", "kostet", "10\u00a0000", "Euro"]
+    assert [line[start:end] for start, end in spans_of_given_words(line)] == given_words(line)

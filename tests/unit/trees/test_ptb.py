@@ -37,6 +37,18 @@ def test_escaped_brackets_become_real_ones_in_words_only():
     assert tree == Tree("-LRB-", (":)",))
 
 
+def test_backslashes_before_slashes_and_stars_go_in_words_only():
+    tree = parse_tree(r"(A\/B (CD 11\/16) (SYM \*\*) (NN a\b))")
+    assert tree == Tree(r"A\/B", (Tree("CD", ("11/16",)), Tree("SYM", ("**",)), Tree("NN", (r"a\b",))))
+    assert format_tree(tree) == r"(A\/B (CD 11/16) (SYM **) (NN a\b))"
+
+
+@pytest.mark.parametrize("word", [r"\/", r"a\\*", r"\(1\/2)", "1/2", "\\"])
+def test_real_backslashes_are_read_as_written(word):
+    tree = Tree("X", (word,))
+    assert parse_tree(format_tree(tree)) == tree
+
+
 def test_binary_parses_have_words_only():
     tree = parse_tree("( ( A girl ) dances )", labels=False)
     assert tree == Tree("", (Tree("", ("A", "girl")), "dances"))

@@ -213,6 +213,19 @@ class InfusionConfig(_Section):
         return cls.from_json({**content, **more}, "infuse")
 
     @classmethod
+    def of(cls, config: InfusionConfig | str) -> InfusionConfig:
+        """The config itself, or what its shorthand means.
+
+        Raises:
+            ConfigError: Neither, or a shorthand that `parse` refuses.
+        """
+        if isinstance(config, str):
+            return cls.parse(config)
+        if not isinstance(config, cls):
+            raise ConfigError(f"infuse: expected an InfusionConfig, got {type(config).__name__}.")
+        return config
+
+    @classmethod
     def from_json(cls, content: Any, source: str) -> InfusionConfig:
         """Read what `model_dump(mode="json")` gave.
 

@@ -87,7 +87,13 @@ def export_translator(
     with atomic_folder(output) as folder:
         export = _write_network(folder, model, encoder, info, quantization, model_folder)
         _write_side_files(folder, model_folder, info, export)
-    _log.info("wrote %s, %s; log-probabilities within %.1e", output, quantization, export.largest_difference)
+    _log.info(
+        "wrote %s, %s; log-probabilities within %.1e of the model's%s",
+        output,
+        quantization,
+        export.largest_difference,
+        "" if quantization == "float32" else ", before quantization",
+    )
     return output
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast, get_args
@@ -43,8 +44,18 @@ def chosen_layers(layers: tuple[int, ...] | None, n_layers: int, default: Sequen
     return list(default) if layers is None else sorted(set(layers) & set(range(n_layers)))
 
 
+class _Running(threading.local):
+    """State of the forward pass that runs in a thread; others run beside it."""
+
+    batch: SyntaxBatch | None = None
+    is_encoding = False
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+
+
 class Infusion(nn.Module):
-    """Parameters of `InfusionConfig` for one encoder, and the state of its forward pass.
+    """Parameters of `InfusionConfig` for one encoder, and the state of its forward pass in each thread.
 
     Args:
         config: What is infused.
@@ -55,11 +66,10 @@ class Infusion(nn.Module):
     def __init__(self, config: InfusionConfig, parts: Parts, n_heads: int) -> None:
         super().__init__()
         self.config = config
-        self.batch: SyntaxBatch | None = None
-        self.seen = Seen()
+        self._running = _Running()
         self.records_weights = self.records_attention = self.is_exporting = False
         self.inject = config.lisa.inject if config.lisa else None
-        self._is_encoding = self._has_warned = False
+        self._has_warned = False
         self._add_masks(parts, n_heads)
         self._add_heads(parts, n_heads)
         self.pos = _pos_module(config, parts)
@@ -91,7 +101,16 @@ class Infusion(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the last batch: its tensors belong to a graph that cannot be copied."""
-        return {**self.__dict__, "batch": None, "seen": Seen()}
+        return {name: value for name, value in self.__dict__.items() if name != "_running"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._running = _Running()
+
+    @property
+    def seen(self) -> Seen:
+        """What this thread's last forward pass left to read."""
+        return self._running.seen
 
     def topical_of(self, layer: int) -> TopicalAttention | None:
         """Topical attention of a layer; None for a summation."""
@@ -166,8 +185,8 @@ class Infusion(nn.Module):
                 "Use model.infusion.record(attention=True)."
             )
         options = self.config.tree_options
-        self.seen = Seen(targets=given["governors"], counted=given["first_pieces"])
-        self.batch = SyntaxBatch(
+        seen = Seen(targets=given["governors"], counted=given["first_pieces"])
+        batch = SyntaxBatch(
             relations=given["syntax"] if options else None,
             key_mask=_key_mask(inputs.get("attention_mask")),
             max_distance=options.max_distance if options else 1,
@@ -175,10 +194,11 @@ class Infusion(nn.Module):
             governors=given["governors"],
             first_pieces=given["first_pieces"],
             with_gradient=torch.is_grad_enabled(),
-            seen=self.seen,
+            seen=seen,
         )
-        self._is_encoding = True
-        return args, {**kwargs, "syntax_batch": self.batch}
+        running = self._running
+        running.seen, running.batch, running.is_encoding = seen, batch, True
+        return args, {**kwargs, "syntax_batch": batch}
 
     def _check(self, given: dict[str, Tensor | None], shape: Sequence[int]) -> None:
         """Hold that the batch brings what the config needs, in the shape of its pieces."""
@@ -202,21 +222,23 @@ class Infusion(nn.Module):
 
     def close(self, stack: nn.Module, args: Any, output: Any) -> None:
         """After the encoder: what runs again for gradients is not seen again."""
-        self._is_encoding = False
+        self._running.is_encoding = False
         self.seen.closed = True
 
     def infuse_embeddings(self, embeddings: nn.Module, args: Any, output: Tensor) -> Tensor:
         """After the piece embeddings: `pos` add and concat. A decoder that shares the table is left alone."""
-        if not self._is_encoding or self.batch is None or self.batch.pos_ids is None:
+        batch = self._running.batch
+        if not self._running.is_encoding or batch is None or batch.pos_ids is None:
             return output
-        return self.pos(output, self.batch.pos_ids)
+        return self.pos(output, batch.pos_ids)
 
     def infuse_final(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Before what takes the final vector of the sentence: `pos` let."""
         states, *others = args
-        if self.batch is None:
+        batch = self._running.batch
+        if batch is None:
             return args
-        tags = self.batch.pos_ids
+        tags = batch.pos_ids
         final = states if states.ndim == 2 else states[:, 0]
         joined = self.pos(final, tags, tags != 0).to(states.dtype)
         if states.ndim > 2:
@@ -228,7 +250,7 @@ class Infusion(nn.Module):
 
         Where the output has no loss, that of pointing is left for the caller, with its gradients.
         """
-        self.batch = None
+        self._running.batch = None
         loss = self.seen.governor_loss()
         # Only what teaches: losses of evaluation stay comparable between models.
         if loss is not None and output is not None and model.training:

@@ -35,7 +35,7 @@ INFUSION_FILE = "infusion.json"
 _PREFIX = "infusion."
 
 
-def infuse(model: PreTrainedModel, config: InfusionConfig) -> PreTrainedModel:
+def infuse(model: PreTrainedModel, config: InfusionConfig | str) -> PreTrainedModel:
     """Infuse an encoder with syntax.
 
     Its `forward` then takes, as the config needs, `syntax` (uint8 `[batch, trees, pieces, pieces]`),
@@ -45,7 +45,7 @@ def infuse(model: PreTrainedModel, config: InfusionConfig) -> PreTrainedModel:
     Args:
         model: BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT, ALBERT, ModernBERT or T5 (its encoder), with any
             head or none.
-        config: What to infuse.
+        config: What to infuse; or its shorthand, "masks,pos_add".
 
     Returns:
         The same object.
@@ -61,6 +61,7 @@ def infuse(model: PreTrainedModel, config: InfusionConfig) -> PreTrainedModel:
             f"model: expected one that is not infused, got {type(model).__name__} with an infusion. "
             "Load the plain checkpoint again."
         )
+    config = InfusionConfig.of(config)
     parts = parts_of(model)
     n_heads = parts.stack.config.num_attention_heads
     _check(config, parts, n_heads, type(model).__name__)
@@ -190,14 +191,16 @@ def _hook(model: PreTrainedModel, infusion: Infusion, parts: Parts) -> None:
 
 
 def _save(model: PreTrainedModel, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
-    """`save_pretrained` of an infused model: that of its class, and `infusion.json`."""
-    type(model).save_pretrained(model, save_directory, *args, **kwargs)
-    if kwargs.get("is_main_process", True):
+    """`infusion.json`, then `save_pretrained` of the model's class, which may upload both."""
+    folder = Path(save_directory)
+    if kwargs.get("is_main_process", True) and not folder.is_file():
         content = {
             "architecture": type(model).__name__,
             "infusion": model.infusion.config.model_dump(mode="json"),
         }
-        (Path(save_directory) / INFUSION_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / INFUSION_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+    type(model).save_pretrained(model, save_directory, *args, **kwargs)
 
 
 def _validate_generation(model: PreTrainedModel, model_kwargs: dict[str, Any]) -> None:

@@ -28,6 +28,9 @@ from syntaxformer.models.encoder import Encoder
 
 __all__ = ["SyntaxTransformer"]
 
+_UNSERVED = ("output_hidden_states", "inputs_embeds", "decoder_inputs_embeds")
+"""Keywords of other translators' `forward`."""
+
 
 class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     """Encoder-decoder for translation with syntax-infused source embeddings.
@@ -148,8 +151,10 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             ignored: Further keywords of `generate`.
 
         Raises:
-            ValueError: Neither `decoder_input_ids` nor `labels` are given.
+            ValueError: Neither `decoder_input_ids` nor `labels` are given, or a keyword that asks for what
+                this model has not: hidden states of all layers, a tuple, embeddings, a mask of the target.
         """
+        _refuse_unserved(ignored)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids, attention_mask, factor_ids, syntax, governors, output_attentions
@@ -220,6 +225,22 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         else:
             total = cross_entropy(logits, labels)
         return total / (n_pieces if n_items is None else n_items)
+
+
+def _refuse_unserved(keywords: dict[str, Any]) -> None:
+    """Hold that no keyword is taken and ignored that would change the result."""
+    wanted = [name for name in _UNSERVED if keywords.get(name) is not None and keywords[name] is not False]
+    if keywords.get("return_dict") is False:
+        wanted.append("return_dict=False")
+    mask = keywords.get("decoder_attention_mask")
+    # `generate` makes one for a cache of fixed length, which the decoder refuses by its own name.
+    if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask.all()):
+        wanted.append("decoder_attention_mask")
+    if wanted:
+        raise ValueError(
+            f"forward: expected no {', '.join(wanted)}, which this model does not serve. Labels of -100 tell "
+            "padding of the target; encoder_last_hidden_state holds the encoder's last states."
+        )
 
 
 def _is_loaded(weight: Tensor) -> bool:

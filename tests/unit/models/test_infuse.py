@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -272,6 +273,57 @@ def test_what_has_no_pooler_comes_back_without(tmp_path):
     )
     model.save_pretrained(tmp_path)
     assert sf.load(tmp_path).pooler is None
+
+
+def test_a_shorthand_stands_for_its_config():
+    model = sf.infuse(_bert(), "masks,pos_add")
+    assert model.infusion.config == sf.InfusionConfig.parse("masks,pos_add")
+    with pytest.raises(
+        ConfigError, match=r"^infuse: expected some of masks, .*, got 'mask'\. Nearest: masks"
+    ):
+        sf.infuse(_bert(), "mask")
+    with pytest.raises(ConfigError, match=r"^infuse: expected an InfusionConfig, got dict\.$"):
+        sf.infuse(_bert(), {"masks": {}})
+
+
+def test_an_upload_holds_the_infusion(tmp_path, monkeypatch):
+    uploaded = []
+    monkeypatch.setattr(
+        hf.BertForSequenceClassification,
+        "save_pretrained",
+        lambda model, folder, **options: uploaded.extend(sorted(file.name for file in folder.iterdir())),
+    )
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
+    model.save_pretrained(tmp_path / "new", push_to_hub=True)
+    assert uploaded == ["infusion.json"]
+
+
+@pytest.mark.parametrize("names", ["pos_add", "let", "masks,pos_concat"])
+def test_threads_see_their_own_batch(names):
+    """Batches of different lengths, each in a thread of its own, as often as lets them meet."""
+    torch.manual_seed(1)
+    model = sf.infuse(_bert().eval(), sf.InfusionConfig.parse(names)).eval()
+    for parameter in model.infusion.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    batches = []
+    for n_pieces in range(5, 11):
+        batch = {
+            "input_ids": torch.randint(4, 31, (3, n_pieces)),
+            "pos_ids": torch.randint(1, 17, (3, n_pieces)),
+        }
+        if "masks" in names:
+            batch["syntax"] = torch.randint(0, 46, (3, 2, n_pieces, n_pieces), dtype=torch.uint8)
+        batches.append(batch)
+
+    def logits(batch):
+        with torch.no_grad():
+            return model(**batch).logits
+
+    alone = [logits(batch) for batch in batches]
+    with ThreadPoolExecutor(len(batches)) as pool:
+        for _ in range(30):
+            for found, expected in zip(pool.map(logits, batches), alone, strict=True):
+                torch.testing.assert_close(found, expected)
 
 
 def test_precision_and_generation_settings_come_back(tmp_path):

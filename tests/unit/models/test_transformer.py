@@ -215,3 +215,19 @@ def test_a_vocabulary_of_its_own_begins_with_its_own_spread():
     model = SyntaxTransformer(config)
     for table, rows in ((model.encoder.embedding.word, 3000), (model.decoder.embedding, 50)):
         assert float(table.weight.detach().abs().max()) == pytest.approx(math.sqrt(6 / (rows + 24)), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [
+        ("output_hidden_states", True),
+        ("return_dict", False),
+        ("decoder_attention_mask", torch.tensor([[1, 1, 1, 0, 0]] * 3)),
+        ("inputs_embeds", torch.ones(3, 11, D)),
+    ],
+)
+def test_keywords_that_would_change_the_result_are_refused(keyword: str, value: object) -> None:
+    model, batch = _model(), _batch()
+    with pytest.raises(ValueError, match=keyword):
+        model(**batch, **{keyword: value})
+    assert model(**batch, output_hidden_states=False, return_dict=True).loss is not None

@@ -13,7 +13,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from syntaxformer.config import apply_overrides, validate
+from syntaxformer.errors import ConfigError
 from syntaxformer.infusion_config import InfusionConfig
+from syntaxformer.training.recipe import MAX_SEED
 
 __all__ = ["FinetuneConfig", "FinetuneTraining", "LabelledData", "ParserConfig", "load_finetune"]
 
@@ -137,7 +139,7 @@ class FinetuneConfig(_Section):
         default="auto",
         description="text: the model writes the label's words; auto: text for encoder-decoders (T5)",
     )
-    seed: int = Field(default=1, ge=0, description="of initialisation, dropout and data order")
+    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of initialisation, dropout and data order")
     data: LabelledData = LabelledData()
     annotation: ParserConfig = ParserConfig()
     infusion: InfusionConfig = InfusionConfig()
@@ -163,17 +165,33 @@ def load_finetune(
 
     Args:
         options: Keys and sections of `FinetuneConfig`.
-        infuse: Shorthand of the infusion, "masks,pos_add"; the overrides refine it.
+        infuse: Shorthand of the infusion, "masks,pos_add", or "none", which the overrides refine; "" leaves
+            it to options and overrides.
         overrides: Settings as "key.sub=value".
 
     Raises:
-        ConfigError: All problems together.
+        ConfigError: All problems together, or an override of what the shorthand does not name.
     """
     content = dict(options)
     infusion = InfusionConfig.parse(infuse)
     if not infusion.is_plain:
         content["infusion"] = infusion.model_dump(mode="json", exclude_unset=True)
-    return validate(FinetuneConfig, apply_overrides(content, list(map(_as_list, overrides))), "finetune")
+    settings = apply_overrides(content, list(map(_as_list, overrides)))
+    config = validate(FinetuneConfig, settings, "finetune")
+    if infuse:
+        _check_named(config.infusion, infusion, infuse)
+    return config
+
+
+def _check_named(found: InfusionConfig, named: InfusionConfig, infuse: str) -> None:
+    """Hold that settings of a kind of infusion do not switch on one that was not asked for."""
+    kinds = ("masks", "relation_bias", "lisa", "pos")
+    more = [kind for kind in kinds if getattr(found, kind) is not None and getattr(named, kind) is None]
+    if more:
+        raise ConfigError(
+            f"infusion.{more[0]}: expected settings of what is infused, {infuse}, got some of {more[0]}. "
+            "Name it in --infuse, or leave them out."
+        )
 
 
 def _as_list(setting: str) -> str:

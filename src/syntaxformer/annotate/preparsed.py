@@ -29,6 +29,8 @@ _MAY_BE_OPEN = frozenset({"lemmas", "xpos"})
 
 _OPEN = "_"
 
+_OTHER_TEXT = f"Is it the parse of this text? {SPLIT} in a path stands for train, dev and test."
+
 _VERSION = "+parsed2"
 """Changes with how a file is read."""
 
@@ -81,7 +83,8 @@ class PreparsedAnnotator:
                 continue
             if waiting is None:
                 raise DataError(
-                    f"expected a sentence for line {number} of the text, {line[:40]!r}, got the end.",
+                    f"expected a sentence for line {number} of the text, {line[:40]!r}, got the end. "
+                    + _OTHER_TEXT,
                     self.path,
                 )
             yield self._fit(self._with_columns(waiting, line, number), line, number)
@@ -89,7 +92,7 @@ class PreparsedAnnotator:
         if waiting is not None:
             raise DataError(
                 f"expected as many sentences as lines of the text, got one after its {number} lines: "
-                f"{waiting.text[:40]!r}.",
+                f"{waiting.text[:40]!r}. {_OTHER_TEXT}",
                 self.path,
             )
 

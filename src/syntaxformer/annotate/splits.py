@@ -108,7 +108,11 @@ class SplitAnnotator:
         self._load = load
         files = sorted(_files_of(path))
         if not files:
-            raise DataError(f"expected a file for at least one {SPLIT}, found none.", path)
+            raise DataError(
+                f"expected a file for at least one {SPLIT}, found none. Relative paths begin in the "
+                "current folder; --annotator names other files.",
+                path,
+            )
         self.provides = frozenset[str]().union(*(load(file).provides for file in files[:1]))
         hashes = "\n".join(f"{file}:{hash_file(Path(file))}" for file in files if Path(file).is_file())
         self.version = hashlib.sha256(hashes.encode()).hexdigest()[:12]

@@ -175,7 +175,7 @@ def _governors(block: _Block) -> tuple[int, ...] | None:
     if heads is None:
         return None
     for row in block.rows:
-        if _number(row[_HEAD]) < 0:
+        if not 0 <= _number(row[_HEAD]) <= len(heads):
             raise TreeError(f"HEAD of {row[_FORM]!r}: expected 0 to {len(heads)}, got {row[_HEAD][:40]!r}.")
     return tuple(int(head) - 1 for head in heads)
 

@@ -87,11 +87,13 @@ def test_version_follows_the_content(tmp_path):
         ),
         (
             ["the cat", "zum", "the cat", "more"],
-            "expected a sentence for line 4 of the text, 'more', got the end.",
+            "expected a sentence for line 4 of the text, 'more', got the end. "
+            "Is it the parse of this text? {split} in a path stands for train, dev and test.",
         ),
         (
             ["the cat", "zum"],
-            "expected as many sentences as lines of the text, got one after its 2 lines: 'the cat'.",
+            "expected as many sentences as lines of the text, got one after its 2 lines: 'the cat'. "
+            "Is it the parse of this text? {split} in a path stands for train, dev and test.",
         ),
     ],
 )
@@ -189,7 +191,8 @@ def test_a_split_without_a_file_and_a_file_of_other_length(splits, tmp_path):
         load_annotator(f"ptb:{tmp_path}/{{split}}.mrg")
     assert (
         str(none.value)
-        == f"{tmp_path}/{{split}}.mrg: expected a file for at least one {{split}}, found none."
+        == f"{tmp_path}/{{split}}.mrg: expected a file for at least one {{split}}, found none. "
+        "Relative paths begin in the current folder; --annotator names other files."
     )
 
 

@@ -49,6 +49,7 @@ annotators: $(STAMP)  ## train the bundled pipelines anew (about an hour on one 
 
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	$(BIN)/python docs/keys.py
 	$(BIN)/mkdocs build --strict
 
 clean:

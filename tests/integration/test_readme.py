@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -40,6 +41,47 @@ def test_commands_are_verbs_and_recipes_exist() -> None:
     recipes = set(re.findall(r"syntaxformer train (?:recipes/)?([a-z0-9_]+)(?:\.yaml)?", text))
     assert recipes
     assert recipes <= {path.stem for path in (REPOSITORY / "recipes").glob("*.yaml")}
+
+
+FOREIGN = {"--standalone", "--nproc-per-node", "--cpu", "--num_processes", "--use_fsdp"}
+"""Options of `torchrun` and `accelerate launch`."""
+
+
+@pytest.fixture(scope="module")
+def options() -> set[str]:
+    """All options of all verbs, and those of the scripts that the pages tell of."""
+    from typer.main import get_command
+
+    from syntaxformer.cli.main import app
+
+    found, waiting = {"--help"}, [get_command(app)]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        found |= {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+    scripts = [
+        path for folder in ("benchmarks", "experiments") for path in (REPOSITORY / folder).glob("*.py")
+    ]
+    return found | {one for path in scripts for one in re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_that_pages_name_exist(page: Path, options: set[str]) -> None:
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z_-]*", page.read_text("utf-8"))) <= options | FOREIGN
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_key_of_a_recipe_has_a_comment(path: Path) -> None:
+    text = path.read_text("utf-8")
+    lines, bare = text.splitlines(), []
+    waiting = [yaml.compose(text)]
+    while waiting:
+        for key, value in waiting.pop().value:
+            if isinstance(value, yaml.MappingNode) and not value.flow_style:
+                waiting.append(value)
+            elif " # " not in lines[key.start_mark.line]:
+                bare.append(key.value)
+    assert bare == []
 
 
 def test_make_targets_exist() -> None:

@@ -1,0 +1,74 @@
+"""docs/keys.md says of every key what the pydantic models say."""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def keys():
+    spec = spec_from_file_location("keys_page", DOCS / "keys.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _rows(page: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """(part, key) → default and meaning."""
+    found, part = {}, ""
+    for line in page.splitlines():
+        if line.startswith("## "):
+            part = line[3:]
+        elif line.startswith("| `"):
+            key, default, meaning = line.strip("| ").split(" | ", 2)
+            found[part, key.strip("`")] = (default, meaning)
+    return found
+
+
+def test_the_page_is_as_the_models_are(keys):
+    assert (DOCS / "keys.md").read_text("utf-8") == keys.page(), "Write it anew: python docs/keys.py"
+
+
+def test_every_key_has_a_default_and_a_meaning(keys):
+    rows = _rows(keys.page())
+    assert len(rows) > 150
+    assert [key for key, cells in rows.items() if not all(cells)] == []
+
+
+def test_no_key_is_left_out(keys):
+    """Every name that a JSON schema of the models has, made by pydantic itself, stands in some key."""
+    shown = {step.removesuffix("[]") for _, key in _rows(keys.page()) for step in key.split(".")}
+    for _, _, model in keys.PARTS:
+        schema = model.model_json_schema()
+        for section in (schema, *schema["$defs"].values()):
+            assert set(section.get("properties", {})) <= shown
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "default", "meaning"),
+    [
+        ("Recipe", "output", "*required*", "folder of the finished model, its checkpoints and logs"),
+        ("Recipe", "model.norm", "`pre`", "layer normalisation before or after each sublayer (`pre`, `post`)"),
+        ("Recipe", "training.adam_epsilon", "`1e-9`", "added to the root of squared gradients"),
+        ("Recipe", "pretrained_embeddings.target.freeze", "`false`", "leave the table as it begins"),
+        ("Fine-tuning", "training.learning_rates", "`[5e-5, 4e-5, 3e-5, 2e-5]`", "what auto tries (papers 000, 003)"),
+        ("Infusion of an encoder", "pos_width", "`20`", "columns of it, for concat and let"),
+        ("Infusion of an encoder", "masks.layers", "`null`", "layers, from 0; null: all"),
+        ("Experiment", "report.paper[].value", "*required*", "as the paper prints it"),
+        ("Experiment", "search.space.KEY.log", "`false`", "search the logarithm"),
+        ("Experiment", "report.notes", "`[]`", "paragraphs for the reader"),
+    ],
+)  # fmt: skip
+def test_keys_of_every_kind(keys, part, key, default, meaning):
+    assert _rows(keys.page())[part, key] == (default, meaning)
+
+
+def test_characters_of_markdown_stand_as_they_are(keys):
+    assert keys._cell("a | b & c <d>") == "a \\| b &amp; c &lt;d&gt;"

@@ -12,7 +12,15 @@ from typing import Protocol, runtime_checkable
 from syntaxformer.progress import track
 from syntaxformer.trees import Sentence
 
-__all__ = ["COLUMNS", "Annotator", "ListsSentences", "blank_sentence", "check_words", "encodable"]
+__all__ = [
+    "COLUMNS",
+    "Annotator",
+    "ListsSentences",
+    "blank_sentence",
+    "check_lines",
+    "check_words",
+    "encodable",
+]
 
 COLUMNS = frozenset({"upos", "xpos", "lemmas", "governors", "deprels", "constituency"})
 """What an annotator may provide: the columns of `Sentence` beside its words."""
@@ -67,7 +75,12 @@ class ListsSentences:
     def annotate(
         self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
     ) -> list[Sentence]:
-        """Return one sentence for each line, in order; arguments as in `stream`, `progress` shows a bar."""
+        """Return one sentence for each line, in order; arguments as in `stream`, `progress` shows a bar.
+
+        Raises:
+            TypeError: The lines are one string, which would be read as a list of characters.
+        """
+        check_lines(lines)
         total = len(lines) if isinstance(lines, Sized) else None
         sentences = self.stream(lines, n_processes=n_processes)
         return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
@@ -77,6 +90,18 @@ def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
     """Return the sentence of a line without words: its columns are there, and empty."""
     per_word = provides - {"constituency"}
     return Sentence(line, (), (), **dict.fromkeys(per_word, ()))  # type: ignore[arg-type]
+
+
+def check_lines(lines: object, what: str = "lines") -> None:
+    """Hold that lines, by whatever name, are not one string.
+
+    Raises:
+        TypeError: They are: it would be read as a list of characters.
+    """
+    if isinstance(lines, str):
+        raise TypeError(
+            f"{what}: expected a list of strings, got the string {lines[:40]!r}. Put it into a list."
+        )
 
 
 def check_words(sentences: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:

@@ -31,7 +31,9 @@ def probe(
         str | None, typer.Option(help="Tags and parses for a model that reads them; default: its own.")
     ] = None,
     max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the treebank at most.")] = 30,
-    seed: Annotated[int, typer.Option(min=0, help="Of the maps, the batches and random vectors.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Of the maps, the batches and random vectors.")
+    ] = 1,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the scores as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
@@ -41,10 +43,12 @@ def probe(
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
     from syntaxformer.atomic import atomic_file
+    from syntaxformer.cli.outputs import refuse_inputs
     from syntaxformer.data.treebank import read_probe_treebank
     from syntaxformer.tasks.probing import ProbeConfig, probe_model
     from syntaxformer.tasks.word_states import load_word_encoder
 
+    refuse_inputs(output, [treebank, dev, test])
     wanted = _layers(layers)
     train_part = read_probe_treebank(treebank)
     if dev is None:

@@ -27,7 +27,7 @@ from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, veri
 from syntaxformer.tasks.classifier_folder import CLASSIFIER
 from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
-from syntaxformer.tasks.run_folder import check_run, hold_run, open_run, settle_precision
+from syntaxformer.tasks.run_folder import check_run, hold_run, move_files, open_run, settle_precision
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
     complete_checkpoints,
@@ -324,9 +324,7 @@ def _write(
         inputs.collator.save_pretrained(folder)
         (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
         (folder / "run.json").write_text(json.dumps(report, indent=1), "utf-8")
-        for file in folder.iterdir():
-            file.chmod(0o644)  # safetensors writes for the owner alone
-            file.replace(output / file.name)
+        move_files(folder, output)
         write_manifest(output)
         if not config.training.keep_checkpoints:
             shutil.rmtree(output / "checkpoints", ignore_errors=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel
 
+from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.errors import DataError
 from syntaxformer.evaluation.classification import score_predictions
 from syntaxformer.tasks.annotated_examples import annotate_examples, load_for
@@ -118,9 +119,11 @@ class Classifier:
             batch_size: Texts together; None for the folder's setting.
 
         Raises:
+            TypeError: The texts are one string, which would be read as a list of characters.
             DataError: A text is empty, or single where pairs are expected, or the reverse.
             ConfigError: Outputs are not finite.
         """
+        check_lines(texts, "texts")
         examples = [self._example(text, number) for number, text in enumerate(texts, 1)]
         return self.predict_set(TextSet("texts", "texts", examples), batch_size, cached=False)
 

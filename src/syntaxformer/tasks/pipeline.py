@@ -37,8 +37,16 @@ class TranslationPipeline:
 
         Args:
             texts: Raw text, a sentence or segment each.
-            options: Those of `Translator.translate`.
+            options: Those of `Translator.translate`, but `n_best` and `scored`.
+
+        Raises:
+            TypeError: `n_best` or `scored` is given: a text has one answer here.
         """
+        if wrong := sorted({"n_best", "scored"} & options.keys()):
+            raise TypeError(
+                f"options: expected those that leave one text for each, got {', '.join(wrong)}. "
+                "Use `translator.translate`, which gives hypotheses with their scores."
+            )
         several = [texts] if isinstance(texts, str) else texts
         found = [best[0].text for best in self.translator.translate(several, **options)]
         return found[0] if isinstance(texts, str) else found

@@ -30,6 +30,7 @@ from syntaxformer.evaluation.tree_scores import (
 from syntaxformer.models.structural_probe import DepthProbe, DistanceProbe, depth_loss, distance_loss
 from syntaxformer.tasks.probe_batches import ProbeBatches
 from syntaxformer.tasks.word_states import WordEncoder, cache_states
+from syntaxformer.training.recipe import MAX_SEED
 
 __all__ = ["ProbeConfig", "ProbeReport", "ProbeScores", "linear_chain", "probe_model", "probe_states"]
 
@@ -53,7 +54,9 @@ class ProbeConfig(BaseModel):
     controls: bool = Field(
         default=True, description="random word vectors and a linear chain beside the layers"
     )
-    seed: int = Field(default=1, ge=0, description="of the maps, the order of batches and random vectors")
+    seed: int = Field(
+        default=1, ge=0, le=MAX_SEED, description="of the maps, the order of batches and random vectors"
+    )
 
 
 @dataclass(frozen=True)

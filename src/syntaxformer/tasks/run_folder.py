@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,17 @@ from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.recipe import Recipe
 
-__all__ = ["NO_EFFECT", "RECIPE", "check_run", "empty_folder", "hold_run", "open_run", "settle_precision"]
+__all__ = [
+    "NO_EFFECT",
+    "RECIPE",
+    "check_run",
+    "empty_folder",
+    "hold_run",
+    "move_files",
+    "open_run",
+    "settle_precision",
+    "share_files",
+]
 
 RECIPE = "recipe.yaml"
 OWN = (
@@ -149,6 +160,21 @@ def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> N
         raise DataError(f"expected to write the folder, got: {error.strerror}.", output) from error
     with atomic_file(output / RECIPE) as temporary:
         temporary.write_text(recipe.to_yaml(), "utf-8")
+
+
+def move_files(folder: Path, output: Path) -> None:
+    """Move the files of a finished model into the output folder, as readable as any that the user creates."""
+    share_files(folder)
+    for file in folder.iterdir():
+        file.replace(output / file.name)
+
+
+def share_files(folder: Path) -> None:
+    """Let everyone read the files of a folder whom the umask lets: safetensors writes for the owner alone."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for file in folder.iterdir():
+        file.chmod(0o666 & ~umask)
 
 
 def empty_folder(folder: Path, last: str = RECIPE) -> None:

@@ -20,7 +20,9 @@ from syntaxformer.data.word_vectors import WordVectors, read_word_vectors
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import atomic_folder
 from syntaxformer.tasks.pretrained import quiet_loading
+from syntaxformer.tasks.run_folder import share_files
 from syntaxformer.textfile import read_lines
+from syntaxformer.training.recipe import MAX_SEED
 
 __all__ = ["EncoderShape", "build_scratch_encoder", "count_words", "vectors_for", "word_tokenizer"]
 
@@ -81,11 +83,11 @@ def build_scratch_encoder(
         What was made, in a line: sizes, and how many words have a vector.
 
     Raises:
-        ConfigError: The sizes do not fit, or the folder is not empty.
+        ConfigError: The sizes do not fit, the seed is none, or the folder is not empty.
         DataError: A file cannot be read, holds no word, or is no GloVe file.
     """
     shape = shape or EncoderShape()
-    _check(shape, output)
+    _check(shape, output, seed)
     words = count_words(chain.from_iterable(map(read_lines, train)), lowercase)
     kept = [word for word, count in words.most_common() if count >= min_count]
     if not kept:
@@ -101,6 +103,7 @@ def build_scratch_encoder(
     with quiet_loading(), atomic_folder(output) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        share_files(folder)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     return f"{output}: {n_parameters / 1e6:.1f}M parameters, {report}"
 
@@ -162,7 +165,7 @@ def _cutter() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(Regex(_WORD), behavior="removed", invert=True)
 
 
-def _check(shape: EncoderShape, output: Path) -> None:
+def _check(shape: EncoderShape, output: Path, seed: int) -> None:
     problems = [
         f"{name}: expected at least 1, got {getattr(shape, name)}."
         for name in ("layers", "width", "heads", "feed_forward", "max_length", "embedding_width")
@@ -172,6 +175,8 @@ def _check(shape: EncoderShape, output: Path) -> None:
         problems.append(f"heads: expected a divisor of the width {shape.width}, got {shape.heads}.")
     if not 0 <= shape.dropout < 1:
         problems.append(f"dropout: expected 0 to 1, below 1, got {shape.dropout}.")
+    if not 0 <= seed <= MAX_SEED:
+        problems.append(f"seed: expected 0 to {MAX_SEED}, got {seed}.")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         problems.append(f"output: expected a new or empty folder, got {output}. Give another, or delete it.")
     if problems:

@@ -53,25 +53,23 @@ from syntaxformer.tasks.model_folder import (
     write_side_files,
 )
 from syntaxformer.tasks.pretrained_tables import check_tables, fill_tables, freeze_tables, load_vectors
-from syntaxformer.tasks.run_folder import check_run, hold_run, open_run, settle_precision
+from syntaxformer.tasks.run_folder import check_run, hold_run, move_files, open_run, settle_precision
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
     average_weights,
+    check_finite,
     complete_checkpoints,
     load_tensors,
     load_weights,
-    step_of,
 )
 from syntaxformer.training.kernel_cache import bound_kernel_cache
 from syntaxformer.training.processes import process_team
-from syntaxformer.training.recipe import Recipe, TrainingConfig
-from syntaxformer.training.tallies import accuracies_at
+from syntaxformer.training.recipe import Recipe
+from syntaxformer.training.tallies import dev_metrics
 from syntaxformer.training.trainer import SyntaxTrainer
 
 if TYPE_CHECKING:
-    from transformers import TrainerState
-
     from syntaxformer.annotate import Annotator
 
 __all__ = ["Prepared", "build_model", "prepare", "train_translator"]
@@ -108,7 +106,8 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         The output folder.
 
     Raises:
-        ConfigError: The output folder holds another run, or the recipe does not fit the data.
+        ConfigError: The output folder holds another run, the recipe does not fit the data, or training
+            diverged.
         DataError: The data cannot be used, or the disk is full.
         BackendMissingError: The annotator is not installed.
     """
@@ -411,31 +410,23 @@ def choose_checkpoints(recipe: Recipe, best_step: int | None) -> list[Path]:
     return best or whole[-1:]
 
 
-def dev_metrics(config: TrainingConfig, state: TrainerState, chosen: Sequence[Path]) -> dict[str, Any]:
-    """Results on the development set, of the checkpoint that was chosen, or the best one in an average."""
-    step = state.best_global_step
-    if step is not None and config.average == 1:
-        step = step_of(chosen[0])
-    losses = [log["eval_loss"] for log in state.log_history if log["step"] == step and "eval_loss" in log]
-    return {
-        "dev_loss": losses[-1] if losses and config.best_by == "loss" else None,
-        "best_step": step,
-        "last_step": state.global_step,
-        **accuracies_at(step, state.log_history),
-    }
-
-
 def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], metrics: dict[str, Any]) -> None:
-    """Write the model folder with the weights of a checkpoint or a mean; the manifest comes last."""
+    """Write the model folder with the weights of a checkpoint or a mean; the manifest comes last.
+
+    Raises:
+        ConfigError: Some weights are NaN or infinite.
+        CheckpointError: A checkpoint cannot be read.
+        DataError: The folder cannot be written.
+    """
     weights = average_weights(chosen) if recipe.training.average > 1 else load_tensors(chosen[0] / WEIGHTS)
-    load_weights(model, weights, chosen[0])
     metrics["checkpoints"] = [path.name for path in chosen]
+    check_finite(weights, ", ".join(metrics["checkpoints"]))
+    load_weights(model, weights, chosen[0])
     with disk_errors(recipe.output), TemporaryDirectory(PARTIAL, ".", recipe.output) as temporary:
         model.eval().save_pretrained(temporary)
         report = json.dumps({**metrics, **_environment(recipe)}, indent=1)
         (Path(temporary) / RUN).write_text(report, "utf-8")
-        for file in Path(temporary).iterdir():
-            file.replace(recipe.output / file.name)
+        move_files(Path(temporary), recipe.output)
         write_manifest(recipe.output)
     _log.info("wrote %s from %s", recipe.output, ", ".join(metrics["checkpoints"]))
 
@@ -459,7 +450,7 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
     if recipe.data.tokenized:
         annotator = WordsAsGiven(annotator)
     files = recipe.annotation.annotated
-    return AnnotatedBefore(annotator, files) if files else annotator
+    return AnnotatedBefore(annotator, files, recipe.data.cache) if files else annotator
 
 
 def _info(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import ValidationError
 
 from syntaxformer.ahead import map_ahead
 from syntaxformer.align import FACTORS, WordColumns
+from syntaxformer.annotate.annotator import check_lines
+from syntaxformer.config import config_error
 from syntaxformer.data.source import EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.data.source_syntax import check_syntax
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
@@ -62,6 +64,7 @@ class _Chunk:
     """Lines and what the encoder reads of them; `rows` are those with text, longest first."""
 
     def __init__(self, lines: Sequence[str], source: EncodedText) -> None:
+        """Take lines as `_clean` leaves them."""
         self.lines, self.source = lines, source
         by_length = np.argsort(-source.lengths, kind="stable").tolist()
         self.rows = [row for row in by_length if lines[row].strip()]
@@ -90,7 +93,6 @@ class Translator:
         self.decoder = (
             TorchDecoder(model, encoder.target_tokenizer) if isinstance(model, SyntaxTransformer) else model
         )
-        self._n_cut = 0
 
     @property
     def model(self) -> SyntaxTransformer:
@@ -166,16 +168,15 @@ class Translator:
             For each line its `n_best` hypotheses.
 
         Raises:
+            TypeError: The lines are one string.
             ValueError: `n_best` is larger than the beam.
-            ConfigError: The values of a user factor are missing, or the length penalty is no number.
+            ConfigError: The values of a user factor are missing, or a setting is out of its range.
             AlignmentError: They are not one a line, or not one a word.
         """
-        given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
-        settings = self.info.decoding.model_copy(update={k: v for k, v in given.items() if v is not None})
+        check_lines(lines)
+        settings = self._settings(beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size)
         if not 1 <= n_best <= settings.beam_size:
             raise ValueError(f"n_best: expected 1 to beam_size = {settings.beam_size}, got {n_best}.")
-        if not math.isfinite(settings.length_penalty):
-            raise ConfigError(f"length_penalty: expected a finite number, got {settings.length_penalty}.")
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[FoundPieces]]]:
             return chunk, self.decoder.decode(chunk.source, chunk.rows, settings, n_best, scored)
@@ -188,14 +189,28 @@ class Translator:
         if n_ahead:  # a chunk is tagged here while those before it are decoded there
             pool = ThreadPoolExecutor(n_ahead, "decode")
             decoded = map_ahead(pool, decode, chunks, n_ahead, _is_waiting(iterator))
+        n_cut = 0
         for chunk, found in decoded:
+            n_cut += chunk.source.n_cut
             yield from self._texts(chunk, found, n_best, scored)
-        self._warn()
+        self._warn(n_cut)
+
+    def _settings(self, **given: float | None) -> DecodingConfig:
+        """The folder's settings with those that are given.
+
+        Raises:
+            ConfigError: One is out of its range.
+        """
+        values = self.info.decoding.model_dump() | {k: v for k, v in given.items() if v is not None}
+        try:
+            return DecodingConfig.model_validate(values)
+        except ValidationError as error:
+            raise config_error(DecodingConfig, error, "translate") from error
 
     def encode(
         self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
     ) -> EncodedText:
-        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted.
+        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in `n_cut`.
 
         Args:
             lines: Raw text.
@@ -203,25 +218,32 @@ class Translator:
             first_line: 1-based number of the first line, for messages.
 
         Raises:
+            TypeError: The lines are one string.
             ConfigError: The values of a user factor are missing.
             AlignmentError: They are not one a word.
         """
-        lines = [self._clean(line) for line in lines]
+        check_lines(lines)
+        return self._encode([self._clean(line) for line in lines], user_factors, first_line)
+
+    def _encode(self, lines: Sequence[str], user_factors: UserFactors | None, first_line: int) -> EncodedText:
+        """Tag and encode lines that are clean."""
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
         words = None
         if self.annotator is not None:
             words = WordColumns.from_sentences(self.annotator.annotate(lines), user, first_line)
-        encoded = self.encoder.encode(lines, words, MAX_SOURCE_PIECES)
-        self._n_cut += encoded.n_cut
-        return encoded
+        return self.encoder.encode(lines, words, MAX_SOURCE_PIECES)
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
         """Lines of the target language as the model would write them: what references are for its output.
 
         They are as they were, unless the target's pieces are a pretrained encoder's: those set punctuation
         apart and may have one case only, so that no translation could be equal to its reference.
+
+        Raises:
+            TypeError: The lines are one string.
         """
+        check_lines(lines)
         if not self.info.rewrites_target:
             return list(lines)
         encoded = encode_pieces(self.encoder.target_tokenizer, self._output.prepare(lines).texts)
@@ -230,7 +252,8 @@ class Translator:
     def _encoded_chunks(self, lines: Iterator[str], user_factors: UserFactors, size: int) -> Iterator[_Chunk]:
         first_line = 1
         for chunk, values in self._chunks(lines, user_factors, size):
-            yield _Chunk(chunk, self.encode(chunk, values, first_line))
+            clean = [self._clean(line) for line in chunk]
+            yield _Chunk(clean, self._encode(clean, values, first_line))
             first_line += len(chunk)
 
     def _chunks(
@@ -264,15 +287,14 @@ class Translator:
                 f"got {', '.join(unknown)}."
             )
 
-    def _warn(self) -> None:
-        """One warning for what was cut, one for values that were not seen in training."""
-        if self._n_cut:
+    def _warn(self, n_cut: int) -> None:
+        """One warning for lines that were cut, one for values that were not seen in training."""
+        if n_cut:
             warnings.warn(
-                f"{self._n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
+                f"{n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
                 f"{MAX_SOURCE_PIECES}: the rest of each is not translated.",
                 stacklevel=3,
             )
-        self._n_cut = 0
         self.encoder.unseen.warn()
 
     def _clean(self, line: str) -> str:
@@ -296,7 +318,7 @@ class Translator:
             n_best: Translations of each line, best first, at most `settings.beam_size`.
             scored: Give each hypothesis its score.
         """
-        chunk = _Chunk(lines, source)
+        chunk = _Chunk([self._clean(line) for line in lines], source)
         found = self.decoder.decode(source, chunk.rows, settings, n_best, scored)
         return self._texts(chunk, found, n_best, scored)
 

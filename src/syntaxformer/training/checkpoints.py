@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from syntaxformer.errors import CheckpointError
+from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.folders import read_json, verify_manifest
+from syntaxformer.training.recipe import MAX_SEED
 from syntaxformer.training.sharding import shard_like, whole
 
 __all__ = [
     "average_weights",
+    "check_finite",
     "complete_checkpoints",
     "last_with_its_best",
     "load_optimizer",
@@ -135,7 +137,7 @@ def load_random_state(folder: Path, process: int, seed: int) -> None:
         CheckpointError: The files are incomplete.
     """
     if process and not (folder / f"{process}.{RANDOM}").exists():
-        set_seed(seed + process)
+        set_seed((seed + process) % (MAX_SEED + 1))
         return
     content: dict[str, Any] = read_json(folder / f"{process}.{RANDOM}")
     tensors = load_tensors(folder / f"{process}.{RANDOM_TENSORS}")
@@ -208,6 +210,20 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
         for name, tensor in weights.items():
             total[name] = total.get(name, 0) + tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
+    """Hold that weights are numbers.
+
+    Raises:
+        ConfigError: Some are not: training went astray.
+    """
+    wrong = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
+    if wrong:
+        raise ConfigError(
+            "training.learning_rate: expected one that keeps weights finite, got NaN or infinity in "
+            f"{wrong[0]} of {source}. Lower it."
+        )
 
 
 def load_weights(model: PreTrainedModel, weights: dict[str, Tensor], source: Path) -> None:

@@ -29,6 +29,7 @@ from syntaxformer.training.infusion_sections import (
 from syntaxformer.training.target_sections import PretrainedConfig, TargetPosConfig, pretrained_problems
 
 __all__ = [
+    "MAX_SEED",
     "AnnotationConfig",
     "DecodingConfig",
     "EmbeddingInfusionConfig",
@@ -37,6 +38,9 @@ __all__ = [
     "TrainingConfig",
     "load_recipe",
 ]
+
+MAX_SEED = 2**32 - 1
+"""The largest seed that NumPy takes."""
 
 ANNOTATIONS = ("upos", "governors", "deprels")
 """What an annotator may give that a factor needs."""
@@ -154,7 +158,7 @@ class Recipe(_Section):
     """A training run of a translator."""
 
     output: Path = Field(description="folder of the finished model, its checkpoints and logs")
-    seed: int = Field(default=1, ge=0, description="of initialisation, dropout and data order")
+    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of initialisation, dropout and data order")
     data: CorpusConfig
     annotation: AnnotationConfig = AnnotationConfig()
     subwords: SubwordConfig = SubwordConfig()

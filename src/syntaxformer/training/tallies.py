@@ -1,11 +1,21 @@
-"""How often answers to auxiliary tasks were right, summed over batches: accuracies for logs and reports."""
+"""How often answers to auxiliary tasks were right, summed over batches: accuracies for logs and reports.
+
+Also the results on the development set that a report holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["TallyBook", "accuracies_at"]
+from syntaxformer.training.checkpoints import step_of
+from syntaxformer.training.recipe import TrainingConfig
+
+if TYPE_CHECKING:
+    from transformers import TrainerState
+
+__all__ = ["TallyBook", "accuracies_at", "dev_metrics"]
 
 
 class TallyBook:
@@ -39,4 +49,22 @@ def accuracies_at(step: int | None, history: Iterable[Mapping[str, Any]]) -> dic
         for log in history
         for name, value in log.items()
         if log.get("step") == step and name.startswith("eval_") and name.endswith("_accuracy")
+    }
+
+
+def dev_metrics(config: TrainingConfig, state: TrainerState, chosen: Sequence[Path]) -> dict[str, Any]:
+    """Results on the development set after `best_step`: of the checkpoint that was chosen.
+
+    Where the model is the mean of several, they are those of the best single one, not of the mean.
+    """
+    step = state.best_global_step
+    if step is not None and config.average == 1:
+        step = step_of(chosen[0])
+    found = {key: value for log in state.log_history if log["step"] == step for key, value in log.items()}
+    return {
+        "dev_loss": found.get("eval_loss"),
+        **({"dev_bleu": found.get("eval_bleu")} if config.best_by == "bleu" else {}),
+        "best_step": step,
+        "last_step": state.global_step,
+        **accuracies_at(step, state.log_history),
     }

@@ -6,6 +6,7 @@ What differs from the base class, and only that: where batches come from, how th
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
+from syntaxformer.errors import ConfigError
 from syntaxformer.training.callbacks import Curves, Flow, ProgressLines, is_finished
 from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.processes import one_device
@@ -176,7 +178,13 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Loss per target piece on the development set, without smoothing; BLEU where the recipe wants it."""
+        """Loss per target piece on the development set, without smoothing; BLEU where the recipe wants it.
+
+        Every process computes the same, on the whole set.
+
+        Raises:
+            ConfigError: The loss is not finite: training went astray.
+        """
         pairs: Any = eval_dataset or self.eval_dataset
         start = time.monotonic()
         self.model.eval()
@@ -191,8 +199,14 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
             total += float(output.loss)
             tallies.add(output.tallies)
             n_pieces += int(pairs.tgt.lengths[rows].sum())
+        loss = total / max(n_pieces, 1)
+        if not math.isfinite(loss):
+            raise ConfigError(
+                f"training.learning_rate: expected one that keeps the loss on dev finite, got {loss} at "
+                f"update {self.state.global_step} with {self.config.learning_rate:g}. Lower it."
+            )
         metrics = {
-            f"{metric_key_prefix}_loss": total / max(n_pieces, 1),
+            f"{metric_key_prefix}_loss": loss,
             **tallies.take(f"{metric_key_prefix}_"),
         }
         if self.dev_bleu is not None and self.config.best_by == "bleu":

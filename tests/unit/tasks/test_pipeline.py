@@ -18,6 +18,18 @@ def test_translation(folder, plain):
     assert translate(["the cat", ""], beam_size=1) == [best[0].text, ""]
 
 
+@pytest.mark.parametrize(
+    ("options", "named"), [({"n_best": 2}, "n_best"), ({"scored": True, "n_best": 2}, "n_best, scored")]
+)
+def test_options_that_give_more_than_a_text(folder, options, named):
+    with pytest.raises(TypeError) as caught:
+        sf.pipeline("translation", folder)("the cat", **options)
+    assert str(caught.value) == (
+        f"options: expected those that leave one text for each, got {named}. "
+        "Use `translator.translate`, which gives hypotheses with their scores."
+    )
+
+
 def _classifier(probabilities, labels):
     seen = []
 

@@ -277,5 +277,7 @@ def test_the_command(tmp_path, bert, tokenizer):
         "treebank: expected at least 10 sentences, of which every 10th is held out, got 9. Give a dev file "
         "(--dev) or a larger treebank."
     )
+    done = CliRunner().invoke(app, [*arguments, "--seed", "4294967296"])
+    assert (done.exit_code, type(done.exception)) == (2, SystemExit)
     done = CliRunner().invoke(app, [*arguments, "--layers", "x"])
     assert str(done.exception) == "--layers: expected \"all\" or numbers with commas, got 'x'."

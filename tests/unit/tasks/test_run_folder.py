@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import verify_manifest, write_manifest
 from syntaxformer.tasks import run_folder
-from syntaxformer.tasks.run_folder import check_run, hold_run, open_run, settle_precision
+from syntaxformer.tasks.run_folder import check_run, hold_run, move_files, open_run, settle_precision
 from syntaxformer.training.recipe import load_recipe
 
 
@@ -269,3 +270,20 @@ def test_a_disk_without_locks_holds_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(run_folder.FileLock, "acquire", refuse)
     with hold_run(tmp_path / "run"), hold_run(tmp_path / "run"):
         assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_of_a_model_are_as_readable_as_others(tmp_path, umask, mode):
+    source, output = tmp_path / "partial", tmp_path / "model"
+    source.mkdir()
+    output.mkdir()
+    (source / "model.safetensors").touch(0o600)
+    (source / "config.json").touch(0o644)
+    old = os.umask(umask)
+    try:
+        move_files(source, output)
+    finally:
+        os.umask(old)
+    assert list(source.iterdir()) == []
+    modes = {path.name: path.stat().st_mode & 0o777 for path in output.iterdir()}
+    assert modes == {"model.safetensors": mode, "config.json": mode}

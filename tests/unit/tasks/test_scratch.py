@@ -1,5 +1,7 @@
 """An encoder from scratch: its words, its vectors, and that it is a checkpoint like any other."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -196,3 +198,17 @@ def test_on_the_command_line(files, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith(f"{files / 'out'}: 0.0M parameters, ")
     tokenizer = AutoTokenizer.from_pretrained(files / "out")
     assert tokenizer.tokenize("THE dog") == ["the", "dog"]
+
+
+def test_a_seed_is_one_of_numpy(files):
+    with pytest.raises(ConfigError, match=r"^seed: expected 0 to 4294967295, got 18446744073709551616\.$"):
+        build(files, seed=2**64)
+
+
+def test_the_umask_decides_who_reads_the_folder(files):
+    umask = os.umask(0o027)
+    try:
+        build(files)
+    finally:
+        os.umask(umask)
+    assert {path.stat().st_mode & 0o777 for path in (files / "out").iterdir()} == {0o640}

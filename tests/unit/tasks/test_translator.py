@@ -34,6 +34,22 @@ def test_empty_and_blank_lines_stay_in_their_places(infused):
     assert texts[1] == _texts(infused.translate(["the cat"]))[0]
 
 
+@pytest.mark.parametrize("line", ["\0", " \0\0 "])
+def test_a_line_of_nothing_but_nul_is_blank(plain, line):
+    assert _texts(plain.translate([line, "the cat"]))[0] == ""
+    source = plain.encode([line])
+    assert _texts(plain.search([line], source, plain.info.decoding)) == [""]
+
+
+def test_a_string_is_no_list_of_lines(plain):
+    message = r"^lines: expected a list of strings, got the string 'the cat'\. Put it into a list\.$"
+    for call in (lambda: list(plain.translate("the cat")), lambda: plain.encode("the cat")):
+        with pytest.raises(TypeError, match=message):
+            call()
+    with pytest.raises(TypeError, match=message):
+        plain.as_written("the cat")
+
+
 def test_nothing_in_nothing_out(infused):
     assert list(infused.translate([])) == []
     assert _texts(infused.translate(["", ""])) == ["", ""]
@@ -191,7 +207,17 @@ def test_long_lines_are_cut_with_one_counted_warning(infused, monkeypatch):
     cut = infused.encode([long])
     assert cut.lengths.tolist() == [29]
     assert cut.pieces[-1] == 2  # the end piece stays
-    infused._n_cut = 0
+
+
+def test_lines_that_others_cut_are_not_counted(infused, monkeypatch):
+    monkeypatch.setattr(translator_module, "MAX_SOURCE_PIECES", 29)
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 1)
+    long = "the cat " * 40
+    assert infused.encode([long]).n_cut == 1
+    next(infused.translate([long, "cats"], beam_size=1))  # and no further
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(infused.translate(["the cat"], beam_size=1))) == 1
 
 
 def test_five_thousand_words(infused, monkeypatch):
@@ -277,5 +303,18 @@ def test_lowercase_and_tokenized_as_in_training(new_translator):
 
 @pytest.mark.parametrize("penalty", [float("nan"), float("inf")])
 def test_a_length_penalty_is_a_number(plain, penalty):
-    with pytest.raises(ConfigError, match=r"^length_penalty: expected a finite number, got (nan|inf)\.$"):
+    with pytest.raises(
+        ConfigError, match=r"^translate: length_penalty: expected a finite number, got (nan|inf)\.$"
+    ):
         list(plain.translate(["the cat"], length_penalty=penalty))
+
+
+def test_settings_are_held_to_their_ranges(plain):
+    with pytest.raises(ConfigError) as caught:
+        list(plain.translate(["the cat"], beam_size=0, batch_size=-1))
+    assert caught.value.problems == [
+        "translate: beam_size: expected greater than or equal to 1, got 0.",
+        "translate: batch_size: expected greater than or equal to 1, got -1.",
+    ]
+    with pytest.raises(ConfigError, match=r"^translate: batch_size: expected a valid integer"):
+        list(plain.translate(["the cat"], batch_size=2.5))

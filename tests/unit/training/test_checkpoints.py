@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import save_file
 from torch.optim.lr_scheduler import LambdaLR
 
-from syntaxformer.errors import CheckpointError, DataError
+from syntaxformer.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.folders import MANIFEST, atomic_folder, read_json, verify_manifest, write_manifest
 from syntaxformer.training.checkpoints import (
     average_weights,
+    check_finite,
     complete_checkpoints,
     load_optimizer,
     load_random_state,
@@ -305,3 +306,21 @@ def test_a_manifest_lists_files_only(tmp_path):
     (tmp_path / "f").write_text("abc")
     write_manifest(tmp_path)
     assert list(json.loads((tmp_path / MANIFEST).read_text())["files"]) == ["f"]
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers(wrong):
+    check_finite({"a": torch.ones(3), "n": torch.tensor(5)}, "checkpoint-7")
+    with pytest.raises(ConfigError) as caught:
+        check_finite({"a": torch.ones(3), "b": torch.tensor([1.0, wrong])}, "checkpoint-7")
+    assert str(caught.value) == (
+        "training.learning_rate: expected one that keeps weights finite, got NaN or infinity in b of "
+        "checkpoint-7. Lower it."
+    )
+
+
+def test_the_largest_seed_has_a_next_one(tmp_path):
+    load_random_state(tmp_path, 1, 2**32 - 1)
+    found = np.random.get_state()[1].tolist()
+    np.random.seed(0)
+    assert np.random.get_state()[1].tolist() == found

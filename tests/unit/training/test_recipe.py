@@ -80,6 +80,13 @@ def test_several_problems_of_values_at_once():
     ]
 
 
+def test_seeds_are_those_of_numpy():
+    assert load_recipe("tiny", ["seed=4294967295"]).seed == 2**32 - 1
+    assert _problems("seed=4294967296") == [
+        "seed: expected less than or equal to 4294967295, got 4294967296."
+    ]
+
+
 def test_several_problems_of_arithmetic_at_once():
     assert _problems(
         "model.d_model=127", "model.n_heads=3", "training.max_batch_tokens=61", "infusion.kind=sun"

@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 
 from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.source import EncodedText
-from syntaxformer.errors import CheckpointError
+from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.training.checkpoints import complete_checkpoints, load_tensors
 from syntaxformer.training.processes import one_device
 from syntaxformer.training.trainer import SyntaxTrainer, training_arguments
@@ -342,3 +342,17 @@ def test_tags_between_words_leave_the_batches_as_they_are(tiny_recipe, tiny_trai
     )
     other = SyntaxTrainer(plain.model, recipe, EncodedPairs(tagged, pairs.tgt), pairs, 0, None)
     assert [list(batch) for batch in other.batches] == [list(batch) for batch in plain.batches]
+
+
+def test_a_loss_on_dev_that_is_not_finite_ends_the_run(tiny_trainer, tmp_path):
+    """No checkpoint is written of it; nothing is translated for its BLEU."""
+    trainer = tiny_trainer(
+        lambda: pytest.fail("translated dev"), training__learning_rate="1.0e+30", training__best_by="bleu"
+    )
+    message = (
+        r"^training\.learning_rate: expected one that keeps the loss on dev finite, got nan at update 5 "
+        r"with 1e\+30\. Lower it\.$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        trainer.train()
+    assert complete_checkpoints(tmp_path / "run" / "checkpoints") == ([], [])

@@ -86,7 +86,7 @@ def test_comments_without_text_or_words_are_no_sentence():
         ([row("2-1", "a")], "t.conllu:1: CoNLL-U: expected word 1, got ID '2-1'."),
         ([row(1, "")], "t.conllu:1: CoNLL-U: expected '_' for no value, got an empty column 2."),
         (["", row("1-2", "ab"), row(1, "a")], "t.conllu:2: CoNLL-U: expected word 2, got the end."),
-        ([row(1, "a", head=2)], "t.conllu:1: governor of 'a': expected -1 to 0, got 1."),
+        ([row(1, "a", head=2)], "t.conllu:1: HEAD of 'a': expected 0 to 1, got '2'."),
         ([row(1, "a", head="x")], "t.conllu:1: HEAD of 'a': expected 0 to 1, got 'x'."),
         (
             ["", row(1, "a", head=2), row(2, "b", head=1)],

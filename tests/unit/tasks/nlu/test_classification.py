@@ -405,12 +405,44 @@ def test_an_annotator_without_what_is_needed(config_of):
     )
 
 
+def test_phrases_are_made_of_the_parses_that_the_annotator_has(config_of, tmp_path):
+    parsed = tmp_path / "parsed.conllu"
+    parsed.write_text("1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\tworks\twork\tVERB\t_\t_\t0\troot\t_\t_\n\n")
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of(f"annotation.annotator=conllu:{parsed}", infuse="masks"))
+    assert str(caught.value) == (
+        f"annotation.annotator: expected one that gives constituency, got conllu:{parsed}. "
+        f"Try conllu:{parsed}+phrases."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("syntaxformer.json", "a translator. `syntaxformer translate` takes it; it cannot be fine-tuned."),
+        ("infusion.json", "which is infused (infusion.json): its infusion would be lost. "
+                          "Give the checkpoint that it was made of, and --infuse."),
+    ],
+)  # fmt: skip
+def test_models_that_would_be_loaded_in_part(config_of, tmp_path, name, problem):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / name).write_text("{}")
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of(model=str(folder)))
+    assert str(caught.value).endswith(f", got {folder}, {problem}")
+
+
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
         (
             "training.learning_rate=0",
             "finetune: training.learning_rate: expected a number over 0 or auto, got 0.0.",
+        ),
+        (
+            "seed=4294967296",
+            "finetune: seed: expected less than or equal to 4294967295, got 4294967296.",
         ),
         ("training.epoch=3", "finetune: training.epoch: unknown key. Nearest: epochs."),
         ("infusion.mask=1", "infusion: mask: unknown key. Nearest: masks."),

@@ -114,15 +114,13 @@ def test_unknown_keys_and_sums(train, tmp_path, tiny):
     ("settings", "message"),
     [
         (("annotation.annotator=ne",), "annotator: expected de, de_lower, en, spacy:NAME_OR_PATH, stanza:LANG, benepar:NAME, corenlp:URL, conllu:PATH or ptb:PATH, got 'ne'. Did you mean 'en'?"),
-        (("annotation.annotator=spacy:xx_none",), None),
+        (("annotation.annotator=spacy:xx_none",), "the spaCy pipeline 'xx_none' is not installed. Run: python -m spacy download xx_none"),
         (("annotation.annotator=conllu:/none.conllu",), "/none.conllu: expected a readable file, got: No such file or directory."),
     ],
 )  # fmt: skip
 def test_an_annotator_that_is_not_there(train, tmp_path, settings, message):
     done = train("infusion.kind=add", *settings)
-    assert done.code == 2
-    assert len(done.err.splitlines()) == 1
-    assert message is None or done.err == f"error: {message}\n"
+    _refused(done, message)
     assert not (tmp_path / "run").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -11,10 +12,40 @@ from typing import Any
 from syntaxformer.annotate.fingerprint import hash_folder
 from syntaxformer.errors import BackendMissingError
 
-__all__ = ["BUNDLED", "bundled_folder", "bundled_version", "pipeline_version"]
+__all__ = [
+    "BUNDLED",
+    "bundled_folder",
+    "bundled_for",
+    "bundled_version",
+    "pipeline_version",
+    "warn_of_language",
+]
+
+_log = logging.getLogger(__name__)
 
 BUNDLED = ("de", "de_lower", "en")
-"""Languages whose pipelines come with the package."""
+"""Pipelines that come with the package: a language, and what is special."""
+
+
+def bundled_for(language: str | None, default: str) -> str:
+    """Return the bundled pipeline of a language, or the default where there is none."""
+    return language if language in BUNDLED else default
+
+
+def warn_of_language(annotator: str, language: str, setting: str) -> None:
+    """Warn where a bundled pipeline is to annotate a language that another one is for.
+
+    Args:
+        annotator: Name of any annotator; those that are not bundled are not judged.
+        language: Of the text, as the recipe has it.
+        setting: Where the name stands.
+    """
+    plain, plus, more = annotator.partition("+")
+    if plain in BUNDLED and language in BUNDLED and plain.partition("_")[0] != language:
+        _log.warning(
+            "%s: expected an annotator for %s, the language of the text, got %s. Set %s=%s.",
+            setting, language, annotator, setting, f"{language}{plus}{more}",
+        )  # fmt: skip
 
 
 def bundled_folder(language: str) -> Path:

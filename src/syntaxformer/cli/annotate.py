@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
 from syntaxformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
 
     Raises:
         ConfigError: The output is a URL, several inputs and a file as output, two inputs of one name, an
-            input that is an output.
+            input that is an output, a file of another ending than `.parquet`.
     """
     if re.match(r"[A-Za-z][\w+.-]+:/", str(output)):
         raise ConfigError(
@@ -157,14 +158,14 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     if into_folder:
         targets = [output / (_name(source).removesuffix(".gz") + _SUFFIX) for source in inputs]
     else:
+        refuse_other_endings(output, (_SUFFIX,))
         targets = [output]
-    for source, target in zip(inputs, targets, strict=True):
+    for target in targets:
         if targets.count(target) > 1:
             raise ConfigError(
                 f"-o: expected inputs of different names, got two that would be {target}. Run them apart."
             )
-        if target.resolve() in {Path(path).resolve() for path in inputs}:
-            raise ConfigError(f"-o: expected another file than the input, got {source}.")
+        refuse_inputs(target, inputs)
     return targets
 
 

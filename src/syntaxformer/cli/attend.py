@@ -39,7 +39,10 @@ def attend(
     spread: Annotated[
         Path | None, typer.Option(help="Source text: print how widely its attention is spread.")
     ] = None,
-    annotator: Annotated[str, typer.Option(help="Whose trees --spread counts edges in.")] = "en",
+    annotator: Annotated[
+        str | None,
+        typer.Option(help="Whose trees --spread counts edges in; default: en, or de for a source in German."),
+    ] = None,
     model_annotator: Annotated[
         str | None, typer.Option(help="Annotator that the models read; default: their own.")
     ] = None,
@@ -152,21 +155,22 @@ def _spread(
     model: Path,
     beside: Path | None,
     source: Path,
-    annotators: tuple[str, str | None],
+    annotators: tuple[str | None, str | None],
     layer: int,
     head: int | None,
     as_json: bool,
 ) -> None:
     from syntaxformer.analysis import attention_spread
     from syntaxformer.analysis.attention_spread import MEASURES
-    from syntaxformer.annotate import WordsAsGiven, load_annotator
+    from syntaxformer.annotate import WordsAsGiven, bundled_for, load_annotator
     from syntaxformer.errors import DataError
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
     of_words, of_models = annotators
     translators = {str(one): Translator.load(one, of_models) for one in (beside, model) if one is not None}
-    preparation, parser = translators[str(model)].encoder.preparation, load_annotator(of_words)
+    preparation = translators[str(model)].encoder.preparation
+    parser = load_annotator(of_words or bundled_for(translators[str(model)].info.src, "en"))
     parser = WordsAsGiven(parser) if preparation.tokenized else parser
     lines = [preparation.clean(line) for line in read_lines(source)]
     if not any(line.strip() for line in lines):

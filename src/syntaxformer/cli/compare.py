@@ -24,13 +24,18 @@ def compare(
     train: Annotated[
         Path | None, typer.Option(help="Source text of training, in which words are rare or not.")
     ] = None,
-    annotator: Annotated[str, typer.Option(help="Parses the source.")] = "en",
+    annotator: Annotated[
+        str | None, typer.Option(help="Parses the source; default: by the models' language, else en.")
+    ] = None,
     model_annotator: Annotated[
         str | None, typer.Option(help="Annotator that the models read; default: their own.")
     ] = None,
     target_annotator: Annotated[
-        str, typer.Option(help="Tags the reference and splits it and the outputs into words.")
-    ] = "de",
+        str | None,
+        typer.Option(
+            help="Tags the reference, splits it and the outputs into words; default: as above, else de."
+        ),
+    ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Sentences shown on each side.")] = 10,
     names: Annotated[str | None, typer.Option(help="What to call them: baseline,syntax.")] = None,
 ) -> None:
@@ -41,11 +46,14 @@ def compare(
     from syntaxformer.analysis.case_report import case_blocks
     from syntaxformer.analysis.case_texts import cases_of_lines
     from syntaxformer.analysis.document import to_html, to_markdown
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import bundled_for, load_annotator
     from syntaxformer.atomic import atomic_file
+    from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
     from syntaxformer.errors import ConfigError, DataError
     from syntaxformer.textfile import read_lines
 
+    refuse_inputs(output, [first, second, src, ref, train])
+    refuse_other_endings(output, (".md", ".html"))
     called = tuple(names.split(",")) if names else _names(first, second)
     if len(called) != 2 or called[0] == called[1]:
         raise ConfigError(f"--names: expected two with a comma between, got {names}.")
@@ -58,8 +66,10 @@ def compare(
             raise DataError(
                 f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}.", path
             )
-    parser, tagger = load_annotator(annotator), load_annotator(target_annotator)
     models = [model for model in (one_model, other_model) if model is not None]
+    languages = (models[0].info.src, models[0].info.tgt) if models else (None, None)
+    parser = load_annotator(annotator or bundled_for(languages[0], "en"))
+    tagger = load_annotator(target_annotator or bundled_for(languages[1], "de"))
     for model in (one for one in models if one.info.rewrites_target):
         clean = model.info.preparation(model.info.tgt).clean  # before its pieces, as in training
         cleaned = [clean(line) for line in references]

@@ -51,6 +51,7 @@ def evaluate(
     """
     from syntaxformer.analysis.ablation import Ablation, ablate_translator
     from syntaxformer.atomic import atomic_text
+    from syntaxformer.cli.outputs import factor_files, refuse_inputs
     from syntaxformer.cli.translate import read_factors
     from syntaxformer.errors import ConfigError, DataError
     from syntaxformer.evaluation import compare_translations, score_translations
@@ -58,6 +59,7 @@ def evaluate(
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
+    refuse_inputs(output, [src, ref, *factor_files(factor)])
     sources, references = list(read_lines(src)), list(read_lines(ref))
     if len(sources) != len(references) or not sources:
         raise DataError(

@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -59,6 +60,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+_PACKAGE = Path(__file__).parents[1]
+_GOES_ON = {
+    **dict.fromkeys(("train", "finetune"), ": with --resume the command goes on from its last checkpoint"),
+    **dict.fromkeys(("annotate", "experiment"), ": the same command goes on"),
+}
+"""Verbs that need not begin again."""
+
 for verb in VERBS:
     app.command()(verb)
 app.add_typer(experiment)
@@ -100,7 +108,7 @@ def main() -> None:
         code = 141
     except Exception as error:
         problems = _problems(error)
-        if debug or problems is None:
+        if problems is None or (debug and not _is_usage(error)):
             raise
         for problem in problems:
             print(f"error: {' '.join(problem.splitlines())}", file=sys.stderr)
@@ -108,7 +116,8 @@ def main() -> None:
             _drop_output()
         code = 2
     if code == 130:
-        print("interrupted", file=sys.stderr)
+        verb = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
+        print(f"interrupted{_GOES_ON.get(verb, '')}", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -128,18 +137,36 @@ def _problems(error: Exception) -> list[str] | None:
         return [
             f"{error.filename or 'output'}: expected to read or write it, got: {error.strerror or error}."
         ]
-    # Typer's own errors, of a class that depends on its version: a missing argument, an unknown option.
-    if (usage := getattr(error, "format_message", None)) is not None:
+    if _is_usage(error):
         command = getattr(getattr(error, "ctx", None), "command_path", "syntaxformer")
-        message = usage()
-        return [f"{message.rstrip('.')}. See `{command} --help`."] if message.strip() else []
+        message = error.format_message()  # type: ignore[attr-defined]
+        end = "" if message.endswith((".", "?")) else "."
+        return [f"{message}{end} {_way_out(message, command)}"] if message.strip() else []
     return None
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """Our own warnings in one line; those of libraries only in debugging."""
-    if issubclass(category, UserWarning) and "--debug" not in sys.argv:
+def _is_usage(error: Exception) -> bool:
+    """Whether it is Typer's own (a missing argument, an unknown option), of a class that varies with it."""
+    return hasattr(error, "format_message")
+
+
+def _way_out(message: str, command: str) -> str:
+    """Options of all verbs stand before the verb."""
+    name, _, verb = command.partition(" ")
+    for option in ("--debug", "--quiet"):
+        if verb and message.rstrip(".").endswith(option):
+            return f"It stands before the verb: `{name} {option} {verb} …`."
+    return f"See `{command} --help`."
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
+) -> None:
+    """The package's own warnings in one line; those of libraries only in debugging, with their place."""
+    if Path(filename).is_relative_to(_PACKAGE):
         print(f"warning: {message}", file=sys.stderr)
+    elif "--debug" in sys.argv:
+        print(f"warning: {filename}:{lineno}: {category.__name__}: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ def predict(
     import json
 
     from syntaxformer.analysis.ablation import Ablation, ablate_classifier
+    from syntaxformer.cli.outputs import refuse_inputs
     from syntaxformer.errors import ConfigError
     from syntaxformer.tasks.classifier import Classifier
     from syntaxformer.tasks.prediction import read_split_for, read_texts_for
@@ -73,20 +74,23 @@ def predict(
         known, texts = read_split_for(classifier.info, task, data, split)
     else:
         texts = read_texts_for(classifier.info, str(source))
+    labelled = all(one.label is not None for one in texts.examples)
+    is_submission = known is not None and split in known.submission and not labelled
+    target = output
+    if output is not None and (output.is_dir() or not output.suffix):
+        target = output / (known.submission[split] if known and is_submission else "predictions.tsv")
+    refuse_inputs(target, [source if data is None else texts.source])
     predictions = classifier.predict_set(texts, batch_size, cached=data is not None)
     if predictions.n_truncated:
         typer.echo(
             f"{predictions.n_truncated} of {len(texts)} texts were cut to the model's length.", err=True
         )
-    labelled = all(one.label is not None for one in texts.examples)
-    is_submission = known is not None and split in known.submission and not labelled
-    if is_submission:
+    if known is not None and is_submission:
         rows = submission_rows(known, split, texts, predictions)
-        name = known.submission[split]
     else:
-        rows, name = prediction_rows(classifier.info.labels, predictions), "predictions.tsv"
-    if output is not None:
-        write_rows(output / name if output.is_dir() or not output.suffix else output, rows)
+        rows = prediction_rows(classifier.info.labels, predictions)
+    if target is not None:
+        write_rows(target, rows)
     elif not labelled:
         for row in rows:
             typer.echo(row)

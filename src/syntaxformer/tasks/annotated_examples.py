@@ -64,9 +64,10 @@ def load_for(name: str | None, needed: frozenset[str]) -> Annotator | None:
 
     annotator = load_annotator(name)
     if missing := needed - annotator.provides:
+        makes_phrases = missing == {"constituency"} and "governors" in annotator.provides
         raise ConfigError(
             f"annotation.annotator: expected one that gives {', '.join(sorted(missing))}, got {name}. "
-            f"Try {annotator_name(needed)}."
+            f"Try {f'{name}+phrases' if makes_phrases else annotator_name(needed)}."
         )
     return annotator
 

@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import MANIFEST, read_json, read_record, verify_manifest
+from syntaxformer.tasks.model_kind import CLASSIFIER, check_kind
 
 __all__ = ["CLASSIFIER", "ClassifierInfo", "read_classifier_info", "read_scores", "verify_classifier_folder"]
 
-CLASSIFIER = "classifier.json"
 FORMAT_VERSION = 1
 
 
@@ -70,6 +70,7 @@ def verify_classifier_folder(folder: Path) -> None:
     Raises:
         CheckpointError: It is not, or it is no fine-tuned model.
     """
+    check_kind(folder, CLASSIFIER)
     if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
         raise CheckpointError(
             f"{folder}: expected a finished model, got a run that is not finished. "

@@ -27,6 +27,7 @@ from syntaxformer.data.tag_pieces import TagPlace
 from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import MANIFEST, disk_errors, read_record, verify_manifest
 from syntaxformer.models import SyntaxTransformer
+from syntaxformer.tasks.model_kind import TRANSLATOR, check_kind
 from syntaxformer.training.recipe import DecodingConfig
 
 __all__ = [
@@ -42,7 +43,7 @@ __all__ = [
     "write_side_files",
 ]
 
-INFO = "syntaxformer.json"
+INFO = TRANSLATOR
 TARGET_TOKENIZER = "target_tokenizer.json"
 SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 FORMAT_VERSION = 1
@@ -139,8 +140,9 @@ def verify_model_folder(folder: Path) -> None:
     """Hold that a model is finished and as it was written.
 
     Raises:
-        CheckpointError: It is not.
+        CheckpointError: It is not, or it is no translator.
     """
+    check_kind(folder, INFO)
     if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
         raise CheckpointError(
             f"{folder}: expected a finished model, got a run that is not finished. "

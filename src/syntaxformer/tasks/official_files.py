@@ -14,6 +14,7 @@ from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.tasks.glue import GLUE_TASKS
 from syntaxformer.tasks.labelled_rows import Binding, examples_from_rows
 from syntaxformer.tasks.nli import NLI_TASKS
+from syntaxformer.tasks.own_table import OWN_TASKS
 from syntaxformer.tasks.sst import SST_TASKS, read_treebank
 from syntaxformer.tasks.tables import BrokenRow, Row, pick_column, read_rows
 from syntaxformer.tasks.task_table import Names, Task
@@ -38,8 +39,13 @@ def find_task(name: str) -> Task:
         ConfigError: There is none; names the nearest.
     """
     key = name.lower().replace("-", "").replace("_", "")
+    if name in OWN_TASKS:
+        raise ConfigError(
+            f"task: expected one with official files, got {name!r}, which is for your own tables."
+        )
     if key not in _NAMES:
-        raise ConfigError(f"task: expected a known task, got {name!r}. {nearest(name.lower(), list(TASKS))}")
+        known = [*TASKS, *OWN_TASKS]
+        raise ConfigError(f"task: expected a known task, got {name!r}. {nearest(name.lower(), known)}")
     return _NAMES[key]
 
 

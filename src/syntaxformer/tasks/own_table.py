@@ -6,6 +6,8 @@ label.
 
 from __future__ import annotations
 
+import csv
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +23,7 @@ from syntaxformer.tasks.labelled_rows import Binding, examples_from_rows, one_li
 from syntaxformer.tasks.tables import BrokenRow, Row, first_cells, pick_column, read_rows, table_format
 from syntaxformer.tasks.task_table import Task
 from syntaxformer.tasks.text_sets import TextSet
+from syntaxformer.textfile import read_lines
 
 __all__ = ["OWN_TASKS", "TableColumns", "hold_out", "own_task", "read_own_table"]
 
@@ -28,6 +31,10 @@ TEXT_NAMES = ("text", "sentence", "sentence1", "premise")
 PAIR_NAMES = ("text_pair", "sentence2", "hypothesis")
 LABEL_NAMES = ("label", "score", "gold_label")
 Item = TypeVar("Item")
+
+_log = logging.getLogger("syntaxformer.finetune")
+
+_MOST_SHOWN = 12
 
 HELD_OUT = 0.1
 """Share of the training rows that is held out where there is no development file."""
@@ -158,6 +165,7 @@ def _open(
     if table_format(path) == "json":
         rows = read_rows(path, blank_lines=labelled)
         return _bound_by_names(rows, columns, path, labelled)
+    _refuse_other_separators(path, columns, labelled)
     first = first_cells(path)
     numbered = [str(number) for number in range(1, len(first) + 1)]
     if columns.given:
@@ -171,11 +179,32 @@ def _open(
         return read_rows(path, numbered, labelled), TableColumns("1", "2")
     if len(first) == 1 and not labelled:
         return read_rows(path, numbered, labelled), TableColumns("1")
+    remedy = "Name yours with --text-column and --label-column." if labelled else "Rename yours in the file."
     raise ConfigError(
         f"{path}: expected two columns, text and label, or columns named {TEXT_NAMES[0]!r} and "
-        f"{LABEL_NAMES[0]!r}, got {len(first)} cells in line 1: {', '.join(map(repr, first[:5]))}. "
-        "Name yours with --text-column and --label-column."
+        f"{LABEL_NAMES[0]!r}, got {len(first)} cells in line 1: {', '.join(map(repr, first[:5]))}. {remedy}"
     )
+
+
+def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: bool) -> None:
+    """Hold that a CSV has no semicolons or tabs where commas should be.
+
+    A single column of texts may hold them: there a name that a column may have must stand between.
+
+    Raises:
+        DataError: It has.
+    """
+    line = next(iter(read_lines(path)), "") if table_format(path) == "csv" else ""
+    known = {*TEXT_NAMES, *LABEL_NAMES, *columns.given}
+    for separator, what in ((";", "semicolons"), ("\t", "tabs")):
+        cells = next(csv.reader([line], delimiter=separator), [])
+        if "," not in line and len(cells) > 1 and (labelled or known & set(cells)):
+            raise DataError(
+                f"expected commas between the cells of a CSV file, got {what}: {line[:80]!r}. "
+                "Convert the file to commas, or to tabs with a name in .tsv.",
+                path,
+                1,
+            )
 
 
 def _bound_by_names(
@@ -186,10 +215,13 @@ def _bound_by_names(
     if not isinstance(first, Row):
         raise DataError("expected rows of text and label, got none.", path)
     found = list(first.cells)
-    text = pick_column(found, (columns.text,) if columns.text else TEXT_NAMES, "--text-column", path)
+    # Where labels need not be, a model is asked, whose columns are settled: no option names others.
+    text_option = "--text-column" if labelled else "text, as in training"
+    text = pick_column(found, (columns.text,) if columns.text else TEXT_NAMES, text_option, path)
     pair = columns.pair or next((name for name in PAIR_NAMES if name in found and not columns.text), None)
     if columns.pair:
-        pick_column(found, (columns.pair,), "--text-pair-column", path)
+        pair_option = "--text-pair-column" if labelled else "second text, as in training"
+        pick_column(found, (columns.pair,), pair_option, path)
     names = (columns.label,) if columns.label else LABEL_NAMES
     if labelled:
         label = pick_column(found, names, "--label-column", path)
@@ -224,23 +256,28 @@ def _labels_of(rows: Sequence[Row | BrokenRow], column: str, path: str | Path) -
             f"{counts.total()} rows. Name the label's column with --label-column, or use --task regress.",
             path,
         )
-    return tuple(sorted(counts, key=lambda label: (not label.isdecimal(), label.zfill(20), label)))
+    labels = sorted(counts, key=lambda label: (not label.isdecimal(), label.zfill(20), label))
+    shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
+    more = f", … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""
+    _log.info("%s: labels: %s%s", path, shown, more)
+    return tuple(labels)
 
 
 def _refuse_header(
     rows: Sequence[Row | BrokenRow], counts: Counter[str], column: str, path: str | Path
 ) -> None:
-    """A first row whose label never comes again, while all others do, is a header in disguise."""
+    """A first row whose label never comes again, while another does, is a header in disguise."""
     first = next((row for row in rows if isinstance(row, Row)), None)
     if first is None or len(rows) < 4:
         return
     label = one_line(first.cells[column])
     others = [count for name, count in counts.items() if name != label]
-    if counts[label] == 1 and others and min(others) > 1:
+    if counts[label] == 1 and max(others, default=0) > 1:
         names = list(first.cells.values())
         raise DataError(
             f"expected rows of text and label, got what looks like a header: {', '.join(map(repr, names))}. "
-            f"Give --text-column {names[0]} --label-column {label}, or remove the line.",
+            f"Give --text-column {names[0]} --label-column {label}, or remove the line; if it is a row, "
+            "put it further down.",
             path,
             first.number,
         )

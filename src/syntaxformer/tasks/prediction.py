@@ -10,7 +10,7 @@ from syntaxformer.tasks.classifier_folder import ClassifierInfo
 from syntaxformer.tasks.finetune_data import read_any_split
 from syntaxformer.tasks.labelled_rows import examples_from_rows, unlabelled_cells
 from syntaxformer.tasks.official_files import TASKS, bind_columns, find_task
-from syntaxformer.tasks.own_table import TableColumns, own_task, read_own_table
+from syntaxformer.tasks.own_table import TEXT_NAMES, TableColumns, own_task, read_own_table
 from syntaxformer.tasks.tables import Row, first_cells, read_rows, table_format
 from syntaxformer.tasks.task_table import Task
 from syntaxformer.tasks.text_sets import TextExample, TextSet
@@ -19,6 +19,8 @@ from syntaxformer.textfile import decode_lines, read_lines
 __all__ = ["read_split_for", "read_texts_for"]
 
 STDIN = "-"
+
+_MOST_SHOWN, _LONGEST_SHOWN = 5, 30
 
 
 def read_split_for(
@@ -54,7 +56,7 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
     """Texts of a file, or of standard input where it is "-".
 
     A table that has the model's columns is read as one, with its labels where it has them; else each line is
-    a text, or two with a tab between them where the model takes pairs.
+    a text, which no tab divides, or two with a tab between them where the model takes pairs.
 
     Raises:
         DataError: The file cannot be used; with the line.
@@ -118,7 +120,15 @@ def _official_table(task: Task, source: str) -> TextSet | None:
 
 
 def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExample:
-    parts = line.split("\t") if info.n_texts > 1 else [line]
+    parts = line.split("\t") if info.n_texts > 1 else line.strip().split("\t")
+    if info.n_texts == 1 < len(parts):
+        shown = ", ".join(repr(part[:_LONGEST_SHOWN]) for part in parts[:_MOST_SHOWN])
+        raise DataError(
+            f"expected one text on a line, or a table with the column {_wanted_column(info)}, got "
+            f"{len(parts)} cells with tabs between them: {shown}. Rename the columns, or remove the tabs.",
+            name,
+            number,
+        )
     if len(parts) != info.n_texts:
         raise DataError(
             f"expected {info.n_texts} texts with a tab between them, got {len(parts)}.", name, number
@@ -127,6 +137,13 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
     if not all(texts):
         raise DataError("text: expected one that is not empty, got ''.", name, number)
     return TextExample(texts, None, (), str(number - 1), number)
+
+
+def _wanted_column(info: ClassifierInfo) -> str:
+    """What a table must call the text."""
+    task = TASKS.get(info.task)
+    names = (info.text_column,) if info.text_column else TEXT_NAMES if task is None else task.texts[0]
+    return " or ".join(map(repr, names))
 
 
 def _labels(labels: tuple[str, ...] | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.models import infuse, infusion_parameters, load
 from syntaxformer.models.plug_in import INFUSION_FILE
+from syntaxformer.tasks.model_kind import TRANSLATOR
 
 __all__ = [
     "load_collator",
@@ -57,12 +59,13 @@ def load_tokenizer(path: str, max_length: int) -> Any:
 
     Raises:
         ConfigError: It cannot be loaded, is not a fast one (pieces must know their characters), or the
-            checkpoint has fewer positions.
+            checkpoint has fewer positions, is a translator, or is infused.
     """
     if _looks_local(path) and not Path(path).is_dir():
         raise ConfigError(
             f"model: expected the folder of a pretrained checkpoint, got {path}, which is none."
         )
+    _refuse_own_models(Path(path))
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
     except Exception as error:  # the tokenizers library raises bare Exception on a broken file
@@ -234,9 +237,23 @@ def _looks_local(path: str) -> bool:
     return path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).exists()
 
 
+def _refuse_own_models(folder: Path) -> None:
+    """Folders that look like a checkpoint and of which only a part would be loaded."""
+    if (folder / TRANSLATOR).is_file():
+        raise ConfigError(
+            f"model: expected a pretrained encoder in Hugging Face's layout, got {folder}, a translator. "
+            "`syntaxformer translate` takes it; it cannot be fine-tuned."
+        )
+    if (folder / INFUSION_FILE).is_file():
+        raise ConfigError(
+            f"model: expected a plain checkpoint, got {folder}, which is infused ({INFUSION_FILE}): its "
+            "infusion would be lost. Give the checkpoint that it was made of, and --infuse."
+        )
+
+
 def _is_head(name: str) -> bool:
     return any(part in _HEADS for part in name.split("."))
 
 
 def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    return textwrap.shorten(str(error), 300, placeholder=" …")

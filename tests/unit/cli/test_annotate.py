@@ -87,6 +87,7 @@ def test_outputs_of_one_and_of_several_inputs(tmp_path):
             "-o: expected inputs of different names, got two that would be o/a.parquet. Run them apart.",
         ),
         (["a"], "a", "-o: expected another file than the input, got a."),
+        (["a"], "o.conllu", "-o: expected a file ending of .parquet, got o.conllu. Use o.parquet."),
     ],
 )
 def test_outputs_that_clash_are_refused(inputs, output, message):

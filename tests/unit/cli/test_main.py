@@ -92,13 +92,16 @@ def test_version(run):
         (["translate"], "error: Missing argument 'model'. See `syntaxformer translate --help`."),
         (["frobnicate"], "error: No such command 'frobnicate'. See `syntaxformer --help`."),
         (["doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
+        (["--debug", "doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
+        (["doctor", "--debug"], "error: No such option: --debug. It stands before the verb: `syntaxformer --debug doctor …`."),
     ],
-)
+)  # fmt: skip
 def test_usage_errors_are_one_line(run, arguments, line):
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     # The words are the library's: their case and quotes differ between its versions.
-    assert err.lower().replace("model", "model") == f"{line}\n".lower()
+    plain, wanted = (text.lower().replace('"', "").replace("'", "") for text in (err, f"{line}\n"))
+    assert plain == wanted
 
 
 def test_without_arguments_there_is_help(run):
@@ -137,6 +140,15 @@ def test_debug_shows_the_traceback(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["syntaxformer", "--debug", "doctor"])
     with pytest.raises(DataError):
         cli_main.main()
+
+
+@pytest.mark.parametrize(("flags", "place"), [((), False), (("--debug",), True)])
+def test_warnings_of_libraries_are_for_debugging_and_our_own_for_everyone(monkeypatch, capsys, flags, place):
+    monkeypatch.setattr(sys, "argv", ["syntaxformer", *flags, "doctor"])
+    cli_main._show_warning("trees may differ.", UserWarning, cli_main.__file__, 7)
+    cli_main._show_warning("slow kernel", FutureWarning, "/lib/torch/nn.py", 7)
+    of_library = "warning: /lib/torch/nn.py:7: FutureWarning: slow kernel\n" if place else ""
+    assert capsys.readouterr().err == f"warning: trees may differ.\n{of_library}"
 
 
 def test_an_error_of_ours_is_a_traceback(monkeypatch):
@@ -205,3 +217,16 @@ def test_doctor_says_which_extra_brings_a_package_that_is_missing(monkeypatch):
     lines = doctor._optional_packages()
     assert 'ray: not installed; python -m pip install "syntaxformer[ray]"' in lines
     assert "ctranslate2 1.2" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "tiny"], "interrupted: with --resume the command goes on from its last checkpoint\n"),
+        (["--quiet", "annotate", "a"], "interrupted: the same command goes on\n"),
+        (["translate", "runs/sit"], "interrupted\n"),
+    ],
+)
+def test_who_interrupts_a_command_reads_how_it_goes_on(run, monkeypatch, arguments, message):
+    monkeypatch.setattr(cli_main, "app", lambda **_: 130)
+    assert run(*arguments) == (130, "", message)

@@ -125,10 +125,36 @@ def test_unfinished_training(folder):
 def test_no_folder_a_file_and_another_folder(tmp_path):
     assert _message(tmp_path / "none") == f"{tmp_path / 'none'}: expected a folder, found none."
     (tmp_path / "file").write_text("x")
-    assert _message(tmp_path / "file") == f"{tmp_path / 'file'}: expected a folder, found none."
+    assert _message(tmp_path / "file") == (
+        f"{tmp_path / 'file'}: expected a model folder, got a file. The model is given first."
+    )
     (tmp_path / "other").mkdir()
     assert _message(tmp_path / "other") == (
         f"{tmp_path / 'other' / 'manifest.json'}: expected a file, found none. Is this a syntaxformer model folder?"
+    )
+
+
+def test_a_folder_of_models(folder):
+    assert _message(folder.parent) == (
+        f"{folder.parent}: expected a model folder, got one that holds models: {folder.name}. "
+        f"Give one of them, such as {folder}."
+    )
+
+
+def test_a_model_of_the_other_kind(folder, tmp_path):
+    from syntaxformer.tasks.classifier_folder import verify_classifier_folder
+
+    with pytest.raises(CheckpointError) as caught:
+        verify_classifier_folder(folder)
+    assert str(caught.value) == (
+        f"{folder}: expected a fine-tuned model, which `syntaxformer finetune` writes, got a translator. "
+        "`syntaxformer translate` or `evaluate` takes it."
+    )
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "classifier.json").write_text("{}")
+    assert _message(tmp_path / "labels") == (
+        f"{tmp_path / 'labels'}: expected a translator, which `syntaxformer train` writes, got a fine-tuned "
+        "model. `syntaxformer predict` takes it."
     )
 
 

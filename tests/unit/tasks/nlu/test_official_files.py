@@ -191,6 +191,11 @@ def test_no_such_task():
     with pytest.raises(ConfigError) as caught:
         find_task("collie")
     assert str(caught.value) == "task: expected a known task, got 'collie'. Nearest: cola."
+    with pytest.raises(ConfigError) as caught:
+        find_task("clasify")
+    assert str(caught.value) == "task: expected a known task, got 'clasify'. Nearest: classify."
+    with pytest.raises(ConfigError, match=r"^task: expected one with official files, got 'classify', which "):
+        find_task("classify")
 
 
 def test_smaller_fractions_are_inside_larger_ones_and_phrases_stay_together(tmp_path):

@@ -127,7 +127,8 @@ ERRORS = [
     ("a\tpos\nb\tneg\n", "classify", TableColumns("review", "stars"), ": --text-column: expected a column 'review', got 'a', 'pos'."),
     ("text\tstars\na\tpos\n", "classify", TableColumns("text", "label"), ": --label-column: expected a column 'label', got 'text', 'stars'."),
     ("a\tb\tc\n", "classify", TableColumns(), ": expected two columns, text and label, or columns named 'text' and 'label', got 3 cells in line 1: 'a', 'b', 'c'. Name yours with --text-column and --label-column."),
-    (f"review\tstars\n{MANY}", "classify", TableColumns(), ":1: expected rows of text and label, got what looks like a header: 'review', 'stars'. Give --text-column review --label-column stars, or remove the line."),
+    (f"review\tstars\n{MANY}", "classify", TableColumns(), ":1: expected rows of text and label, got what looks like a header: 'review', 'stars'. Give --text-column review --label-column stars, or remove the line; if it is a row, put it further down."),
+    (f"review\tstars\n{MANY}text\tmixed\n", "classify", TableColumns(), ":1: expected rows of text and label, got what looks like a header: 'review', 'stars'. Give --text-column review --label-column stars, or remove the line; if it is a row, put it further down."),
     ("".join(f"pos\ttext {number}\n" for number in range(30)), "classify", TableColumns(), ": column '2': expected labels that occur again, got 30 different ones in 30 rows. Name the label's column with --label-column, or use --task regress."),
 ]  # fmt: skip
 
@@ -138,6 +139,50 @@ def test_tables_that_cannot_be_used(table, content, kind, columns, problem):
     with pytest.raises((DataError, ConfigError)) as caught:
         read_own_table(path, kind, columns)
     assert str(caught.value) == f"{path}{problem}"
+
+
+def test_small_tables_whose_labels_are_all_different(table):
+    content = "a\tone\nb\ttwo\nc\tthree\nd\tfour\n"
+    assert read_own_table(table(content), "classify", TableColumns())[2] == ("one", "two", "four", "three")
+    assert len(read_own_table(table("a\t1\nb\t2\nc\t2\nd\t2\n"), "regress", TableColumns())[0]) == 4
+
+
+def test_labels_are_counted_in_the_log(table, messages):
+    path = table(MANY)
+    read_own_table(path, "classify", TableColumns())
+    assert f"{path}: labels: neg (15), pos (15)" in messages.text
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "what"),
+    [
+        ('"review";"mood"\n"good";"pos"\n', '"review";"mood"', "semicolons"),
+        ("good\tpos\nbad\tneg\n", "good\tpos", "tabs"),
+    ],
+)
+def test_a_csv_with_another_separator(table, content, line, what):
+    path = table(content, "mine.csv")
+    with pytest.raises(DataError) as caught:
+        read_own_table(path, "classify", TableColumns())
+    assert str(caught.value) == (
+        f"{path}:1: expected commas between the cells of a CSV file, got {what}: {line!r}. "
+        "Convert the file to commas, or to tabs with a name in .tsv."
+    )
+
+
+def test_texts_with_a_semicolon_are_texts(table):
+    path = table("good film; bad end\nbad film\n", "texts.csv")
+    texts, _, _ = read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
+    assert [one.texts for one in texts.examples] == [("good film; bad end",), ("bad film",)]
+
+
+def test_columns_of_a_model_are_named_without_the_options_of_training(table):
+    path = table("text\tlabel\na\tpos\n")
+    with pytest.raises(DataError) as caught:
+        read_own_table(path, "classify", TableColumns("review", "mood"), ("neg", "pos"), labelled=False)
+    assert str(caught.value) == (
+        f"{path}: text, as in training: expected a column 'review', got 'text', 'label'."
+    )
 
 
 def test_a_quote_that_is_never_closed(table):

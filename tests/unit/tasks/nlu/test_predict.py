@@ -80,6 +80,13 @@ def test_lines_of_text(run, cola_model):
     )
 
 
+def test_a_string_is_no_list_of_texts(cola_model):
+    folder, _ = cola_model
+    message = r"^texts: expected a list of strings, got the string 'the cat \.'\. Put it into a list\.$"
+    with pytest.raises(TypeError, match=message):
+        Classifier.from_folder(folder).predict("the cat .")
+
+
 def test_tables_of_the_task(run, cola_model, cola, tmp_path):
     """The official table, with or without a header, is no list of lines; columns are checked."""
     folder, value = cola_model
@@ -119,6 +126,32 @@ def test_a_long_text_is_cut_and_said(run, cola_model, tmp_path):
     assert done.code == 0
     assert len(done.out.splitlines()) == 3
     assert done.err == "1 of 2 texts were cut to the model's length.\n"
+
+
+def test_a_table_with_other_columns_is_no_list_of_texts(run, cola_model, tmp_path):
+    folder, _ = cola_model
+    other = tmp_path / "other.tsv"
+    other.write_text("review\tmood\nthe cat sleeps .\t1\n")
+    done = run("predict", folder, other)
+    assert (done.code, done.out, done.err) == (
+        2, "", f"error: {other}:1: expected one text on a line, or a table with the column 'sentence', got 2 cells with "
+        "tabs between them: 'review', 'mood'. Rename the columns, or remove the tabs.\n",
+    )  # fmt: skip
+    assert run("predict", folder, "-", stdin=b"\tthe cat sleeps .\t\n").code == 0
+
+
+def test_predictions_are_not_written_over_the_texts(run, cola_model, cola, tmp_path):
+    folder, _ = cola_model
+    texts = tmp_path / "predictions.tsv"
+    texts.write_text("the cat sleeps .\n")
+    for output in (texts, tmp_path):
+        done = run("predict", folder, texts, "-o", output)
+        assert (done.code, done.err) == (
+            2, f"error: -o: expected another file than the input, got {texts}.\n",
+        )  # fmt: skip
+    content = (cola / "dev.tsv").read_text()
+    assert run("predict", folder, "--data", cola, "-o", cola / "dev.tsv").code == 2
+    assert (texts.read_text(), (cola / "dev.tsv").read_text()) == ("the cat sleeps .\n", content)
 
 
 OWN = "".join(

@@ -26,8 +26,19 @@ def test_links_to_an_input_are_the_input(tmp_path):
     refuse_inputs(None, [source])
 
 
-def test_a_device_may_be_read_and_written():
-    refuse_inputs(Path("/dev/null"), ["/dev/null"])
+def test_pipes_and_devices_may_be_read_and_written(tmp_path):
+    file, pipe, device = tmp_path / "file", tmp_path / "pipe", Path("/dev/null")
+    file.write_text("text\n")
+    os.mkfifo(pipe)
+
+    def is_refused(path):
+        try:
+            refuse_inputs(path, [path])
+        except ConfigError:
+            return True
+        return False
+
+    assert [path for path in (file, pipe, device) if is_refused(path)] == [file]
 
 
 def test_endings(tmp_path):

@@ -14,7 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from syntaxformer.config import config_error, nearest
 from syntaxformer.errors import ConfigError
 
-__all__ = ["InfusionConfig", "LisaConfig", "MaskConfig", "Omitted", "RelationBiasConfig", "TreeOptions"]
+__all__ = [
+    "InfusionConfig",
+    "LisaConfig",
+    "MaskConfig",
+    "Omitted",
+    "RelationBiasConfig",
+    "TreeOptions",
+    "with_trees_of_masks",
+]
 
 Omitted = Literal["dependency", "constituency", "parent", "child", "sibling", "pair"]
 """What the ablations leave out: a tree, or a kind of relation in both trees."""
@@ -139,14 +147,7 @@ class InfusionConfig(_Section):
     @model_validator(mode="before")
     @classmethod
     def _one_relation_tensor(cls, content: Any) -> Any:
-        """What `relation_bias` does not say about trees is taken from `masks`: a batch has one tensor."""
-        if not isinstance(content, Mapping):
-            return content
-        masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
-        if masks is None or bias is None:
-            return content
-        taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
-        return {**content, "relation_bias": {**taken, **bias}}
+        return with_trees_of_masks(content)
 
     @model_validator(mode="after")
     def _same_trees(self) -> InfusionConfig:
@@ -250,6 +251,21 @@ _SHORTHAND: dict[str, tuple[str, Any]] = {
     "pos_let": ("pos", "let"),
     "let": ("pos", "let"),
 }
+
+
+def with_trees_of_masks(content: Any) -> Any:
+    """What `relation_bias` does not say about trees is taken from `masks`: a batch has one tensor.
+
+    Args:
+        content: Sections by name, before they are checked; anything else comes back as it is.
+    """
+    if not isinstance(content, Mapping):
+        return content
+    masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
+    if masks is None or bias is None:
+        return content
+    taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
+    return {**content, "relation_bias": {**taken, **bias}}
 
 
 def _as_mapping(section: Any) -> dict[str, Any] | None:

@@ -93,12 +93,19 @@ def _losses(folder) -> list[float]:
 def test_two_processes_are_one(train, tmp_path):
     train("one", 1, 45)
     train("two", 2, 45)
+    assert not torch.equal(_draws_of(tmp_path / "two", 0), _draws_of(tmp_path / "two", 1))
+    assert torch.equal(_draws_of(tmp_path / "two", 0), _draws_of(tmp_path / "one", 0))
     one, two = _losses(tmp_path / "one"), _losses(tmp_path / "two")
     assert len(one) == 45
     torch.testing.assert_close(torch.tensor(two), torch.tensor(one), atol=1e-4, rtol=0)
     weights = [load_file(tmp_path / name / "model.safetensors") for name in ("one", "two")]
     for name, tensor in weights[0].items():
         torch.testing.assert_close(weights[1][name], tensor, atol=1e-4, rtol=0)
+
+
+def _draws_of(folder, process: int) -> torch.Tensor:
+    (last,) = (folder / "checkpoints").glob(f"checkpoint-45/{process}.random.safetensors")
+    return load_file(last)["cpu"]
 
 
 def test_a_run_of_two_goes_on_with_one(train, tmp_path):

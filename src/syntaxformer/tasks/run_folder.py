@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from syntaxformer.atomic import atomic_file
 from syntaxformer.config import flat_settings, read_yaml
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import LOCK, MANIFEST, PARTIAL, remove_partials
+from syntaxformer.training.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.training.finetune_config import FinetuneConfig
 from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.recipe import Recipe
@@ -27,11 +29,15 @@ __all__ = [
     "check_run",
     "empty_folder",
     "hold_run",
+    "is_finished_without_checkpoints",
+    "last_checkpoint",
     "move_files",
     "open_run",
     "settle_precision",
     "share_files",
 ]
+
+_log = logging.getLogger("syntaxformer.training")
 
 RECIPE = "recipe.yaml"
 OWN = (
@@ -96,6 +102,12 @@ def _check(recipe: Recipe, resume: bool, overwrite: bool) -> None:
     if resume:
         _same_run(recipe, stored)
         return
+    cache = recipe.data.cache
+    if cache is not None and cache.resolve().is_relative_to(output.resolve()):
+        raise ConfigError(
+            f"data.cache: expected a folder outside output, {output}, which holds a run and nothing else, "
+            f"got {cache}."
+        )
     foreign = _foreign(output)
     if foreign or (stored.exists() and not overwrite):
         what = f"other files: {', '.join(foreign[:3])}" if foreign else "another run"
@@ -104,6 +116,37 @@ def _check(recipe: Recipe, resume: bool, overwrite: bool) -> None:
             f"output: expected a new or empty folder, got {output}, which holds {what}. "
             f"Choose another output{remedy}."
         )
+
+
+def is_finished_without_checkpoints(recipe: Recipe) -> bool:
+    """Whether the output folder is a finished model whose checkpoints were deleted: nothing to resume.
+
+    Raises:
+        ConfigError: It is, and the recipe asks for more updates than it had.
+    """
+    output = recipe.output
+    if not (output / MANIFEST).exists() or numbered_checkpoints(output / "checkpoints"):
+        return False
+    wanted, had = recipe.training.max_steps, read_yaml(output / RECIPE)["training"]["max_steps"]
+    if wanted > had:
+        raise ConfigError(
+            f"resume: expected checkpoints to go on from to {wanted} updates, got {output}, a model that is "
+            f"finished with {had} and has none. Give --overwrite to train anew."
+        )
+    _log.info("%s: finished already", output)
+    return True
+
+
+def last_checkpoint(output: Path) -> Path | None:
+    """The newest complete checkpoint; says which ones are not complete."""
+    whole, problems = complete_checkpoints(output / "checkpoints")
+    for problem in problems:
+        _log.warning("skipping a checkpoint: %s", problem)
+    if not whole:
+        _log.warning("no complete checkpoint in %s: starting from the beginning", output)
+        return None
+    _log.info("resuming from %s", whole[-1])
+    return whole[-1]
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class TorchDecoder:
             **batch,
             num_beams=settings.beam_size,
             num_return_sequences=n_best,
-            length_penalty=settings.length_penalty,
+            length_penalty=settings.length_penalty if settings.beam_size > 1 else 1.0,
             do_sample=False,
             max_new_tokens=int(limits.max()),
             logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, settings.beam_size)],

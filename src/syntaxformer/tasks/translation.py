@@ -53,7 +53,15 @@ from syntaxformer.tasks.model_folder import (
     write_side_files,
 )
 from syntaxformer.tasks.pretrained_tables import check_tables, fill_tables, freeze_tables, load_vectors
-from syntaxformer.tasks.run_folder import check_run, hold_run, move_files, open_run, settle_precision
+from syntaxformer.tasks.run_folder import (
+    check_run,
+    hold_run,
+    is_finished_without_checkpoints,
+    last_checkpoint,
+    move_files,
+    open_run,
+    settle_precision,
+)
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
@@ -123,6 +131,8 @@ def _train(recipe: Recipe, resume: bool, overwrite: bool, held: ExitStack) -> Pa
     recipe = settle_precision(recipe, resume)
     if team.is_main_process:
         check_run(recipe, resume, overwrite)
+    if resume and is_finished_without_checkpoints(recipe):
+        return recipe.output
     checkpoint = last_checkpoint(recipe.output) if resume else None
     _check_tables(recipe, fresh=checkpoint is None)
     with team.main_process_first():  # the others find the annotation in the cache
@@ -369,7 +379,8 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
     was_training = model.training
     lines, annotator = data.dev_text.src, data.annotator
     annotator = annotator and annotator_in_chunks(annotator, corpus.dev, lines)
-    translator = Translator(model.eval(), data.encoder, data.info, annotator)
+    clean = data.info.model_copy(update={"unescape": False})  # as the lines are: "&amp;quot;" is text now
+    translator = Translator(model.eval(), data.encoder, clean, annotator)
     user_factors = {
         name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))
         for name in data.encoder.factors
@@ -380,18 +391,6 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
     model.train(was_training)
     references = translator.as_written(data.dev_text.tgt)
     return score_translations(hypotheses, references, **scoring(data.info)).bleu
-
-
-def last_checkpoint(output: Path) -> Path | None:
-    """The newest complete checkpoint; says which ones are not complete."""
-    whole, problems = complete_checkpoints(output / "checkpoints")
-    for problem in problems:
-        _log.warning("skipping a checkpoint: %s", problem)
-    if not whole:
-        _log.warning("no complete checkpoint in %s: starting from the beginning", output)
-        return None
-    _log.info("resuming from %s", whole[-1])
-    return whole[-1]
 
 
 def choose_checkpoints(recipe: Recipe, best_step: int | None) -> list[Path]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.progress import terminal_bar
-from syntaxformer.training.recipe import TrainingConfig
+from syntaxformer.training.recipe import MAX_SEED, TrainingConfig
 
-__all__ = ["Curves", "Flow", "ProgressLines", "is_finished"]
+__all__ = ["Beginning", "Curves", "Flow", "ProgressLines", "is_finished"]
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -29,6 +29,18 @@ def is_out_of_patience(state: TrainerState, config: TrainingConfig) -> bool:
 def is_finished(state: TrainerState, config: TrainingConfig) -> bool:
     """Whether nothing is left to train."""
     return state.global_step >= config.max_steps or is_out_of_patience(state, config)
+
+
+class Beginning(TrainerCallback):
+    """What a process is before its first update: with noise of its own, and logging as it was told now."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """A checkpoint has the random states of its processes, and the settings of an earlier command."""
+        state.logging_steps = args.logging_steps
+        if state.global_step == 0 and args.process_index:
+            set_seed((args.seed + args.process_index) % (MAX_SEED + 1))
 
 
 class Flow(TrainerCallback):

@@ -26,7 +26,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.layers import Dropout
-from syntaxformer.training.callbacks import Curves, ProgressLines
+from syntaxformer.training.callbacks import Beginning, Curves, ProgressLines
 from syntaxformer.training.finetune_config import FinetuneTraining
 from syntaxformer.training.length_batches import LengthBatches
 from syntaxformer.training.precision import pick_precision
@@ -89,7 +89,7 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
             data_collator=collate,
             train_dataset=train,
             eval_dataset=[],
-            callbacks=[self.epochs, ProgressLines(n_updates)],
+            callbacks=[Beginning(), self.epochs, ProgressLines(n_updates)],
         )
         if config.sharded:
             shard(self)

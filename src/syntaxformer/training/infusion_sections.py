@@ -98,12 +98,8 @@ def syntax_problems(
             )
         if isinstance(section, TreeOptions) and section.random:
             problems.append(f"{name}.random: expected false in a translator, got true.")
-        if isinstance(section, TreeOptions) and set(section.without) >= {
-            "parent",
-            "child",
-            "sibling",
-            "pair",
-        }:
+        if isinstance(section, TreeOptions) and set(section.without) >= {"parent", "child", "sibling"}:
+            # The fourth, pair, is between two texts of one input: a translator has one.
             problems.append(f"{name}.without: expected a relation to be left, got none.")
     if lisa is not None and lisa.attn_head >= n_heads:
         problems.append(f"lisa.attn_head: expected 0 to {n_heads - 1}, got {lisa.attn_head}.")
@@ -118,7 +114,7 @@ def _tree_problems(masks: EncoderMasks | None, relation_bias: RelationBiasConfig
         return []
     return [
         f"relation_bias.{key}: expected that of masks, {getattr(masks, key)!r}, "
-        f"got {getattr(relation_bias, key)!r}."
+        f"got {getattr(relation_bias, key)!r}. Leave it out."
         for key in TreeOptions.model_fields
         if getattr(masks, key) != getattr(relation_bias, key)
     ]

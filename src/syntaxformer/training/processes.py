@@ -24,6 +24,9 @@ __all__ = ["one_device", "process_team"]
 
 _log = logging.getLogger("syntaxformer.training")
 
+MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"
+"""How `accelerate launch` passes on its own precision, which would stand where the recipe says fp32."""
+
 FOREIGN = {"ACCELERATE_USE_FSDP": "--use_fsdp", "ACCELERATE_USE_DEEPSPEED": "--use_deepspeed"}
 """What `accelerate launch` sets → its option."""
 
@@ -36,6 +39,7 @@ def process_team() -> PartialState:
     """The processes of this run; only the first of them talks below a warning.
 
     Joining them opens the connection (gloo on processors, NCCL on GPUs), so this comes before any other work.
+    What the launcher says about precision is left out: `training.precision` decides, and is stored.
 
     Raises:
         ConfigError: The launcher was told to shard: checkpoints would hold parts of the weights.
@@ -46,6 +50,8 @@ def process_team() -> PartialState:
                 f"launcher: expected plain processes, got {flag}. Leave it out, and set "
                 "training.sharded=true to shard weights and optimizer."
             )
+    if os.environ.pop(MIXED_PRECISION, "no").lower() != "no":
+        _log.warning("the launcher's mixed precision is left out: training.precision decides")
     team = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
     _leave_at_exit()
     if not team.is_main_process:

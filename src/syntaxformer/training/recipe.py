@@ -18,7 +18,7 @@ from syntaxformer.data.parallel import CorpusConfig
 from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.data.subwords import SubwordConfig
 from syntaxformer.errors import ConfigError
-from syntaxformer.infusion_config import LisaConfig, RelationBiasConfig
+from syntaxformer.infusion_config import LisaConfig, RelationBiasConfig, with_trees_of_masks
 from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
 from syntaxformer.models.encoder_syntax import EncoderMasks
 from syntaxformer.training.infusion_sections import (
@@ -183,6 +183,11 @@ class Recipe(_Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_relation_tensor(cls, content: Any) -> Any:
+        return with_trees_of_masks(content)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Recipe:

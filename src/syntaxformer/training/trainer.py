@@ -26,7 +26,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
 from syntaxformer.errors import ConfigError
-from syntaxformer.training.callbacks import Curves, Flow, ProgressLines, is_finished
+from syntaxformer.training.callbacks import Beginning, Curves, Flow, ProgressLines, is_finished
 from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.processes import one_device
 from syntaxformer.training.recipe import Recipe, TrainingConfig
@@ -110,7 +110,7 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
             data_collator=TranslationCollator(train_pairs, pad_id),
             train_dataset=train_pairs,
             eval_dataset=dev_pairs,
-            callbacks=[Flow(self.batches, self.config), ProgressLines(self.config.max_steps)],
+            callbacks=[Beginning(), Flow(self.batches, self.config), ProgressLines(self.config.max_steps)],
         )
         if self.config.sharded:
             shard(self)

@@ -20,13 +20,11 @@ DE = ["Das ist &quot; gut &quot; .", "Er sagt &apos;s nicht .", "Ein Hund lief",
 EN = ["that &apos;s &quot; good &quot; .", "he does n&apos;t say .", "a dog ran", "the animal"] * 3
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    data = tmp_path_factory.mktemp("iwslt")
+def _settings(data):
     for split in ("train", "dev"):
         for language, lines in (("de", DE), ("en", EN)):
             (data / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    settings = [
+    return [
         f"output={data / 'run'}", f"data.dir={data}", "data.src=de", "data.tgt=en", "data.dev=dev",
         "data.max_pieces=40", "data.tokenized=true", "data.unescape=true", "data.lowercase=true",
         "annotation.annotator=de_lower", "infusion.kind=add", "subwords.vocab_size=330",
@@ -35,7 +33,26 @@ def folder(tmp_path_factory):
         "training.eval_every=1", "training.max_batch_tokens=64", "training.tensorboard=false",
         "training.precision=fp32", "training.best_by=bleu", "predict_target_pos.annotator=en",
     ]  # fmt: skip
-    return train_translator(load_recipe("tiny", settings))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return train_translator(load_recipe("tiny", _settings(tmp_path_factory.mktemp("iwslt"))))
+
+
+def test_dev_bleu_is_that_of_the_lines_whose_loss_is_taken(tmp_path, monkeypatch):
+    """Entities are undone once: "&amp;quot;" is the text "&quot;"."""
+    seen, encode = set(), Translator._encode
+
+    def seeing(self, lines, *arguments):
+        seen.update(lines)
+        return encode(self, lines, *arguments)
+
+    monkeypatch.setattr(Translator, "_encode", seeing)
+    settings = _settings(tmp_path)
+    (tmp_path / "dev.de").write_text("Er &amp;quot; lief &quot;\n" * len(EN), "utf-8")
+    train_translator(load_recipe("tiny", [*settings, "training.max_steps=1"]))
+    assert seen == {'Er &quot; lief "'}
 
 
 def test_each_side_has_its_vocabulary_and_table(folder):

@@ -11,7 +11,14 @@ import yaml
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import verify_manifest, write_manifest
 from syntaxformer.tasks import run_folder
-from syntaxformer.tasks.run_folder import check_run, hold_run, move_files, open_run, settle_precision
+from syntaxformer.tasks.run_folder import (
+    check_run,
+    hold_run,
+    is_finished_without_checkpoints,
+    move_files,
+    open_run,
+    settle_precision,
+)
 from syntaxformer.training.recipe import load_recipe
 
 
@@ -175,6 +182,37 @@ def test_resumption_makes_a_run_unfinished_again(recipe, tmp_path):
         "checkpoints", "model.safetensors", "recipe.yaml",
     ]  # fmt: skip
     assert [path.name for path in (tmp_path / "run" / "checkpoints").rglob("*")] == ["2e-05"]
+
+
+def test_a_finished_run_without_checkpoints_stays_as_it_is(recipe, tmp_path, caplog):
+    """Who deletes them saves space, and must not lose the model to `--resume`."""
+    caplog.set_level("INFO", "syntaxformer")
+    run = recipe("training.max_steps=7")
+    open_run(run)
+    assert not is_finished_without_checkpoints(run)
+    (tmp_path / "run" / "model.safetensors").write_text("kept")
+    write_manifest(tmp_path / "run")
+    assert is_finished_without_checkpoints(run)
+    assert f"{tmp_path / 'run'}: finished already" in caplog.messages
+    with pytest.raises(ConfigError) as caught:
+        is_finished_without_checkpoints(recipe("training.max_steps=9"))
+    assert str(caught.value) == (
+        f"resume: expected checkpoints to go on from to 9 updates, got {tmp_path / 'run'}, a model that is "
+        "finished with 7 and has none. Give --overwrite to train anew."
+    )
+    (tmp_path / "run" / "checkpoints" / "checkpoint-7").mkdir(parents=True)
+    assert not is_finished_without_checkpoints(recipe("training.max_steps=9"))
+
+
+def test_a_cache_in_the_run_is_refused(recipe, tmp_path):
+    """What is prepared before the run is opened would stand there as other files."""
+    with pytest.raises(ConfigError) as caught:
+        check_run(recipe(f"data.cache={tmp_path / 'run' / 'cache'}"))
+    assert str(caught.value) == (
+        f"data.cache: expected a folder outside output, {tmp_path / 'run'}, which holds a run and nothing else, "
+        f"got {tmp_path / 'run' / 'cache'}."
+    )
+    check_run(recipe(f"data.cache={tmp_path / 'cache'}"))
 
 
 def test_nothing_to_resume(recipe, tmp_path):

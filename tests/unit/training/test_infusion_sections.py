@@ -42,6 +42,11 @@ def test_when_governors_are_needed(settings, in_training, outside):
     assert recipe.syntax_inputs(training=False).governors == outside
 
 
+def test_a_bias_is_of_the_trees_of_masks():
+    recipe = load_recipe("tiny", ["masks={max_distance: 7, without: [sibling]}", "relation_bias={}"])
+    assert (recipe.relation_bias.max_distance, recipe.relation_bias.without) == (7, ("sibling",))
+
+
 def test_lisa_in_the_second_encoder_alone():
     assert load_recipe("tiny", ["infusion.kind=pos_encoder", "lisa={layers: []}"]).lisa.layers == ()
 
@@ -87,8 +92,8 @@ def test_places_of_tags():
             ],
         ),
         (
-            ["masks.max_distance=7", "relation_bias={}"],
-            ["relation_bias.max_distance: expected that of masks, 7, got 15."],
+            ["masks.max_distance=7", "relation_bias.max_distance=5"],
+            ["relation_bias.max_distance: expected that of masks, 7, got 5. Leave it out."],
         ),
         (
             ["lisa={layers: []}", "masks={layers: []}", "relation_bias={layers: []}"],
@@ -98,7 +103,7 @@ def test_places_of_tags():
             ],
         ),
         (
-            ["relation_bias={without: [pair, parent, child, sibling]}"],
+            ["relation_bias={without: [parent, child, sibling]}"],
             ["relation_bias.without: expected a relation to be left, got none."],
         ),
         (["lisa.wieght=2"], ["lisa.wieght: unknown key. Nearest: weight."]),

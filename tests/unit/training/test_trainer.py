@@ -18,7 +18,7 @@ from syntaxformer.data.collator import EncodedPairs
 from syntaxformer.data.source import EncodedText
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.training.checkpoints import complete_checkpoints, load_tensors
-from syntaxformer.training.processes import one_device
+from syntaxformer.training.processes import one_device, process_team
 from syntaxformer.training.trainer import SyntaxTrainer, training_arguments
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
@@ -258,6 +258,25 @@ def test_a_process_works_on_one_gpu_where_there_are_more(tiny_recipe, caplog):
     arguments._n_gpu = 2
     assert one_device(arguments).n_gpu == 1
     assert "training on one of 2 GPUs" in caplog.text
+
+
+def test_precision_is_the_recipes_not_the_launchers(tiny_trainer, monkeypatch, caplog):
+    """`accelerate launch --mixed_precision` passes its own on in the environment."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    process_team()
+    assert tiny_trainer().accelerator.mixed_precision == "no"
+    assert "the launcher's mixed precision is left out: training.precision decides" in caplog.messages
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    caplog.clear()
+    process_team()
+    assert not caplog.messages
+
+
+def test_a_resumed_run_logs_as_often_as_it_is_told_now(tiny_trainer, tmp_path):
+    tiny_trainer(training__max_steps=5).train()
+    resumed = tiny_trainer(training__max_steps=10, training__log_every=4)
+    resumed.train_from(tmp_path / "run" / "checkpoints" / "checkpoint-5")
+    assert list(_losses(resumed)) == [1, 2, 3, 4, 5, 8, 10]
 
 
 def test_weights_of_another_model_are_refused(tiny_trainer, tmp_path):

@@ -30,7 +30,7 @@ from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.sources import SourceLines
 from syntaxformer.annotate.store import read_if_current, write_annotations
 from syntaxformer.atomic import atomic_file
-from syntaxformer.errors import ConfigError, DataError, SyntaxformerError
+from syntaxformer.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.folders import remove_partials
 from syntaxformer.progress import track
 
@@ -265,13 +265,14 @@ def _plans(jobs: Sequence[Job], lines_per_shard: int) -> tuple[list[_Plan], list
 
     Raises:
         DataError: None can be read.
+        BackendMissingError: None can be read, the first for want of a package.
     """
     plans: list[_Plan] = []
-    unreadable: list[DataError] = []
+    unreadable: list[SyntaxformerError] = []
     for job in jobs:
         try:
             plans.append(_Plan.of(job, lines_per_shard))
-        except DataError as error:
+        except (DataError, BackendMissingError) as error:
             unreadable.append(error)
             if len(jobs) > 1:
                 _log.warning("left out: %s", error)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = ["SourceLines"]
 
 TEXT_COLUMN = "text"
 _ROWS_AT_A_TIME = 4096
+_LINE_ENDS = re.compile(r"\r?\n")
 
 
 class SourceLines:
@@ -23,10 +25,11 @@ class SourceLines:
 
     Args:
         source: A path, or a URL that fsspec knows ("s3://bucket/a.txt.gz"); `.gz` is unpacked, `.parquet`
-            gives its column `text`.
+            gives its column `text`, a line for each row: line ends in a row become spaces.
 
     Raises:
-        DataError: While reading: it cannot be read, a line is no UTF-8, or there is no such column.
+        DataError: While reading: it cannot be read, a line is no UTF-8 or holds a NUL, or there is no such
+            column.
     """
 
     def __init__(self, source: str) -> None:
@@ -84,20 +87,21 @@ class SourceLines:
                 if TEXT_COLUMN not in table.schema_arrow.names:
                     names = ", ".join(table.schema_arrow.names)
                     raise DataError(f"expected a column {TEXT_COLUMN!r}, got {names[:100]}.", self.source)
-                for batch in table.iter_batches(_ROWS_AT_A_TIME, columns=[TEXT_COLUMN]):
-                    yield from self._checked(batch.column(0).to_pylist())
+                batches = table.iter_batches(_ROWS_AT_A_TIME, columns=[TEXT_COLUMN])
+                yield from self._checked(value for batch in batches for value in batch.column(0).to_pylist())
         except SyntaxformerError:
             raise
         except Exception as error:
             raise DataError(f"expected a Parquet file, got: {_reason(error)}.", self.source) from error
 
     def _checked(self, values: Iterable[Any]) -> Iterator[str]:
-        for value in values:
-            if not isinstance(value, str):
+        for row, value in enumerate(values, 1):
+            if not isinstance(value, str) or "\0" in value:
+                found = "a NUL" if isinstance(value, str) else repr(value)
                 raise DataError(
-                    f"column {TEXT_COLUMN}: expected text in each row, got {value!r}.", self.source
+                    f"column {TEXT_COLUMN}: expected text in each row, got {found} in row {row}.", self.source
                 )
-            yield value
+            yield _LINE_ENDS.sub(" ", value)
 
 
 def _reason(error: BaseException) -> str:

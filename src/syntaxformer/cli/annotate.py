@@ -118,6 +118,11 @@ def _in_shards(
     from syntaxformer.annotate import annotator_identity
     from syntaxformer.annotate.shards import Job, annotate_sharded
 
+    for source in inputs:
+        if "://" not in source and (Path(source).is_fifo() or Path(source).is_char_device()):
+            raise ConfigError(
+                f"INPUT: expected a file, which can be read more than once, got the pipe {source}. Save it."
+            )
     name, version = annotator_identity(annotator)
     jobs = [
         Job(source if "://" in source else str(Path(source).resolve()), target.resolve(), name, version)

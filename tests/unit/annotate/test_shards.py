@@ -248,8 +248,21 @@ def test_sources(tmp_path):
             assert (lines.part(1, 5), lines.part(0, 1), lines.part(2, 1)) == ([""], ["a b"], [])
 
 
+def test_a_row_with_line_ends_is_a_line(job, annotator, tmp_path):
+    """Rows that are joined or divided at a line end are another text."""
+    rows = pa.table({"text": ["A dog\r\nruns .\nJohn", "slipped ."]})
+    divided = pa.table({"text": ["A dog\r", "runs .", "John", "slipped ."]})
+    path = tmp_path / "a.parquet"
+    jobs = [replace(job, source=str(path))]
+    for table, texts in ((rows, ["A dog runs . John", "slipped ."]), (divided, divided["text"].to_pylist())):
+        pq.write_table(table, path)
+        (corpus,) = annotate_sharded(jobs, in_this_process(annotator))
+        assert [sentence.text for sentence in corpus] == texts
+
+
 def test_sources_that_cannot_be_read(tmp_path):
     pq.write_table(pa.table({"body": ["a"], "text": [3]}), tmp_path / "number.parquet")
+    pq.write_table(pa.table({"text": ["a", "a\0b"]}), tmp_path / "nul.parquet")
     pq.write_table(pa.table({"body": ["a"]}), tmp_path / "other.parquet")
     (tmp_path / "no.parquet").write_text("no")
     (tmp_path / "bad.txt").write_bytes(b"\xff\n")
@@ -257,7 +270,8 @@ def test_sources_that_cannot_be_read(tmp_path):
     packed[10] = 0xFF  # no kind of block that there is
     (tmp_path / "bad.gz").write_bytes(packed)
     for name, message in (
-        ("number.parquet", "column text: expected text in each row, got 3."),
+        ("number.parquet", "column text: expected text in each row, got 3 in row 1."),
+        ("nul.parquet", "column text: expected text in each row, got a NUL in row 2."),
         ("other.parquet", "expected a column 'text', got body."),
         ("no.parquet", "expected a Parquet file, got: "),
         ("none.parquet", "expected a Parquet file, got: No such file or directory."),
@@ -323,6 +337,20 @@ def test_a_source_that_cannot_be_read_does_not_stop_the_others(job, annotator, t
     bad.write_text("fine\nnow\n")
     first, second = annotate_sharded(jobs, in_this_process(annotator), lines_per_shard=10)
     assert (len(first), len(second)) == (2, len(LINES))
+
+
+def test_a_source_whose_package_is_missing_does_not_stop_the_others(job, annotator, monkeypatch):
+    def missing(self, first):
+        raise BackendMissingError("the package that reads s3://", "pip install s3fs")
+        yield
+
+    monkeypatch.setattr(SourceLines, "_remote", missing)
+    jobs = [replace(job, source="s3://bucket/a.txt", target=job.target.with_name("a.parquet")), job]
+    with pytest.raises(DataError, match="the package that reads s3://"):
+        annotate_sharded(jobs, in_this_process(annotator), lines_per_shard=10)
+    assert [sentence.text for sentence in read_annotations(job.target)] == LINES
+    with pytest.raises(BackendMissingError):
+        annotate_sharded(jobs[:1], in_this_process(annotator))
 
 
 def test_shards_of_a_longer_name_are_not_ours_to_delete(job, source, annotator, tmp_path):

@@ -1,4 +1,5 @@
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,15 @@ def test_bad_bytes_stop_with_file_line_and_byte_and_write_nothing(app, annotator
     assert isinstance(done.exception, DataError)
     assert str(done.exception).startswith(f"{source}:2: expected UTF-8, got byte 0xff at byte 1 of the line")
     assert not target.exists()
+
+
+def test_a_pipe_is_refused(app, tmp_path):
+    """It can be read once: neither its hash nor its shards could be."""
+    os.mkfifo(tmp_path / "pipe")
+    done = run(app, tmp_path / "pipe", "-o", tmp_path / "out.parquet")
+    assert str(done.exception) == (
+        f"INPUT: expected a file, which can be read more than once, got the pipe {tmp_path / 'pipe'}. Save it."
+    )
 
 
 def test_help_lists_the_options(app):

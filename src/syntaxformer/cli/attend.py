@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["attend"]
 
+_INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
+
 
 def attend(
     model: Annotated[Path, typer.Argument(help="Folder that `train` wrote, or `finetune` with masks.")],
     text: Annotated[str | None, typer.Argument(help="The sentence.")] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="PNG, PDF or SVG.")] = Path("attention.png"),
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="PNG, PDF or SVG; default: attention.png.")
+    ] = None,
     beside: Annotated[
         Path | None,
         typer.Option(help="A second translator, drawn to the left; or a model fine-tuned without masks."),
@@ -59,11 +63,14 @@ def attend(
     from syntaxformer.errors import ConfigError
 
     if spread is not None:
-        _refuse("--spread", {"text": text, "--factor": factor, "--pair": pair, "--network": network})
+        unused = {"text": text, "-o": output, "--factor": factor, "--pair": pair, "--network": network}
+        _refuse("--spread", unused)
         _spread(model, beside, spread, (annotator, model_annotator), layer, head, as_json)
         return
     if text is None or not text.strip():
         raise ConfigError("text: expected a sentence, got an empty one.")
+    _refuse("a sentence", {"--annotator": annotator, "--json": as_json})
+    output = output or Path("attention.png")
     if (model / "classifier.json").exists():
         _refuse("a fine-tuned model", {"--factor": factor})
         _subnetworks(
@@ -80,7 +87,7 @@ def _refuse(use: str, options: Mapping[str, object]) -> None:
     from syntaxformer.errors import ConfigError
 
     if problems := [
-        f"{name}: expected none with {use}, got {value}. Leave it out."
+        f"{name}: expected none with {use}, got {value}. {_INSTEAD.get(name, 'Leave it out.')}"
         for name, value in options.items()
         if value
     ]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,7 +87,13 @@ def _print(report: ProbeReport) -> None:
         typer.echo(f"{report.n_uncovered} words have no piece of their own: their vectors are zero")
     typer.echo(f"\n{'':<16} {'UUAS':>6} {'Spearman':>9} {'root':>6} {'norm Spearman':>14} {'seconds':>8}")
     for one in report.scores:
-        root = "" if one.root_accuracy is None else f"{100 * one.root_accuracy:.1f}"
-        norm = "" if one.norm_spearman is None else f"{one.norm_spearman:.3f}"
-        scores = f"{100 * one.uuas:>6.1f} {one.spearman:>9.3f} {root:>6} {norm:>14}"
+        root, norm = _shown(one.root_accuracy, 100, 1), _shown(one.norm_spearman, 1, 3)
+        scores = f"{_shown(one.uuas, 100, 1):>6} {_shown(one.spearman, 1, 3):>9} {root:>6} {norm:>14}"
         typer.echo(f"{one.name:<16} {scores} {one.seconds:>8.1f}")
+
+
+def _shown(score: float | None, scale: float, digits: int) -> str:
+    """Nothing where it was not asked for, a dash where the test set does not settle it."""
+    if score is None:
+        return ""
+    return "–" if math.isnan(score) else f"{scale * score:.{digits}f}"

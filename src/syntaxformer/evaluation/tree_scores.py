@@ -46,7 +46,7 @@ def spanning_edges(distances: Sequence[Array]) -> list[NDArray[np.int64]]:
         firsts.append(first + start)
         seconds.append(second + start)
         # SciPy takes a weight of 0 for no edge. All spanning trees have as many edges: adding 1 changes none.
-        weights.append(np.asarray(one)[first, second] + 1.0)
+        weights.append(np.asarray(one, np.float64)[first, second] + 1.0)
     if not firsts or not sum(map(len, firsts)):
         return [np.zeros((0, 2), np.int64) for _ in distances]
     where = np.concatenate(firsts), np.concatenate(seconds)

@@ -114,10 +114,11 @@ def compare_groups(
     baseline = next((one for one in groups if one.labels == wanted), None)
     if baseline is None:
         return None
-    seeds = [seed for seed in baseline.runs if seed in group.runs]
-    first, second = baseline.values(metric, seeds), group.values(metric, seeds)
-    if not seeds or len(first) != len(second) or not first:
+    seeds = [one for one in baseline.runs if one in group.runs]
+    seeds = [one for one in seeds if baseline.values(metric, [one]) and group.values(metric, [one])]
+    if not seeds:
         return None
+    first, second = baseline.values(metric, seeds), group.values(metric, seeds)
     per_seed = [other - one for one, other in zip(first, second, strict=True)]
     gains, agree = spread(per_seed), min(per_seed) >= 0 or max(per_seed) <= 0
     pairs = [(baseline.runs[seed], group.runs[seed]) for seed in seeds]
@@ -163,7 +164,8 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
         read = [*files, Path(references)]
         hashes = [hash_file(file)[:12] if file.exists() else "none" for file in read]
         name = " ".join([baseline.cell.key, system.cell.key, *hashes])
-        if name not in known and all(file.exists() for file in files) and _same_text(prepared):
+        alike = _same_text(prepared) and baseline.result.get("scoring") == system.result.get("scoring")
+        if name not in known and all(file.exists() for file in files) and alike:
             known[name] = _p_value(*files, references, system.result.get("scoring") or {})
         found.append(known.get(name, math.nan))
     if len(known) > n_known:

@@ -7,13 +7,13 @@ was edited, or they were made in different precision, their numbers do not belon
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from syntaxformer.experiments.provenance import UNKNOWN, value_at
 from syntaxformer.experiments.spec import SEED, TRIAL, Cell, Spec
 from syntaxformer.experiments.store import StoredRun
 
-__all__ = ["content_hashes", "mixtures", "precision_mixtures", "recipe_mixtures"]
+__all__ = ["content_hashes", "mixtures", "precision_mixtures", "recipe_mixtures", "scoring_mixtures"]
 
 _DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
 """Setting → the place that it decides, too."""
@@ -69,16 +69,51 @@ def precision_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
         spec: What compares them.
         runs: Finished ones.
     """
-    outside = {SEED, TRIAL, *spec.report.baseline}
-    compared: dict[str, dict[str, list[str]]] = {}
-    for run in runs:
-        if run.result.get("precision"):
-            shared = {axis: level for axis, level in run.cell.labels.items() if axis not in outside}
-            place = json.dumps([shared, run.cell.settings.get("training.precision")])
-            sides = compared.setdefault(place, {})
-            sides.setdefault(run.result["precision"], []).append(run.cell.name)
+    known = [run for run in runs if run.result.get("precision")]
+    sides = _compared(
+        spec,
+        known,
+        lambda run: run.result["precision"],
+        lambda run: run.cell.settings.get("training.precision"),
+    )
     expected = "one where settings do not differ in it"
-    return [_sentence("training.precision", expected, sides) for sides in compared.values() if len(sides) > 1]
+    return [_sentence("training.precision", expected, one) for one in sides]
+
+
+def scoring_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for each comparison of runs that are scored in two ways, as lower-cased and cased text are.
+
+    Args:
+        spec: What compares them.
+        runs: Finished ones.
+    """
+    known = [run for run in runs if run.result.get("scoring")]
+    sides = _compared(spec, known, lambda run: json.dumps(run.result["scoring"], sort_keys=True))
+    expected = "one way of scoring for runs that are compared"
+    return [_sentence("scoring", expected, one) for one in sides]
+
+
+def _compared(
+    spec: Spec,
+    runs: Sequence[StoredRun],
+    value: Callable[[StoredRun], str],
+    apart: Callable[[StoredRun], object] = lambda _: None,
+) -> list[dict[str, list[str]]]:
+    """Value → names of runs, for each comparison of runs with more than one value.
+
+    Args:
+        spec: What compares them.
+        runs: Finished ones that have the value.
+        value: Of a run.
+        apart: Runs that differ in this are meant to differ.
+    """
+    outside = {SEED, TRIAL, *spec.report.baseline}
+    found: dict[str, dict[str, list[str]]] = {}
+    for run in runs:
+        shared = {axis: level for axis, level in run.cell.labels.items() if axis not in outside}
+        sides = found.setdefault(json.dumps([shared, apart(run)]), {})
+        sides.setdefault(value(run), []).append(run.cell.name)
+    return [sides for sides in found.values() if len(sides) > 1]
 
 
 def _deciding(cell: Cell, place: str) -> str:

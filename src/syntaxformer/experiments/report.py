@@ -44,6 +44,7 @@ from syntaxformer.experiments.mixture import (
     mixtures,
     precision_mixtures,
     recipe_mixtures,
+    scoring_mixtures,
 )
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.search import best_trial, study_trials
@@ -111,6 +112,7 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
         ("different data", mixtures(done), "Put the old content back"),
         ("different recipes", recipe_mixtures(done), "Put the recipe back"),
         ("different precision", precision_mixtures(spec, done), "Give training.precision in settings"),
+        ("different scoring", scoring_mixtures(spec, done), "Compare systems whose output has one form"),
     )
     blocks: list[Block] = []
     for what, found, remedy in warnings:

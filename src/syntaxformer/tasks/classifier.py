@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,8 @@ class Classifier:
         if not len(texts):
             return Predictions([], None if self.info.is_regression else [])
         use_trees = self.info.gold_trees and texts.has_trees
-        examples = annotate_examples(texts.examples, self.annotator, use_trees, cache, cached=cached)
+        unlabelled = [replace(one, label=None) for one in texts.examples]  # a table may have some labels
+        examples = annotate_examples(unlabelled, self.annotator, use_trees, cache, cached=cached)
         self.collator.n_truncated = 0
         size = batch_size or self.info.eval_batch_size
         logits = batch_logits(self.model, self.collator, examples, size, self.text_labels)

@@ -65,8 +65,8 @@ class ProbeScores:
 
     Args:
         name: "layer 3", "embeddings", or a control.
-        uuas: Share of undirected edges found, punctuation left out, 0 to 1.
-        spearman: Of distances, mean over lengths 5 to 50.
+        uuas: Share of undirected edges found, punctuation left out, 0 to 1; NaN without an edge.
+        spearman: Of distances, mean over lengths 5 to 50; NaN without a sentence of these.
         root_accuracy: Share of roots found; None without the depth probe.
         norm_spearman: Of depths, mean over lengths 5 to 50.
         epochs: Passes until dev stopped improving, of the distance probe.
@@ -96,8 +96,12 @@ class ProbeReport:
     seed: int
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
+        """For JSON, which has no NaN: None for a score that the test set does not settle."""
+        scores = [
+            {name: None if value != value else value for name, value in asdict(one).items()}
+            for one in self.scores
+        ]
+        return {**asdict(self), "scores": scores}
 
 
 def probe_model(

@@ -50,6 +50,15 @@ def test_a_second_model_that_is_smaller(attend):
     assert (done.exit_code, done.exception) == (0, None)
 
 
+def test_options_without_effect_are_refused(attend):
+    assert str(attend("flat", "--annotator", "de", "--json").exception).split("; ") == [
+        "--annotator: expected none with a sentence, got de. Give what the model reads as --model-annotator.",
+        "--json: expected none with a sentence, got True. Leave it out.",
+    ]
+    done = CliRunner().invoke(app, ["attend", "large", "--spread", "a.txt", "-o", "a.png"])
+    assert str(done.exception) == "-o: expected none with --spread, got a.png. Leave it out."
+
+
 def test_another_annotator_for_both_models(attend):
     assert attend("flat", "--model-annotator", "de").exit_code == 0
     assert attend.loaded == [("flat", "de"), ("large", "de")]

@@ -53,6 +53,8 @@ def test_punctuation_is_left_out_of_both_sides():
     # With it: the chain's books-. is wrong, reads-. is missing.
     assert attachment_score([CHAIN], [GOLD], [np.ones(5, bool)]) == pytest.approx(2 / 4)
     assert attachment_score([GOLD * 7.5], [GOLD], [WORDS]) == 1.0
+    near = (GOLD + CHAIN * 1e-3).astype(np.float32)  # no ties: the tree is that of GOLD at any scale
+    assert attachment_score([near * np.float32(1e-7)], [GOLD], [WORDS]) == 1.0
 
 
 def test_edges_of_all_sentences_count_alike():

@@ -12,7 +12,7 @@ from syntaxformer.evaluation import compare_translations
 from syntaxformer.experiments import figures, load_spec, write_report
 from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.cell_run import HYPOTHESES
-from syntaxformer.experiments.groups import group_runs
+from syntaxformer.experiments.groups import compare_groups, group_runs
 from syntaxformer.experiments.mixture import mixtures, precision_mixtures, recipe_mixtures
 from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.spec import PaperNumber, ScoredText
@@ -353,6 +353,33 @@ def test_a_precision_that_is_asked_for_is_no_mixture(content, write_spec, store,
     for cell, precision in zip(spec.cells(), precisions, strict=True):
         store.finish(cell.key, 1.0, make_result(1.0, precision=precision))
     assert precision_mixtures(spec, list(store.runs().values())) == []
+
+
+def test_compared_runs_that_are_scored_in_two_ways_are_told(filled, make_result, tmp_path):
+    """The same translations have 10 BLEU in one case, 40 in lower case: not a difference between systems."""
+    spec, store = filled
+    cells = _cells(spec)
+    for system, lowercase in (("base", False), ("sit", True)):
+        scoring = {"lowercase": lowercase, "tokenize": "13a"}
+        cell = cells[system, "10 %", "1"]
+        store.finish(cell.key, 1.0, make_result(40.0 if lowercase else 10.0, scoring=scoring))
+    text = write_report(spec, store, tmp_path / "one").read_text()
+    assert text.index("## Warning: runs of different scoring") < text.index("## Results")
+    assert "scoring: expected one way of scoring for runs that are compared, got 2: " in text
+    assert "| p (sentences) |" not in text
+
+
+def test_seeds_are_paired_where_both_have_the_metric(filled, make_result):
+    spec, store = filled
+    cells = _cells(spec)
+    for system, values in (("base", (None, 30.0, 31.0)), ("sit", (20.0, None, 33.5))):
+        for seed, value in enumerate(values, 1):
+            key = cells[system, "10 %", str(seed)].key
+            store.finish(key, 1.0, make_result(1.0, metrics={"dev_loss": value}))
+    groups = group_runs(spec, store.runs())
+    found = [compare_groups(spec, store, one, groups, "dev_loss") for one in groups]
+    (difference,) = [one for one in found if one is not None]
+    assert (difference.mean, difference.n) == (2.5, 1)
 
 
 def test_runs_of_several_commits_are_told_in_a_line(filled, make_result, tmp_path):

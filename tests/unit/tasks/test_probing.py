@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -217,7 +218,10 @@ def test_a_whole_report(bert, tokenizer):
     assert (report.n_train, report.n_dev, report.n_test) == (15, 15, 15)
     assert report.scores[0].root_accuracy is None
     assert report.rank == 22  # the width of the vectors, not the 300 asked for
-    json.dumps(report.as_dict())
+    stored = json.loads(json.dumps(report.as_dict(), allow_nan=False))
+    assert [one["name"] for one in stored["scores"]] == [one.name for one in report.scores]
+    unsettled = replace(report, scores=[replace(report.scores[0], uuas=math.nan)])
+    assert unsettled.as_dict()["scores"][0]["uuas"] is None
     with pytest.raises(ConfigError, match=r"^layers: expected 0 to 3, got 4\.$"):
         probe_model(encoder, treebank, treebank, treebank, config, [4])
     with pytest.raises(

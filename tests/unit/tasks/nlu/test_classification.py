@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,6 +53,8 @@ def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
     assert classifier.score(dev, predictions) == {
         "matthews": pytest.approx(report["dev"]["matthews"], abs=1e-6)
     }
+    some = [replace(one, label=one.label if place % 2 else None) for place, one in enumerate(dev.examples)]
+    assert classifier.predict_set(replace(dev, examples=some)).labels == predictions.labels
     assert len(report["seconds_per_epoch"]) == len(report["processor_seconds_per_epoch"]) == 6
     assert report["n_train"] == 40
     assert report["n_truncated"] == {"train": 0, "dev": 0}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from syntaxformer.tasks.model_folder import FolderInfo
     from syntaxformer.tasks.translator import Translator
 
 __all__ = ["evaluate"]
@@ -74,6 +75,7 @@ def evaluate(
     if ablation:
         translators[model] = ablate_translator(translators[model], ablation)
     info = translators[model].info
+    common = _common_scoring([translator.info for translator in translators.values()])
     references = [info.preparation(info.tgt).clean(line) for line in references]
     known = {name for translator in translators.values() for name in translator.encoder.factors}
     if unknown := read_factors(factor or ()).keys() - known:
@@ -94,7 +96,7 @@ def evaluate(
     if baseline is not None:
         sides = (translations(baseline), hypotheses, references)
         alike = (_as_all_write(lines, translators.values()) for lines in sides)
-        comparison = compare_translations(*alike, **scoring(info))
+        comparison = compare_translations(*alike, **common)
         report |= {
             "baseline": str(baseline),
             "difference": comparison.difference,
@@ -109,6 +111,24 @@ def evaluate(
         difference, p_value = report["difference"], report["p_value"]
         shown = "no p: too few lines" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
         typer.echo(f"BLEU {difference:+.2f} against {baseline}, {shown}")
+
+
+def _common_scoring(infos: Sequence[FolderInfo]) -> dict[str, Any]:
+    """How two models are compared: in lower case where one of them writes it.
+
+    Raises:
+        ConfigError: One writes tokenised text and one does not.
+    """
+    from syntaxformer.errors import ConfigError
+    from syntaxformer.tasks.model_folder import scoring
+
+    found = [scoring(info) for info in infos]
+    if len({one["tokenize"] for one in found}) > 1:
+        ways = " and ".join(dict.fromkeys(one["tokenize"] for one in found))
+        raise ConfigError(
+            f"--baseline: expected two models whose words are divided alike for BLEU, got {ways}."
+        )
+    return {**found[0], "lowercase": any(one["lowercase"] for one in found)}
 
 
 def _as_all_write(lines: list[str], translators: Iterable[Translator]) -> list[str]:

@@ -25,9 +25,12 @@ def predict(
         str | None, typer.Option(help="Folder of the task's official files or of a saved data set.")
     ] = None,
     split: Annotated[
-        str,
-        typer.Option(help="dev, test, test_mismatched, …: a test split gives the file for the GLUE server."),
-    ] = "dev",
+        str | None,
+        typer.Option(
+            help="Of --data: dev, test, test_mismatched, …; a test split gives the file for the GLUE server. "
+            "Default: dev."
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="File, or folder for a submission of the usual name."),
@@ -66,6 +69,10 @@ def predict(
 
     if (source is None) == (data is None):
         raise ConfigError("input: expected either a file (or -) or --data, got both or none.")
+    if source is not None and (given := split or task):
+        name = "--split" if split else "--task"
+        raise ConfigError(f"{name}: expected none with a file, got {given}. It belongs to --data.")
+    split = split or "dev"
     classifier = Classifier.from_folder(model, annotator, device)
     if ablation := Ablation.parse(shuffle, blank):
         classifier = ablate_classifier(classifier, ablation)

@@ -43,7 +43,7 @@ def test_commands_are_verbs_and_recipes_exist() -> None:
     assert recipes <= {path.stem for path in (REPOSITORY / "recipes").glob("*.yaml")}
 
 
-FOREIGN = {"--standalone", "--nproc-per-node", "--cpu", "--num_processes", "--use_fsdp"}
+FOREIGN = {"--standalone", "--nproc-per-node", "--cpu", "--num_processes", "--use_fsdp", "--mixed_precision"}
 """Options of `torchrun` and `accelerate launch`."""
 
 

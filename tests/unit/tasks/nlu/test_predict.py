@@ -212,7 +212,7 @@ def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, ch
         ("predict", folder): "error: input: expected either a file (or -) or --data, got both or none.",
         ("predict", tmp_path): f"error: {tmp_path / 'manifest.json'}: expected a file, found none. Is this a syntaxformer model folder?",
         ("predict", folder, "-", "--split", "test"): (
-            "error: --split: expected none with a file, got test. It belongs to --data.\n"
+            "error: --split: expected none with a file, got test. It belongs to --data."
         ),
         ("predict", folder, "--task", "rte", "--data", cola): (
             "error: task: expected one with the model's labels (0, 1) and 1 texts, got RTE (entailment, not_entailment; 2)."

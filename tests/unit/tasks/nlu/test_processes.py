@@ -32,7 +32,8 @@ def finetune(checkpoint, cola, tmp_path):
     (model / "config.json").write_text(json.dumps(settings))
 
     def run(name: str, processes: int, *overrides: str) -> list[float]:
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        launcher = several if processes > 1 else []
         verb = ["-m", "syntaxformer.cli.main", "finetune", "--task", "cola", "--data", cola, "--model", model]
         given = [part for setting in (*COMMON, *overrides) for part in ("--set", setting)]
         done = subprocess.run(

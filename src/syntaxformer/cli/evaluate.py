@@ -67,15 +67,14 @@ def evaluate(
             f"expected as many lines as {src}, at least one; got {len(references)} and {len(sources)}.", ref
         )
 
-    folders = (model,) if baseline is None else (model, baseline)
+    folders = [one for one in (model, baseline) if one is not None]
     translators = {folder: Translator.load(folder, annotator, device) for folder in folders}
     ablation, intact = Ablation.parse(shuffle, blank), Path("the model as it is")
     if ablation and (baseline is None or baseline.resolve() == model.resolve()):
         translators[intact], baseline = translators[model], intact
     if ablation:
         translators[model] = ablate_translator(translators[model], ablation)
-    info = translators[model].info
-    common = _common_scoring([translator.info for translator in translators.values()])
+    info, common = translators[model].info, _common_scoring([one.info for one in translators.values()])
     references = [info.preparation(info.tgt).clean(line) for line in references]
     known = {name for translator in translators.values() for name in translator.encoder.factors}
     if unknown := read_factors(factor or ()).keys() - known:
@@ -87,8 +86,8 @@ def evaluate(
         return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
 
     hypotheses = translations(model)
-    own_references = translators[model].as_written(references)
-    scores = score_translations(hypotheses, own_references, **scoring(info), note=reference_note(info))
+    own = translators[model].as_written(references)
+    scores = score_translations(hypotheses, own, **scoring(info), note=reference_note(info))
     if output is not None:
         with atomic_text(output) as file:
             file.writelines(f"{line}\n" for line in hypotheses)

@@ -17,7 +17,11 @@ SMALL = (
     "training.tensorboard=false", "training.accumulate=2", "training.max_batch_tokens=211", "training.log_every=1",
 )  # fmt: skip
 
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+def _environment(**more: str) -> dict[str, str]:
+    """Taken when a process starts: each test has a cache of its own in it."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **more}
+
 
 KILLED = """
 import os, signal
@@ -58,12 +62,13 @@ print(f"{group._get_backend(torch.device('cpu')).options._timeout.days}\\n", end
 def unbroken(digits, tmp_path_factory):
     """What one process trains in 45 updates, without a launcher."""
     folder = tmp_path_factory.mktemp("processes") / "unbroken"
-    where = (f"data.dir={digits.corpus}", f"data.cache={folder.parent / 'cache'}", f"output={folder}")
+    environment = _environment(SYNTAXFORMER_CACHE=str(folder.parent / "cache"))
+    where = (f"data.dir={digits.corpus}", f"output={folder}")
     verb = ["-m", "syntaxformer.cli.main", "train", "tiny", *where, *SMALL, "training.max_steps=45"]
     done = subprocess.run(
-        [sys.executable, *verb], env=ENVIRONMENT, capture_output=True, text=True, timeout=200
+        [sys.executable, *verb], env=environment, capture_output=True, text=True, timeout=200
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, done.stderr[-9000:]
     return folder
 
 
@@ -88,10 +93,10 @@ def train(digits, tmp_path):
         ]
         done = subprocess.run(
             [sys.executable, *launcher, *verb],
-            env=ENVIRONMENT,
+            env=_environment(),
             capture_output=True, text=True, timeout=200,
         )  # fmt: skip
-        assert bool(done.returncode) == fails, done.stderr[-2000:]
+        assert bool(done.returncode) == fails, done.stderr[-9000:]
         assert done.stdout == ("" if fails else f"{tmp_path / name}\n")  # the first process speaks for all
         return done.stderr
 
@@ -175,10 +180,10 @@ def _printed_by_two(content: str, tmp_path) -> list[str]:
     script.write_text(content)
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
-        env=ENVIRONMENT,
+        env=_environment(),
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, done.stderr[-9000:]
     return done.stdout.split()
 
 

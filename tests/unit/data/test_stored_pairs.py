@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from itertools import product
 from pathlib import Path
@@ -17,6 +18,7 @@ from syntaxformer.data.parallel import CorpusConfig
 from syntaxformer.data.prepare import nested_fraction
 from syntaxformer.data.stored_arrays import GrowingArray, map_array, stored_folder
 from syntaxformer.data.stored_lines import StoredLines
+from syntaxformer.data.stored_pairs import give_memory_back
 from syntaxformer.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.tasks.translation import prepare
 from syntaxformer.training.recipe import Recipe
@@ -213,3 +215,22 @@ def test_pickled_arrays_are_refused(tmp_path):
 def test_recipe_errors_stay(corpus):
     with pytest.raises(ConfigError, match="expected the file"):
         read_train(_recipe(corpus, True, train="nowhere").data)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc has malloc_trim")
+def test_what_chunks_took_is_given_back():
+    """Their places lie below one that stays, so that freeing them alone gives nothing back."""
+    chunks = [bytearray(2000) for _ in range(50_000)]
+    last = chunks.pop()
+    full = _anonymous_bytes()
+    chunks.clear()
+    give_memory_back()
+    assert _anonymous_bytes() < full - 60_000_000
+    assert len(last) == 2000
+
+
+def _anonymous_bytes() -> int:
+    (line,) = (
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")
+    )
+    return 1024 * int(line.split()[1])

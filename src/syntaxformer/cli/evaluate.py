@@ -86,8 +86,8 @@ def evaluate(
         return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
 
     hypotheses = translations(model)
-    own = translators[model].as_written(references)
-    scores = score_translations(hypotheses, own, **scoring(info), note=reference_note(info))
+    written = translators[model].as_written(references)
+    scores = score_translations(hypotheses, written, **scoring(info), note=reference_note(info))
     if output is not None:
         with atomic_text(output) as file:
             file.writelines(f"{line}\n" for line in hypotheses)

@@ -20,8 +20,18 @@ from syntaxformer.textfile import read_lines
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
-__all__ = ["apply_overrides", "config_error", "flat_settings", "nearest", "read_yaml", "validate"]
+__all__ = [
+    "MAX_SEED",
+    "apply_overrides",
+    "config_error",
+    "flat_settings",
+    "nearest",
+    "read_yaml",
+    "validate",
+]
 
+MAX_SEED = 2**32 - 1
+"""The largest seed that NumPy takes."""
 
 MAX_DEPTH = 100
 """Brackets that may be open at once in a YAML file; recipes have two or three."""

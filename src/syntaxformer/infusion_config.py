@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from syntaxformer.config import config_error, nearest
+from syntaxformer.config import MAX_SEED, config_error, nearest
 from syntaxformer.errors import ConfigError
 
 __all__ = [
@@ -142,7 +142,7 @@ class InfusionConfig(_Section):
     )
     pos_width: int = Field(default=20, ge=1, description="columns of it, for concat and let")
     pos_tags: tuple[str, ...] = Field(default=POS_TAGS, min_length=1, description="tags that have one")
-    seed: int = Field(default=0, description="of random masks and of new parameters")
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of random masks and of new parameters")
 
     @model_validator(mode="before")
     @classmethod

@@ -69,6 +69,8 @@ def test_a_tree_left_out_is_no_longer_used():
     [
         ({"mask": {}}, "infusion: mask: unknown key. Nearest: masks."),
         ({"masks": {"layer": 1}}, "infusion: masks.layer: unknown key. Nearest: layers."),
+        ({"seed": -1}, "infusion: seed: expected greater than or equal to 0, got -1."),
+        ({"seed": 2**32}, "infusion: seed: expected less than or equal to 4294967295, got 4294967296."),
         ({"pos": "sum"}, "infusion: pos: expected 'add', 'concat' or 'let', got 'sum'."),
         ({"masks": {"max_distance": 85}},
          "infusion: masks.max_distance: expected less than or equal to 84, got 85."),

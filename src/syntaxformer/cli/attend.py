@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,6 +181,9 @@ def _spread(
     parser = load_annotator(of_words or bundled_for(translators[str(model)].info.src, "en"))
     parser = WordsAsGiven(parser) if preparation.tokenized else parser
     lines = [preparation.clean(line) for line in read_lines(source)]
+    if preparation.unescape:  # done with: "&amp;quot;" is text now
+        for one in translators.values():
+            one.encoder.preparation = replace(one.encoder.preparation, unescape=False)
     if not any(line.strip() for line in lines):
         raise DataError("expected at least one line with text, got none.", source)
     sentences = parser.annotate(lines)

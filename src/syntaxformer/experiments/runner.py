@@ -73,7 +73,7 @@ def run_experiment(
         only: Axis → level of the runs to do; the others wait. None for all.
 
     Returns:
-        State → number of runs.
+        State → number of runs, of those that `only` names.
 
     Raises:
         ConfigError: Another runner is at work on this store, there is no such axis or level, settings or test
@@ -120,7 +120,8 @@ class _Runner:
         except BaseException:
             self._end_children()
             raise
-        return Counter(one.state for one in own_runs(self.spec, self.store.runs()).values())
+        runs = own_runs(self.spec, self.store.runs()).values()
+        return Counter(run.state for run in runs if matches(run.cell.labels, self.only))
 
     def _start_next(self) -> bool:
         """Start one more process, if there is room and work."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from syntaxformer.config import MAX_SEED
 from syntaxformer.errors import BackendMissingError
 from syntaxformer.experiments.spec import TRIAL, Cell, SearchConfig, Space, Spec, matches
 from syntaxformer.experiments.store import DONE, FAILED, KILLED, WAITING, StoredRun
@@ -150,7 +151,9 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
         raise BackendMissingError("optuna, which searches settings,", install) from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     kind = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}[search.sampler]
-    study = optuna.create_study(direction=search.goal, sampler=kind(seed=search.seed + len(trials)))
+    study = optuna.create_study(
+        direction=search.goal, sampler=kind(seed=(search.seed + len(trials)) % (MAX_SEED + 1))
+    )
     distributions = _distributions(search)
     for one in trials:
         params = {name: one.cell.settings[name] for name in search.space}

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from syntaxformer.config import nearest, read_yaml, validate
+from syntaxformer.config import MAX_SEED, nearest, read_yaml, validate
 from syntaxformer.errors import ConfigError
 from syntaxformer.evaluation.classification import CLASSIFICATION_METRICS, REGRESSION_METRICS
 
@@ -28,6 +28,8 @@ __all__ = ["Cell", "PaperNumber", "ReportConfig", "ScoredText", "SearchConfig", 
 Settings = dict[str, Any]
 SEED = "seed"
 TRIAL = "trial"
+MAX_NAME_BYTES = 200
+"""Of the readable part of a folder's name; file systems take 255 in all."""
 
 
 class _Section(BaseModel):
@@ -123,7 +125,7 @@ class SearchConfig(_Section):
         default=None, description="which way is better; null: minimize for dev_loss, maximize for scores"
     )
     sampler: Literal["tpe", "random", "grid"] = Field(default="tpe", description="who proposes values")
-    seed: int = Field(default=1, ge=0, description="of the sampler")
+    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of the sampler")
 
     @model_validator(mode="after")
     def _grid_of_values(self) -> SearchConfig:
@@ -311,7 +313,8 @@ class Cell:
         if self.stored_name is not None:
             return self.stored_name
         parts = ["".join(c if c.isalnum() or c in "._" else "-" for c in one) for one in self.labels.values()]
-        return "_".join([*parts, self.key[:8]])
+        readable = "_".join(parts).encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+        return "_".join([*([readable] if parts else []), self.key[:8]])
 
     def overrides(self) -> list[str]:
         """The settings as `key=value`, without what a command has an option of its own for."""

@@ -104,7 +104,7 @@ def fill_tables(
     reports = {}
     for side, (section, table) in sides.items():
         if section is not None:
-            _fill(table, vectors[side])
+            _fill(table, vectors[side], section.freeze)
             reports[side] = _report(side, section, vectors[side])
     return reports
 
@@ -169,11 +169,17 @@ def _load(kind: type[AutoConfig] | type[AutoModel], name: str) -> Any:
 
 
 @torch.no_grad()
-def _fill(table: nn.Embedding, vectors: PieceVectors) -> None:
-    """Known rows take the vectors' directions and the spread of the fresh table; padding stays zero."""
+def _fill(table: nn.Embedding, vectors: PieceVectors, frozen: bool) -> None:
+    """Known rows take the vectors' directions and the spread of the fresh table; padding stays zero.
+
+    Other rows stay random where they can be learned; in a frozen table they are the mean of the known.
+    """
     known = torch.from_numpy(vectors.known)
     values = torch.from_numpy(vectors.values)[known]
-    table.weight[known] = values * (table.weight.std() / values.std().clamp(min=1e-12))
+    values *= table.weight.std() / values.std().clamp(min=1e-12)
+    table.weight[known] = values
+    if frozen:
+        table.weight[~known] = values.mean(0)
     if table.padding_idx is not None:
         table.weight[table.padding_idx] = 0
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from syntaxformer.config import MAX_SEED
 from syntaxformer.data.treebank import ProbeTreebank
 from syntaxformer.errors import ConfigError
 from syntaxformer.evaluation.tree_scores import (
@@ -30,7 +31,6 @@ from syntaxformer.evaluation.tree_scores import (
 from syntaxformer.models.structural_probe import DepthProbe, DistanceProbe, depth_loss, distance_loss
 from syntaxformer.tasks.probe_batches import ProbeBatches
 from syntaxformer.tasks.word_states import WordEncoder, cache_states
-from syntaxformer.training.recipe import MAX_SEED
 
 __all__ = ["ProbeConfig", "ProbeReport", "ProbeScores", "linear_chain", "probe_model", "probe_states"]
 

@@ -16,13 +16,13 @@ import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
 
+from syntaxformer.config import MAX_SEED
 from syntaxformer.data.word_vectors import WordVectors, read_word_vectors
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import atomic_folder
 from syntaxformer.tasks.pretrained import quiet_loading
 from syntaxformer.tasks.run_folder import share_files
 from syntaxformer.textfile import read_lines
-from syntaxformer.training.recipe import MAX_SEED
 
 __all__ = ["EncoderShape", "build_scratch_encoder", "count_words", "vectors_for", "word_tokenizer"]
 

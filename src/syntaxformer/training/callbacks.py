@@ -11,9 +11,10 @@ from typing import Any
 from rich.progress import Progress
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 
+from syntaxformer.config import MAX_SEED
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.progress import terminal_bar
-from syntaxformer.training.recipe import MAX_SEED, TrainingConfig
+from syntaxformer.training.recipe import TrainingConfig
 
 __all__ = ["Beginning", "Curves", "Flow", "ProgressLines", "is_finished"]
 

@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from syntaxformer.config import MAX_SEED
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.folders import read_json, verify_manifest
-from syntaxformer.training.recipe import MAX_SEED
 from syntaxformer.training.sharding import shard_like, whole
 
 __all__ = [

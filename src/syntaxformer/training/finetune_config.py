@@ -12,10 +12,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from syntaxformer.config import apply_overrides, validate
+from syntaxformer.config import MAX_SEED, apply_overrides, validate
 from syntaxformer.errors import ConfigError
 from syntaxformer.infusion_config import InfusionConfig
-from syntaxformer.training.recipe import MAX_SEED
 
 __all__ = ["FinetuneConfig", "FinetuneTraining", "LabelledData", "ParserConfig", "load_finetune"]
 

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.align import check_factors
-from syntaxformer.config import apply_overrides, nearest, read_yaml, validate
+from syntaxformer.config import MAX_SEED, apply_overrides, nearest, read_yaml, validate
 from syntaxformer.data.parallel import CorpusConfig
 from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.data.subwords import SubwordConfig
@@ -29,7 +29,6 @@ from syntaxformer.training.infusion_sections import (
 from syntaxformer.training.target_sections import PretrainedConfig, TargetPosConfig, pretrained_problems
 
 __all__ = [
-    "MAX_SEED",
     "AnnotationConfig",
     "DecodingConfig",
     "EmbeddingInfusionConfig",
@@ -38,9 +37,6 @@ __all__ = [
     "TrainingConfig",
     "load_recipe",
 ]
-
-MAX_SEED = 2**32 - 1
-"""The largest seed that NumPy takes."""
 
 ANNOTATIONS = ("upos", "governors", "deprels")
 """What an annotator may give that a factor needs."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from importlib import import_module
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from syntaxformer.analysis.attention import cross_attention
 from syntaxformer.analysis.attention_spread import SpreadOfAttention, attention_spread, spread_of_weights
+from syntaxformer.cli.main import app
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.subwords import SubwordConfig, train_subwords
 from syntaxformer.errors import ConfigError
@@ -118,6 +122,21 @@ def test_entities_are_read_as_the_translator_reads_them(monkeypatch):
     assert n_pieces == len(owners)
     assert (n_pieces, owners) == other
     assert sorted(set(owners)) == [-1, 0, 1, 2, 3, 4, 5]
+
+
+def test_the_command_reads_entities_once(monkeypatch, tmp_path):
+    parser = SimpleNamespace(annotate=lambda lines: [Sentence.from_words(line.split()) for line in lines])
+    monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: parser)
+
+    def spread(line, **prepared):
+        monkeypatch.setattr(Translator, "load", lambda *_: _translator(**prepared))
+        (tmp_path / "a.en").write_text(line + "\n")
+        done = CliRunner().invoke(app, ["attend", "model", "--spread", str(tmp_path / "a.en"), "--json"])
+        return json.loads(done.stdout)["model"]
+
+    written = "he said &quot; three words"
+    assert spread("he said &amp;quot; three words", unescape=True) == spread(written)
+    assert spread(written, unescape=True) == spread('he said " three words') != spread(written)
 
 
 def test_a_line_that_is_cut(monkeypatch):

@@ -200,6 +200,14 @@ def test_a_score_is_maximized_unless_told_otherwise(search, content, store, give
     assert values[found.cell.settings["infusion.width"]][0] == best
 
 
+def test_the_largest_seed_is_one_for_each_trial(search, store):
+    pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
+    with pytest.raises(ConfigError, match=r"search\.seed: expected less than or equal to 4294967295"):
+        search(seed=2**32)
+    spec = search(seed=2**32 - 1, trials=2, sampler="random")
+    assert run_experiment(spec, store, command=_command) == {"done": 2}
+
+
 @pytest.mark.parametrize("worst", [math.nan, math.inf])
 def test_a_trial_that_diverged_is_failed_and_never_the_best(search, store, tmp_path, worst):
     pytest.importorskip("optuna", reason="Optuna searches; it is an extra")

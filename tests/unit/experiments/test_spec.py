@@ -31,6 +31,18 @@ def test_the_grid(spec):
     )
 
 
+def test_a_folder_name_fits_a_file_system(content, write_spec):
+    content["axes"]["system"] = {"ä" * 300: content["axes"]["system"]["base"]}
+    content["report"], content["exclude"] = {}, []
+    names = [cell.name for cell in load_spec(write_spec(content)).cells()]
+    assert len(set(names)) == len(names)
+    assert max(len(name.encode()) for name in names) <= 255
+    assert names[0].startswith("ää")
+    content["axes"] = {}
+    (cell,) = load_spec(write_spec(content)).cells()
+    assert cell.name == cell.key[:8]
+
+
 def test_a_key_is_what_decides_the_result(content, write_spec, spec):
     content["title"] = "another"
     content["axes"]["fraction"] = {"a tenth": {"data.fraction": 0.1}, "all": {"data.fraction": 1.0}}

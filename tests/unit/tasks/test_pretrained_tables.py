@@ -160,6 +160,9 @@ def test_contextual_vectors_of_the_target_are_those_of_whole_lines(bert, train):
         mean = torch.stack(places).mean(0).numpy()
         cosine = mean @ table[piece] / np.linalg.norm(mean) / np.linalg.norm(table[piece])
         assert cosine == pytest.approx(1, abs=1e-5)
+    known = sorted({piece for ids in lines for piece in ids})
+    others = sorted(set(range(1, len(table))) - set(known))
+    np.testing.assert_allclose(table[others], np.tile(table[known].mean(0), (len(others), 1)), atol=1e-6)
 
 
 class _Perfect:

@@ -151,7 +151,7 @@ def _of_paper(spec: Spec, labels: Mapping[str, str], metric: str, first: str) ->
 
 
 def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[float]:
-    """p-value of each pair; computed once and kept beside the store."""
+    """p-value of each pair, none where one has none; computed once and kept beside the store."""
     if spec.test is None:
         return []
     path = store.folder / "bootstrap.json"
@@ -171,7 +171,7 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
     if len(known) > n_known:
         with atomic_file(path) as temporary:
             temporary.write_text(json.dumps(known, indent=1, sort_keys=True), "utf-8")
-    return [one for one in found if not math.isnan(one)]
+    return [] if any(map(math.isnan, found)) else found
 
 
 def _same_text(files: Sequence[Path]) -> bool:

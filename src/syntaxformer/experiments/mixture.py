@@ -1,7 +1,8 @@
 """Whether finished runs of an experiment differ in what their settings do not say.
 
 A run is known by its settings, and these name files. Where a file was replaced between two runs, the recipe
-was edited, or they were made in different precision, their numbers do not belong together.
+was edited, or they were made by different code or in different precision, their numbers do not belong
+together.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from syntaxformer.experiments.provenance import UNKNOWN, value_at
 from syntaxformer.experiments.spec import SEED, TRIAL, Cell, Spec
 from syntaxformer.experiments.store import StoredRun
 
-__all__ = ["content_hashes", "mixtures", "precision_mixtures", "recipe_mixtures", "scoring_mixtures"]
+__all__ = [
+    "code_mixtures",
+    "content_hashes",
+    "mixtures",
+    "precision_mixtures",
+    "recipe_mixtures",
+    "scoring_mixtures",
+]
 
 _DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
 """Setting → the place that it decides, too."""
+_TRAINS = ("torch", "transformers")
 MOST_NAMED = 3
 """Runs that a line names of each content."""
 
@@ -78,6 +87,25 @@ def precision_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
     )
     expected = "one where settings do not differ in it"
     return [_sentence("training.precision", expected, one) for one in sides]
+
+
+def code_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for each comparison of runs of different code: commits, and versions of what trains.
+
+    Args:
+        spec: What compares them.
+        runs: Finished ones.
+    """
+    known = [run for run in runs if run.result.get("commit")]
+    sides = _compared(spec, known, _code)
+    expected = "one for runs that are compared"
+    return [_sentence("code", expected, one) for one in sides]
+
+
+def _code(run: StoredRun) -> str:
+    versions = run.result.get("versions") or {}
+    libraries = [f"{name} {versions[name]}" for name in _TRAINS if name in versions]
+    return ", ".join([run.result["commit"], *libraries])
 
 
 def scoring_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:

@@ -40,9 +40,13 @@ UNKNOWN = object()
 
 
 def code_version() -> str:
-    """The commit of the source tree that this package runs from, "+" if it was changed; else the version."""
+    """The last commit of this package's sources, "+" if they were changed since; else the version.
+
+    Commits that touch other files only make no other code.
+    """
     folder = Path(__file__).resolve().parent
-    commands = (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "-uno", "--", folder.parent])
+    log = ["log", "-1", "--format=%h", "--abbrev=12", "--", folder.parent]
+    commands = (log, ["status", "--porcelain", "-uno", "--", folder.parent])
     try:
         commit, changes = (
             subprocess.run(

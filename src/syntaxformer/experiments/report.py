@@ -40,6 +40,7 @@ from syntaxformer.experiments.groups import (
     paper_number,
 )
 from syntaxformer.experiments.mixture import (
+    code_mixtures,
     content_hashes,
     mixtures,
     precision_mixtures,
@@ -112,6 +113,7 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
         ("different data", mixtures(done), "Put the old content back"),
         ("different recipes", recipe_mixtures(done), "Put the recipe back"),
         ("different precision", precision_mixtures(spec, done), "Give training.precision in settings"),
+        ("different code", code_mixtures(spec, done), "Check out the commit of the others"),
         ("different scoring", scoring_mixtures(spec, done), "Compare systems whose output has one form"),
     )
     blocks: list[Block] = []
@@ -204,7 +206,7 @@ def _reading(spec: Spec) -> str:
         levels = ", ".join(f"{axis} {level}" for axis, level in spec.report.baseline.items())
         parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
         if spec.test is not None:
-            largest = "the largest over the seeds, where all of them differ in one direction"
+            largest = "the largest over the seeds, where all have translations and differ in one direction"
             parts += [f"p (sentences): paired bootstrap of BLEU by sacreBLEU, {largest}"]
     if spec.report.paper:
         parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
@@ -282,24 +284,11 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
     return [
         Heading("Where the numbers come from"),
         Paragraph(f"Specification sha256 {digest}. Folders are below the store; OUTPUT is FOLDER/model."),
-        *_commit_blocks(done),
         Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
         Code("\n".join(one.result["command"] for one in done)),
         *[Paragraph(f"Signature {text}") for text in texts],
         *[Paragraph(f"Versions {text}") for text in versions],
         *[Paragraph(f"Data {text}") for text in hashes],
-    ]
-
-
-def _commit_blocks(runs: Sequence[StoredRun]) -> list[Block]:
-    """Told, and no warning: most commits change no number."""
-    commits = dict.fromkeys(name for one in runs for name in one.result.get("commit", "").split(", ") if name)
-    if len(commits) < 2:
-        return []
-    return [
-        Paragraph(
-            f"Runs of {len(commits)} commits, and so they may differ by these, too: {', '.join(commits)}."
-        )
     ]
 
 

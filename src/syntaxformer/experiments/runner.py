@@ -107,7 +107,8 @@ class _Runner:
     def __init__(
         self, spec: Spec, store: RunStore, n_jobs: int, command: Command, only: Mapping[str, str]
     ) -> None:
-        self.spec, self.store, self.n_jobs, self.command, self.only = spec, store, n_jobs, command, only
+        self.spec, self.store, self.command, self.only = spec, store, command, only
+        self.n_jobs = _one_a_device(n_jobs)
         self.jobs: list[_Job] = []
         self.kills: Counter[str] = Counter()
 
@@ -211,6 +212,14 @@ def _resources(slot: int, n_jobs: int) -> Mapping[str, str]:
     if devices:
         given["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
     return given
+
+
+def _one_a_device(n_jobs: int) -> int:
+    n_devices = len(_devices())
+    if 0 < n_devices < n_jobs:
+        _log.warning("jobs: %d, one a GPU, not %d", n_devices, n_jobs)
+        return n_devices
+    return n_jobs
 
 
 def _devices() -> list[str]:

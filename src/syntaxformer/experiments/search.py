@@ -150,10 +150,13 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
         install = 'pip install "syntaxformer[search]"'
         raise BackendMissingError("optuna, which searches settings,", install) from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    kind = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}[search.sampler]
-    study = optuna.create_study(
-        direction=search.goal, sampler=kind(seed=(search.seed + len(trials)) % (MAX_SEED + 1))
-    )
+    seed = (search.seed + len(trials)) % (MAX_SEED + 1)
+    sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed)
+    if search.sampler == "tpe":
+        # Optuna's own ten would leave nothing to learn from in a study of ten trials.
+        n_random = min(10, max(1, search.trials // 3))
+        sampler = optuna.samplers.TPESampler(n_startup_trials=n_random, seed=seed)
+    study = optuna.create_study(direction=search.goal, sampler=sampler)
     distributions = _distributions(search)
     for one in trials:
         params = {name: one.cell.settings[name] for name in search.space}

@@ -124,7 +124,10 @@ class SearchConfig(_Section):
     direction: Literal["minimize", "maximize"] | None = Field(
         default=None, description="which way is better; null: minimize for dev_loss, maximize for scores"
     )
-    sampler: Literal["tpe", "random", "grid"] = Field(default="tpe", description="who proposes values")
+    sampler: Literal["tpe", "random", "grid"] = Field(
+        default="tpe",
+        description="who proposes values; tpe draws the first third of the trials, ten at most, at random",
+    )
     seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of the sampler")
 
     @model_validator(mode="after")

@@ -31,7 +31,7 @@ REFERENCES = [
 
 @pytest.fixture
 def filled(spec, store, make_result, tmp_path):
-    """Seven of twelve runs are done, one failed; two have translations."""
+    """Eight of twelve runs are done, one failed; those of 10 % have translations."""
     (tmp_path / "ref").write_text("".join(f"{line}\n" for line in REFERENCES))
     spec.test = ScoredText(src=tmp_path / "src", ref=tmp_path / "ref")
     store.add(spec.cells())
@@ -43,7 +43,7 @@ def filled(spec, store, make_result, tmp_path):
             store.finish(cell.key, 60.0 * seed, make_result(values[seed - 1]))
         elif labels == ("sit", "100 %") and seed == 1:
             store.stop(cell.key, "failed", 3.0, "loss: expected a number, got nan.")
-        if labels[1] == "10 %" and seed == 1:
+        if labels[1] == "10 %":
             folder = store.cell_folder(cell)
             folder.mkdir(parents=True)
             cut = 2 if labels[0] == "base" else 1
@@ -93,6 +93,15 @@ def test_every_number(filled, tmp_path):
     assert text.count("syntaxformer train tiny") == 8
 
 
+def test_p_values_over_sentences_are_of_all_seeds(filled, tmp_path):
+    spec, store = filled
+    lost = _cells(spec)["sit", "10 %", "2"]
+    (store.cell_folder(lost) / HYPOTHESES).unlink()
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert _row(text, "sit", "10 %")[2] == "3 of 3"
+    assert "| p (sentences) |" not in text
+
+
 def test_seeds_that_disagree_have_no_p_value_over_sentences(filled, make_result, tmp_path):
     """One seed is far better, another far worse: each is sure, and both cannot be right."""
     spec, store = filled
@@ -139,6 +148,7 @@ def test_a_number_of_the_paper_may_have_a_baseline_of_its_own(filled, tmp_path):
 def test_the_same_store_gives_the_same_bytes(filled, tmp_path):
     spec, store = filled
     write_report(spec, store, tmp_path / "first")
+    (store.folder / "bootstrap.json").unlink()
     write_report(spec, store, tmp_path / "second")
     names = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert names == [
@@ -382,12 +392,18 @@ def test_seeds_are_paired_where_both_have_the_metric(filled, make_result):
     assert (difference.mean, difference.n) == (2.5, 1)
 
 
-def test_runs_of_several_commits_are_told_in_a_line(filled, make_result, tmp_path):
+def test_runs_of_several_commits_are_not_mixed_in_silence(filled, make_result, tmp_path):
     spec, store = filled
     assert "commits" not in write_report(spec, store, tmp_path / "one").read_text()
     resumed = make_result(10.0, commit="0123456789ab, ba9876543210+")
     store.finish(_cells(spec)["base", "10 %", "1"].key, 1.0, resumed)
     text = write_report(spec, store, tmp_path / "two").read_text()
-    assert "Runs of 2 commits, and so they may differ by these, too: 0123456789ab, ba9876543210+." in text
+    assert (
+        "## Warning: runs of different code\n\ncode: expected one for runs that are compared, got 2: " in text
+    )
     assert "| 0123456789ab, ba9876543210+ |" in text
-    assert "Warning" not in text
+    newer = make_result(10.0, versions={"torch": "9.9"})
+    store.finish(_cells(spec)["base", "10 %", "1"].key, 1.0, newer)
+    assert (
+        "0123456789ab, torch 9.9 in base_10--_1_" in write_report(spec, store, tmp_path / "three").read_text()
+    )

@@ -299,6 +299,18 @@ def test_threads_are_shared_out(spec, store, monkeypatch):
     assert {one["threads"] for one in results} == {str(max(1, (os.cpu_count() or 1) // 2))}
 
 
+def test_no_more_jobs_than_devices(spec, store, monkeypatch, caplog):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    said = RESULT + (
+        "import os, time; (p / 'here').touch(); time.sleep(0.3)\n"
+        "n = len(list(p.parent.glob('*/here'))); (p / 'here').unlink()\n"
+        "(p / 'result.json').write_text(json.dumps({'metrics': {}, 'at_work': n}))"
+    )
+    run_experiment(_small(spec, 1), store, 2, command=_command(said))
+    assert [one.result["at_work"] for one in store.runs().values()] == [1, 1]
+    assert "jobs: 1, one a GPU, not 2" in caplog.text
+
+
 def test_labels_may_change_states_stay(spec, store):
     store.add(spec.cells())
     key = spec.cells()[0].key

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import sys
 
 import pytest
 
 from syntaxformer.errors import BackendMissingError, ConfigError
-from syntaxformer.experiments import load_spec, planned_cells, run_experiment, write_report
+from syntaxformer.experiments import RunStore, load_spec, planned_cells, run_experiment, write_report
 from syntaxformer.experiments.search import best_trial, next_trial
 
 # A run whose loss is smallest at width 20.
@@ -66,6 +67,22 @@ def test_optuna_goes_on_from_the_store(search, store):
     assert again[:4] == first
     assert len({json.dumps(one, sort_keys=True) for one in again}) == 7
     assert all(1e-5 <= one["training.learning_rate"] <= 1e-2 for one in again)
+
+
+def test_proposals_follow_what_earlier_trials_found(search, store, tmp_path):
+    pytest.importorskip("optuna", reason="Optuna searches; it is an extra")
+    spec = search(space={"training.learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}, trials=9)
+    found = {}
+    for sign in (1, -1):
+        own = RunStore(tmp_path / str(sign))
+        for _ in range(9):
+            cell = next_trial(spec, spec.search, own.runs())
+            own.add([cell])
+            loss = sign * math.log(cell.settings["training.learning_rate"])
+            own.finish(cell.key, 1.0, {"metrics": {"dev_loss": loss}})
+        found[sign] = [one.cell.settings["training.learning_rate"] for one in own.runs().values()]
+    assert found[1][:3] == found[-1][:3]
+    assert statistics.median(found[1][3:]) < statistics.median(found[-1][3:])
 
 
 def test_whole_bounds_give_whole_numbers(search, store):

@@ -18,6 +18,8 @@ __all__ = ["EncodedPairs", "TranslationCollator"]
 IGNORED_LABEL = -100
 NO_TAG = 0
 """`<none>` of the target's tags: the end piece and other pieces without a word."""
+UNKNOWN_TAG = 1
+"""`<unk>` of the target's tags: what the annotator gave is no tag of Universal Dependencies."""
 
 
 class EncodedPairs(Dataset[int]):
@@ -54,14 +56,14 @@ class TranslationCollator:
             `input_ids` [batch, src], `factor_ids` [batch, src, factors] where there are factors,
             `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt], what
             `SourceSyntax.batch` gives where the encoder reads trees, and `tag_labels` [batch, tgt] where the
-            target is tagged.
+            target is tagged, -100 for pieces without a known tag.
         """
         batch = source_batch(self.pairs.src, rows, self.pad_id)
         labels, _ = _pad(self.pairs.tgt.pieces, self.pairs.tgt.splits, rows, IGNORED_LABEL)
         batch["labels"] = torch.from_numpy(labels)
         if self.pairs.tgt.factors.shape[1]:
             tags, _ = _pad(self.pairs.tgt.factors[:, 0], self.pairs.tgt.splits, rows, NO_TAG)
-            batch["tag_labels"] = torch.from_numpy(np.where(tags == NO_TAG, IGNORED_LABEL, tags))
+            batch["tag_labels"] = torch.from_numpy(np.where(tags <= UNKNOWN_TAG, IGNORED_LABEL, tags))
         return batch
 
 

@@ -293,9 +293,10 @@ class _Tally:
             )
         if self.n_empty or self.n_long:
             _log.info(
-                "%s: left out %d empty pairs and %d of more than %s pieces",
+                "%s: left out %d empty pairs and %d of more than %s pieces%s",
                 text.src_path,
                 self.n_empty,
                 self.n_long,
                 max_pieces,
+                f", {self.n_tagged_out} of them for their tags alone" if self.n_tagged_out else "",
             )

@@ -9,16 +9,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from syntaxformer.align import WordColumns, build_vocabularies
+from syntaxformer.data.collator import UNKNOWN_TAG
 from syntaxformer.data.parallel import CorpusConfig, ParallelText
 from syntaxformer.data.prepare import annotated_columns
-from syntaxformer.data.source import SourceEncoder
+from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = ["TAG_FACTOR", "target_annotator", "target_columns", "target_encoder", "target_tags"]
+__all__ = ["TAG_FACTOR", "check_tags", "target_annotator", "target_columns", "target_encoder", "target_tags"]
 
+AT_ONCE = 2**20
+"""Pieces that are looked at together: a large text is on disk."""
 TAG_FACTOR = "pos"
 """What the decoder predicts beside each piece."""
 
@@ -63,6 +66,27 @@ def target_columns(
             f"{len(columns)} parts of it. Choose another predict_target_pos.annotator."
         )
     return columns
+
+
+def check_tags(text: EncodedText, target: SourceEncoder) -> None:
+    """Warn of tags that are none of Universal Dependencies', and hold that a tagged text has others.
+
+    Args:
+        text: The target side of training.
+        target: What encoded it; it counts such tags.
+
+    Raises:
+        ConfigError: No piece has a tag that is known.
+    """
+    if not target.vocabularies:
+        return
+    unknown, tags = target.unseen.message(), text.factors[:, 0]
+    target.unseen.warn()
+    if not any((tags[start : start + AT_ONCE] > UNKNOWN_TAG).any() for start in range(0, len(tags), AT_ONCE)):
+        raise ConfigError(
+            "predict_target_pos: expected tags of Universal Dependencies on the target side, got "
+            f"{unknown or 'none'}. Choose another predict_target_pos.annotator."
+        )
 
 
 def target_tags() -> tuple[str, ...]:

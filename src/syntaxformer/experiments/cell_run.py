@@ -118,6 +118,7 @@ def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, flo
     translator = Translator.load(folder / MODEL)
     info = translator.info
     clean, found["scoring"] = info.preparation(info.tgt).clean, scoring(info)
+    found["references"] = reference_note(info)
     found["test_sha256"] = {side: hash_file(Path(file)) for side, file in test.items()}
     hypotheses = [best[0].text for best in translator.translate(read_lines(test["src"]))]
     references = translator.as_written([clean(line) for line in read_lines(test["ref"])])

@@ -116,9 +116,15 @@ def scoring_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
         runs: Finished ones.
     """
     known = [run for run in runs if run.result.get("scoring")]
-    sides = _compared(spec, known, lambda run: json.dumps(run.result["scoring"], sort_keys=True))
+    sides = _compared(spec, known, _scored)
     expected = "one way of scoring for runs that are compared"
     return [_sentence("scoring", expected, one) for one in sides]
+
+
+def _scored(run: StoredRun) -> str:
+    """The way of scoring, and what became of the references."""
+    way = json.dumps(run.result["scoring"], sort_keys=True)
+    return f"{way} {note}" if (note := run.result.get("references")) else way
 
 
 def _compared(

@@ -6,7 +6,7 @@ Which table it is and what it is called is the business of `tasks.pretrained_tab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ __all__ = [
 ]
 
 BATCH_LINES = 64
+MOST_SPARE_ROWS = 1000
+"""Rows that a table may have beyond its tokenizer's pieces, or a twentieth of them: some are made even so."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +35,22 @@ class PieceVectors:
         values: `[pieces, width]`, float32.
         known: `[pieces]`, False where there is no vector: a piece that the text does not hold.
         explained_variance: Share of the variance that PCA kept, 1 where nothing was reduced.
+        n_cut: Lines that were cut to the encoder's positions.
     """
 
     values: NDArray[np.float32]
     known: NDArray[np.bool_]
     explained_variance: float = 1.0
+    n_cut: int = 0
 
 
 def check_rows(n_rows: int, n_pieces: int) -> None:
-    """Hold that an encoder's table has a row for each piece of a tokenizer.
+    """Hold that an encoder's table has a row for each piece of a tokenizer, and few that pad it.
 
     Raises:
-        ValueError: It has fewer.
+        ValueError: It has fewer, or far more.
     """
-    if n_rows < n_pieces:
+    if not n_pieces <= n_rows <= n_pieces + max(MOST_SPARE_ROWS, n_pieces // 20):
         raise ValueError(
             f"expected a row for each of the tokenizer's {n_pieces} pieces, got an encoder with "
             f"{n_rows}: it belongs to another tokenizer."
@@ -87,10 +91,11 @@ def contextual_vectors(
     Args:
         model: The encoder, in evaluation mode.
         tokenizer: Its tokenizer.
-        lines: The text; longer lines than the encoder can read are cut.
+        lines: The text; longer lines than the encoder can read are cut, and counted.
     """
     longest = getattr(model.config, "max_position_embeddings", 512) - 2
-    encoded = [one.ids[:longest] for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
+    whole = [one.ids for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
+    encoded = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in whole]
     order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))
     sums, counts = torch.zeros(len(tokenizer), model.config.hidden_size), torch.zeros(len(tokenizer))
     for start in range(0, len(order), BATCH_LINES):
@@ -102,7 +107,8 @@ def contextual_vectors(
         sums.index_add_(0, pieces[mask], states[mask])
         counts.index_add_(0, pieces[mask], torch.ones(int(mask.sum())))
     means = sums / counts.clamp(min=1)[:, None]
-    return PieceVectors(means.numpy(), (counts > 0).numpy())
+    n_cut = sum(len(ids) > longest for ids in whole)
+    return PieceVectors(means.numpy(), (counts > 0).numpy(), n_cut=n_cut)
 
 
 def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
@@ -123,4 +129,4 @@ def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
     pca = PCA(width, svd_solver="covariance_eigh")
     values = np.zeros((len(vectors.values), width), np.float32)
     values[vectors.known] = pca.fit_transform(vectors.values[vectors.known].astype(np.float64))
-    return PieceVectors(values, vectors.known, float(pca.explained_variance_ratio_.sum()))
+    return replace(vectors, values=values, explained_variance=float(pca.explained_variance_ratio_.sum()))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import PretrainedConfig as PretrainedConfiguration
 
 from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
 from syntaxformer.data.prepare import FRACTION_SEED
@@ -28,6 +30,7 @@ from syntaxformer.models.pretrained_vectors import (
     input_vectors,
     reduce_width,
 )
+from syntaxformer.tasks.pretrained import quiet_loading
 from syntaxformer.training.target_sections import PretrainedConfig, PretrainedTable
 
 __all__ = ["check_tables", "fill_tables", "freeze_tables", "load_vectors"]
@@ -48,7 +51,7 @@ def check_tables(config: PretrainedConfig, word_width: int, d_model: int) -> Non
     """
     for side, section, width in _tables(config, word_width, d_model):
         n_pieces = len(encoder_tokenizer(section.model, target=False))
-        shape = _load(AutoConfig, section.model)
+        shape = _config(section.model)
         own_width = getattr(shape, "hidden_size", width)
         if section.vectors == "input":  # some encoders have a narrow table and a map behind it
             own_width = getattr(shape, "embedding_size", None) or own_width
@@ -131,7 +134,7 @@ def _vectors(
     side: str, section: PretrainedTable, encoder: SourceEncoder, lines: Sequence[str], width: int
 ) -> PieceVectors:
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    pretrained = _load(AutoModel, section.model).eval().to(device)
+    pretrained = _encoder(section).eval().to(device)
     try:
         vectors = input_vectors(pretrained, len(encoder.tokenizer))
         if section.vectors == "contextual":
@@ -160,10 +163,40 @@ def _refusal(side: str, section: PretrainedTable, problem: ValueError) -> Config
     )
 
 
-def _load(kind: type[AutoConfig] | type[AutoModel], name: str) -> Any:
+def _config(name: str) -> PretrainedConfiguration:
+    with _loading(name):
+        return AutoConfig.from_pretrained(name)
+
+
+def _encoder(section: PretrainedTable) -> PreTrainedModel:
+    """The network whose vectors are taken, with all of its own weights that they come from."""
+    with _loading(section.model), quiet_loading():
+        model, report = AutoModel.from_pretrained(
+            section.model, use_safetensors=True, output_loading_info=True, dtype=torch.float32
+        )
+    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
+    read = [encoder.get_input_embeddings().weight]
+    if section.vectors == "contextual":
+        read += [value for name, value in encoder.named_parameters() if "pooler" not in name.split(".")]
+    names = {id(value): name for name, value in model.named_parameters()}
+    if missing := sorted({names[id(value)] for value in read} & set(report["missing_keys"])):
+        raise ConfigError(
+            f"pretrained_embeddings: expected the weights of an encoder at {section.model}, missing: "
+            f"{', '.join(missing[:3])} ({len(missing)} in all)."
+        )
+    return encoder
+
+
+@contextmanager
+def _loading(name: str) -> Iterator[None]:
+    """Whatever a library raises while it reads an encoder is one line.
+
+    Raises:
+        ConfigError: It did.
+    """
     try:
-        return kind.from_pretrained(name)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        yield
+    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"pretrained_embeddings: expected an encoder, got {name}: {reason}") from error
 
@@ -187,7 +220,7 @@ def _fill(table: nn.Embedding, vectors: PieceVectors, frozen: bool) -> None:
 def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[str, Any]:
     n_known, n_pieces = int(vectors.known.sum()), len(vectors.known)
     _log.info(
-        "%s table: %s vectors of %s, %d of %d pieces, %d columns with %.1f %% of the variance%s",
+        "%s table: %s vectors of %s, %d of %d pieces, %d columns with %.1f %% of the variance%s%s",
         side,
         section.vectors,
         section.model,
@@ -195,6 +228,7 @@ def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[
         n_pieces,
         vectors.values.shape[1],
         100 * vectors.explained_variance,
+        f", {vectors.n_cut} lines cut to its positions" if vectors.n_cut else "",
         ", frozen" if section.freeze else "",
     )
     return {
@@ -204,4 +238,5 @@ def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[
         "explained_variance": round(vectors.explained_variance, 6),
         "pieces": n_pieces,
         "pieces_with_vector": n_known,
+        "cut_lines": vectors.n_cut,
     }

@@ -37,7 +37,7 @@ from syntaxformer.data.prepare import (
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs, check_syntax
 from syntaxformer.data.stored_pairs import stored_pairs
-from syntaxformer.data.target import target_annotator, target_columns, target_encoder, target_tags
+from syntaxformer.data.target import check_tags, target_annotator, target_columns, target_encoder, target_tags
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.evaluation.translation import score_translations
 from syntaxformer.folders import PARTIAL, disk_errors, hash_file, read_json, write_manifest
@@ -225,6 +225,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         train = encode_pairs(*sides)
     dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
     encoder.unseen.warn()
+    check_tags(train.tgt, target)
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target)
 
 

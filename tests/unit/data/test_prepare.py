@@ -10,6 +10,7 @@ import pytest
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
+from syntaxformer.align import WordColumns, build_vocabularies
 from syntaxformer.annotate import WordsAsGiven, load_annotator
 from syntaxformer.data.parallel import CorpusConfig, ParallelText, read_parallel
 from syntaxformer.data.prepare import (
@@ -68,6 +69,25 @@ def test_long_and_empty_pairs_are_left_out_and_counted(tmp_path, caplog):
     assert pairs.src.pieces.tolist() == kept.pieces.tolist()
     assert pairs.src.splits.tolist() == kept.splits.tolist()
     assert caplog.messages == [f"{text.src_path}: left out 2 empty pairs and 1 of more than 29 pieces"]
+
+
+def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
+    """Each word has a tag before it: the third line has 3 pieces or more, and twice as many with tags."""
+    src = ["cat", "sat", "the cat sat"]
+    _, text = _corpus(tmp_path, src, ["Katze", "saß", "die"])
+    words = [
+        WordColumns.from_sentences(
+            [Sentence.from_words(line.split(), upos=["X"] * len(line.split())) for line in src]
+        )
+    ]
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    encoder = SourceEncoder(tokenizer, build_vocabularies([], ("pos",), 1), prepend="interleaved")
+    bare = max(SourceEncoder(tokenizer).encode(src).lengths)
+    with caplog.at_level("INFO"):
+        assert len(encode_pairs(text, encoder, words, int(bare))) == 2
+    assert caplog.messages == [
+        f"{text.src_path}: left out 0 empty pairs and 1 of more than {bare} pieces, 1 of them for their tags alone"
+    ]
 
 
 def test_no_limit_keeps_long_pairs(tmp_path):

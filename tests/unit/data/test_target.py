@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from syntaxformer.align import WordColumns
+from syntaxformer.align.vocabulary import UnseenFactorValueWarning
 from syntaxformer.data import target
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
 from syntaxformer.data.parallel import CorpusConfig, ParallelText
 from syntaxformer.data.prepare import encode_pairs
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.subwords import SubwordConfig, train_subwords
-from syntaxformer.data.target import target_annotator, target_columns, target_encoder, target_tags
+from syntaxformer.data.target import check_tags, target_annotator, target_columns, target_encoder, target_tags
 from syntaxformer.errors import ConfigError
+from syntaxformer.trees import Sentence
 
 SRC, TGT = ["die Katze saß .", "Katzen"], ["The cat sat .", "cats"]
 
@@ -40,6 +43,27 @@ def test_pieces_of_a_word_have_its_tag_and_the_end_has_none(annotator, config):
     assert shown[1][0] == "NOUN"
     n_second = int((batch["labels"][1] != -100).sum())
     assert shown[1][n_second - 1 :] == [None] * (len(shown[1]) - n_second + 1)
+
+
+def test_tags_of_another_scheme_are_told_and_not_learned(config):
+    encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
+    side = target_encoder(encoder, config, tagged=True)
+
+    def pairs(*tags):
+        sentences = [Sentence.from_words(line.split(), upos=tags[: len(line.split())]) for line in TGT]
+        return encode_pairs(_text(), encoder, None, None, side, [WordColumns.from_sentences(sentences)])
+
+    found = pairs("DET", "STTS", "VERB", "PUNCT")
+    with pytest.warns(UnseenFactorValueWarning, match="factor pos: 1 value unseen .*'STTS' 1x"):
+        check_tags(found.tgt, side)
+    labels = TranslationCollator(found, 0)([0])["tag_labels"]
+    assert {target_tags()[one] for one in labels.flatten().tolist() if one >= 0} == {"DET", "VERB", "PUNCT"}
+    with pytest.raises(ConfigError) as caught, pytest.warns(UnseenFactorValueWarning):
+        check_tags(pairs(*["STTS"] * 4).tgt, side)
+    assert str(caught.value) == (
+        "predict_target_pos: expected tags of Universal Dependencies on the target side, got factor pos: 5 "
+        "values unseen in training read as <unk>: 'STTS' 5x. Choose another predict_target_pos.annotator."
+    )
 
 
 def test_without_the_task_there_are_no_tags(config):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, T5Config, T5Model
 
 from syntaxformer.cli.main import main
 from syntaxformer.data.encoder_tokenizer import encoder_tokenizer
@@ -256,13 +258,109 @@ def test_what_does_not_fit_is_one_line(bert, train, settings, message):
     assert "\n" not in str(caught.value)
 
 
-def test_an_encoder_of_another_tokenizer_is_one_line(bert, train, tmp_path):
+@pytest.mark.parametrize("n_rows", [31, 1200])
+def test_an_encoder_of_another_tokenizer_is_one_line(bert, train, tmp_path, n_rows):
     BertModel(
-        BertConfig(vocab_size=31, hidden_size=18, num_hidden_layers=1, num_attention_heads=2)
+        BertConfig(vocab_size=n_rows, hidden_size=18, num_hidden_layers=1, num_attention_heads=2)
     ).save_pretrained(tmp_path / "other")
     PreTrainedTokenizerFast.from_pretrained(bert).save_pretrained(tmp_path / "other")
-    with pytest.raises(ConfigError, match=r"got an encoder with 31: it belongs to another tokenizer\."):
+    with pytest.raises(
+        ConfigError, match=rf"got an encoder with {n_rows}: it belongs to another tokenizer\."
+    ):
         train(f"pretrained_embeddings.source.model={tmp_path / 'other'}")
+
+
+@pytest.mark.parametrize("vectors", ["input", "contextual"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda weights: {f"foo.{name}": value for name, value in weights.items()}, "missing: embeddings."),
+        (
+            lambda weights: {name: value for name, value in weights.items() if "word_emb" not in name},
+            "missing: embeddings.word_embeddings.weight (1 in all).",
+        ),
+        (None, "pretrained_embeddings: expected an encoder, got "),
+    ],
+)
+def test_an_encoder_without_its_weights_is_one_line(bert, train, tmp_path, damage, message, vectors):
+    folder = shutil.copytree(bert, tmp_path / "damaged")
+    file = folder / "model.safetensors"
+    if damage is None:
+        file.write_bytes(file.read_bytes()[:3000])
+    else:
+        save_file(damage(load_file(file)), file, {"format": "pt"})
+    of_source = "pretrained_embeddings.source"
+    with pytest.raises(ConfigError) as caught:
+        train(f"{of_source}.model={folder}", f"{of_source}.vectors={vectors}")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pooler_need_not_be_there_and_other_layers_only_for_their_states(bert, train, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "part")
+    file, of_source = folder / "model.safetensors", "pretrained_embeddings.source"
+    weights = {name: value for name, value in load_file(file).items() if "pooler" not in name}
+    save_file(weights, file, {"format": "pt"})
+    train(f"{of_source}.model={folder}", f"{of_source}.vectors=contextual", f"{of_source}.width=5")
+    save_file(
+        {name: value for name, value in weights.items() if "encoder.layer" not in name},
+        file,
+        {"format": "pt"},
+    )
+    train(f"{of_source}.model={folder}", overwrite=True)
+    with pytest.raises(ConfigError, match=r"missing: encoder\.layer\.0\."):
+        train(f"{of_source}.model={folder}", f"{of_source}.vectors=contextual", overwrite=True)
+
+
+def test_weights_in_pickle_are_not_read(bert, train, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "pickled")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"pretrained_embeddings: expected an encoder, got .*pickled"):
+        train(f"pretrained_embeddings.source.model={folder}")
+
+
+def test_states_of_the_encoder_of_an_encoder_decoder(bert, tmp_path, train):
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(bert)
+    config = T5Config(
+        vocab_size=len(tokenizer),
+        d_model=18,
+        d_kv=9,
+        d_ff=19,
+        num_layers=1,
+        num_decoder_layers=1,
+        num_heads=2,
+    )
+    T5Model(config).save_pretrained(tmp_path / "t5")
+    tokenizer.save_pretrained(tmp_path / "t5")
+    of_source = "pretrained_embeddings.source"
+    folder = train(
+        f"{of_source}.model={tmp_path / 't5'}", f"{of_source}.vectors=contextual", f"{of_source}.width=5"
+    )
+    report = json.loads((folder / "run.json").read_text("utf-8"))["pretrained_embeddings"]["source"]
+    assert 0 < report["pieces_with_vector"] <= len(tokenizer)
+    file = tmp_path / "t5" / "model.safetensors"
+    save_file(
+        {name: value for name, value in load_file(file).items() if "encoder.block" not in name},
+        file,
+        {"format": "pt"},
+    )
+    with pytest.raises(ConfigError, match=r"missing: encoder\.block\.0\."):
+        train(
+            f"{of_source}.model={tmp_path / 't5'}", f"{of_source}.vectors=contextual", f"{of_source}.width=5",
+            overwrite=True,
+        )  # fmt: skip
+
+
+def test_lines_longer_than_the_encoder_are_counted(bert, train, tmp_path):
+    for language in ("en", "de"):
+        (tmp_path / f"train.{language}").write_text("the cat sat on the mat\n" * 7 + "the dog " * 16 + "\n")
+    folder = train(
+        f"pretrained_embeddings.source.model={bert}", "pretrained_embeddings.source.vectors=contextual",
+        "pretrained_embeddings.source.width=5", "subwords.vocab_size=310",
+    )  # fmt: skip
+    report = json.loads((folder / "run.json").read_text("utf-8"))["pretrained_embeddings"]["source"]
+    assert report["cut_lines"] == 1
 
 
 @pytest.mark.parametrize("vectors", ["input", "contextual"])

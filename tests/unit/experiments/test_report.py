@@ -375,13 +375,13 @@ def test_compared_runs_that_are_scored_in_two_ways_are_told(filled, make_result,
         store.finish(cell.key, 1.0, make_result(40.0 if lowercase else 10.0, scoring=scoring))
     text = write_report(spec, store, tmp_path / "one").read_text()
     assert text.index("## Warning: runs of different scoring") < text.index("## Results")
+    assert "scoring: expected one way of scoring for runs that are compared, got 2: " in text
+    assert "| p (sentences) |" not in text
     for system, note in (("base", None), ("sit", "refs:through_target_pieces")):
         result = make_result(10.0, scoring={"tokenize": "none"}, references=note)
         store.finish(cells[system, "10 %", "1"].key, 1.0, result)
     text = write_report(spec, store, tmp_path / "references").read_text()
     assert '{"tokenize": "none"} refs:through_target_pieces in sit_10' in text
-    assert "scoring: expected one way of scoring for runs that are compared, got 2: " in text
-    assert "| p (sentences) |" not in text
 
 
 def test_seeds_are_paired_where_both_have_the_metric(filled, make_result):

@@ -7,7 +7,7 @@ JOBS ?= 2
 DATA ?= $(or $(SYNTAXFORMER_DATA),../shared/data)
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format bench docs gallery annotators install clean
+.PHONY: demo test test-kinds check format bench docs gallery annotators install clean
 
 install: $(STAMP)
 
@@ -22,6 +22,10 @@ demo: $(STAMP)  ## train baseline and infused translator on the generated corpus
 
 test: $(STAMP)  ## all tests; those that need the real corpora skip where these are absent
 	SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test-kinds: $(STAMP)  ## the long tests: every infusion kind learns to reverse digits, LISA's head learns governors
+	SYNTAXFORMER_EXHAUSTIVE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
+	  tests/integration/test_digits_kinds.py tests/integration/test_kinds.py
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check

@@ -56,6 +56,8 @@ def code_version() -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return __version__
+    if not commit:  # installed below another project's repository
+        return __version__
     return f"{commit}+" if changes else commit
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import subprocess
 from types import SimpleNamespace
 
 import pytest
 
+from syntaxformer import __version__
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments import cell_run, groups, provenance
 from syntaxformer.experiments.cell_run import HYPOTHESES, REFERENCES
@@ -120,3 +122,31 @@ def test_the_code_is_that_of_when_the_work_began_in_all_attempts(tmp_path, monke
         cell_run.run_cell(tmp_path)
     monkeypatch.setitem(cell_run.VERBS, "train", ends)
     assert cell_run.run_cell(tmp_path)["commit"] == "aaa, bbb+"
+
+
+def test_the_version_of_the_code_is_the_last_commit_of_its_sources(tmp_path, monkeypatch):
+    def git(*arguments):
+        person = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(
+            ["git", "-C", tmp_path, *person, *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    file = tmp_path / "package" / "experiments" / "provenance.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("1")
+    monkeypatch.setattr(provenance, "__file__", str(file))
+    assert provenance.code_version() == __version__  # no repository
+    git("init", "-q")
+    (tmp_path / "README.md").write_text("1")
+    git("add", "README.md")
+    git("commit", "-qm", "page")
+    assert provenance.code_version() == __version__  # somebody else's repository
+    git("add", "package")
+    git("commit", "-qm", "code")
+    of_code = git("rev-parse", "--short=12", "HEAD")
+    (tmp_path / "README.md").write_text("2")
+    git("commit", "-qam", "page")
+    assert provenance.code_version() == of_code
+    file.write_text("2")
+    assert provenance.code_version() == f"{of_code}+"

@@ -69,8 +69,9 @@ def main() -> None:
 
 def introduction(note: str, cases: str) -> list[Block]:
     """What the gallery shows, and where the sentences stand."""
-    text = f"{note} Written by `experiments/gallery.py`; sentences that differ stand in [{cases}]({cases})."
-    return [Heading("Gallery", 1), Paragraph(text)]
+    drawn = "draws the short sentences that the infused model gains most on"
+    text = f"{note} Written by `experiments/gallery.py`, which {drawn}; sentences that differ stand in"
+    return [Heading("Gallery", 1), Paragraph(f"{text} [{cases}]({cases}).")]
 
 
 def _options() -> argparse.Namespace:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# 200,000 English lines by the local engine, by two Ray workers, by one, and by two of which one is killed three times (35, 80 and 150 s after the start): seconds of each
-# whole command, SHA-256 of each file (they must be the same), and the last command again. A quarter of an hour on two cores.
+# 200,000 English lines by the local engine, by two Ray workers, by one, and by two of which one is killed three times (35, 80 and
+# 150 s after the start): seconds of each whole command, SHA-256 of each file (they must be the same), and the last command again.
+# A quarter of an hour on two cores.
 #
 #   runs/annotate_by_ray.sh
 set -euo pipefail

@@ -78,15 +78,13 @@ def precision_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
         spec: What compares them.
         runs: Finished ones.
     """
-    known = [run for run in runs if run.result.get("precision")]
-    sides = _compared(
+    return _compared(
         spec,
-        known,
+        runs,
+        ("precision", "training.precision", "one where settings do not differ in it"),
         lambda run: run.result["precision"],
         lambda run: run.cell.settings.get("training.precision"),
     )
-    expected = "one where settings do not differ in it"
-    return [_sentence("training.precision", expected, one) for one in sides]
 
 
 def code_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
@@ -96,10 +94,7 @@ def code_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
         spec: What compares them.
         runs: Finished ones.
     """
-    known = [run for run in runs if run.result.get("commit")]
-    sides = _compared(spec, known, _code)
-    expected = "one for runs that are compared"
-    return [_sentence("code", expected, one) for one in sides]
+    return _compared(spec, runs, ("commit", "code", "one for runs that are compared"), _code)
 
 
 def _code(run: StoredRun) -> str:
@@ -115,10 +110,8 @@ def scoring_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
         spec: What compares them.
         runs: Finished ones.
     """
-    known = [run for run in runs if run.result.get("scoring")]
-    sides = _compared(spec, known, _scored)
     expected = "one way of scoring for runs that are compared"
-    return [_sentence("scoring", expected, one) for one in sides]
+    return _compared(spec, runs, ("scoring", "scoring", expected), _scored)
 
 
 def _scored(run: StoredRun) -> str:
@@ -130,24 +123,29 @@ def _scored(run: StoredRun) -> str:
 def _compared(
     spec: Spec,
     runs: Sequence[StoredRun],
+    about: tuple[str, str, str],
     value: Callable[[StoredRun], str],
     apart: Callable[[StoredRun], object] = lambda _: None,
-) -> list[dict[str, list[str]]]:
-    """Value → names of runs, for each comparison of runs with more than one value.
+) -> list[str]:
+    """A sentence for each comparison of runs with more than one value.
 
     Args:
         spec: What compares them.
-        runs: Finished ones that have the value.
+        runs: Finished ones.
+        about: Key of a result without which a run is left out; what the sentence speaks of, and expects.
         value: Of a run.
         apart: Runs that differ in this are meant to differ.
     """
+    key, what, expected = about
     outside = {SEED, TRIAL, *spec.report.baseline}
     found: dict[str, dict[str, list[str]]] = {}
     for run in runs:
+        if not run.result.get(key):
+            continue
         shared = {axis: level for axis, level in run.cell.labels.items() if axis not in outside}
         sides = found.setdefault(json.dumps([shared, apart(run)]), {})
         sides.setdefault(value(run), []).append(run.cell.name)
-    return [sides for sides in found.values() if len(sides) > 1]
+    return [_sentence(what, expected, sides) for sides in found.values() if len(sides) > 1]
 
 
 def _deciding(cell: Cell, place: str) -> str:

@@ -1,10 +1,12 @@
-"""The figure gallery: attention of two translators, its spread, ablation, cases, and the probe's curve.
+"""The figure gallery: attention of two translators, its spread, ablation, cases; two encoders; probes.
 
     make gallery                       of the demo's two models, into demo/gallery; for others:
     python experiments/gallery.py runs/base runs/sit --src test.en --ref test.de -o gallery
 
-Everything is written into one folder: gallery.md and its PNG files, cases.md. The same models and text give
-the same files. How docs/results/gallery.md came to be stands in docs/analysis.md.
+Two models that `finetune` wrote, with masks and without, add figure 2 of paper 002 (--masks, --plain,
+--sentence); scores that `syntaxformer probe -o` wrote add a curve for each file (--probe). Everything is
+written into one folder: gallery.md and its PNG files, cases.md. The same models and text give the same
+files. How docs/results/gallery.md came to be stands in docs/analysis.md.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from syntaxformer.analysis import (
     attention_spread,
     cross_attention,
     draw_attention,
+    draw_subnetwork,
+    plain_attention_beside,
+    subnetwork_view,
 )
 from syntaxformer.analysis.attention_spread import MEASURES
 from syntaxformer.analysis.case_report import case_blocks
@@ -27,9 +32,10 @@ from syntaxformer.analysis.case_texts import cases_of_lines
 from syntaxformer.analysis.cases import Case
 from syntaxformer.analysis.charts import Curve, draw_curves
 from syntaxformer.analysis.document import Block, Figure, Heading, Paragraph, Table, to_markdown
-from syntaxformer.annotate import load_annotator
+from syntaxformer.annotate import bundled_for, load_annotator
 from syntaxformer.atomic import atomic_file
 from syntaxformer.evaluation import compare_translations, score_translations
+from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.model_folder import scoring
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.textfile import read_lines
@@ -44,13 +50,14 @@ def main() -> None:
     models = {"baseline": Translator.load(options.baseline), "infused": Translator.load(options.infused)}
     sources, references = (list(read_lines(path))[: options.lines] for path in (options.src, options.ref))
     outputs = {name: _translate(one, sources) for name, one in models.items()}
-    parser = load_annotator("en")
     infos = [one.info for one in models.values()]
+    languages = (infos[0].src, "en"), (infos[0].tgt, "de")
+    annotators = [load_annotator(bundled_for(*language)) for language in languages]
     both, train = (
         (outputs["baseline"], outputs["infused"]),
         read_lines(options.train) if options.train else (),
     )
-    cases = cases_of_lines(sources, references, both, parser, load_annotator("de"), infos, train)
+    cases = cases_of_lines(sources, references, both, *annotators, infos, train)
     if options.cases is None:
         _write(output / "cases.md", case_blocks(cases, ("baseline", "infused")))
     blocks: list[Block] = [
@@ -62,6 +69,7 @@ def main() -> None:
             if options.no_ablation
             else _ablation(models["infused"], outputs["infused"], sources, references)
         ),
+        *_subnetwork(options, output),
         *_probe(options.probe, output),
     ]
     _write(output / "gallery.md", blocks)
@@ -83,7 +91,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--train", type=Path, help="source text of training, to know rare words")
     parser.add_argument("--lines", type=int, help="only so many lines")
     parser.add_argument("--no-ablation", action="store_true", help="leave out what translates once a factor")
-    parser.add_argument("--probe", type=Path, help="scores that `syntaxformer probe -o` wrote, for a curve")
+    parser.add_argument(
+        "--masks", type=Path, help="encoder fine-tuned with masks, to draw one of its sub-networks"
+    )
+    parser.add_argument("--plain", type=Path, help="the same fine-tuned without syntax, beside it")
+    parser.add_argument("--sentence", help="what both read")
+    parser.add_argument("--network", default="dependency parent 1", help="sub-network; default: %(default)s")
+    parser.add_argument(
+        "--probe", action="append", default=[], metavar="NAME=FILE",
+        help="scores that `syntaxformer probe -o` wrote, for a curve; repeatable",
+    )  # fmt: skip
     parser.add_argument(
         "--cases", help="file beside the gallery that shows sentences; default: write cases.md"
     )
@@ -150,23 +167,54 @@ def _ablation(
     return [Heading("Does the infused model use its factors?"), Table(header, rows)]
 
 
-def _probe(path: Path | None, output: Path) -> list[Block]:
-    """UUAS by layer, from the scores that `syntaxformer probe -o` wrote."""
-    if path is None:
+def _subnetwork(options: argparse.Namespace, output: Path) -> list[Block]:
+    """Figure 2 of paper 002: one sub-network, the plain model beside it, topical weights by layer."""
+    if options.masks is None:
         return []
-    stored = json.loads(path.read_text("utf-8"))
-    layers = [
-        one for one in stored["scores"] if one["name"] == "embeddings" or one["name"].startswith("layer")
-    ]
-    controls = [one for one in stored["scores"] if one not in layers]
-    x = [float(number) for number in range(len(layers))]
-    curves = {stored["model"]: Curve(x, [100 * one["uuas"] for one in layers])}
-    curves |= {one["name"]: Curve(x, [100 * one["uuas"]] * len(x)) for one in controls}
-    draw_curves(curves, output / "probe.png", "layer (0: embeddings)", "UUAS")
+    view = subnetwork_view(Classifier.from_folder(options.masks), options.sentence)
+    plain = None
+    if options.plain is not None:
+        plain = plain_attention_beside(view, Classifier.from_folder(options.plain), options.sentence)
+    draw_subnetwork(view, output / "subnetwork.png", view.network(options.network), plain=plain)
+    weights = view.topical_weights().mean(0)
+    rows = [[view.networks[one], f"{weights[one]:.4f}"] for one in view.strongest(5)]
     return [
-        Heading("Structural probe"),
-        Figure("probe.png", f"UUAS of distance probes, rank {stored['rank']}"),
+        Heading("One sub-network, the plain model, and topical weights"),
+        Figure("subnetwork.png", f"{options.network}: {options.sentence}"),
+        Table(["strongest sub-networks", "topical weight, mean over layers and pieces"], rows),
     ]
+
+
+def _probe(named: Sequence[str], output: Path) -> list[Block]:
+    """UUAS and Spearman by layer, from what `syntaxformer probe -o` wrote; controls of the first file."""
+    if not named:
+        return []
+    stored = {name: json.loads(Path(path).read_text("utf-8")) for name, path in map(_named, named)}
+    blocks: list[Block] = [Heading("Structural probe")]
+    for key, label, scale in (("uuas", "UUAS", 100), ("spearman", "Spearman", 1)):
+        curves: dict[str, Curve] = {}
+        for name, one in stored.items():
+            scores = [scale * score[key] for score in one["scores"] if _is_layer(score["name"])]
+            curves[name] = Curve([float(number) for number in range(len(scores))], scores)
+        first = next(iter(stored))
+        for control in (score for score in stored[first]["scores"] if not _is_layer(score["name"])):
+            x = curves[first].x
+            curves[control["name"]] = Curve(x, [scale * control[key]] * len(x))
+        file = f"probe_{key}.png"
+        draw_curves(curves, output / file, "layer (0: embeddings)", label)
+        blocks.append(Figure(file, f"{label} of distance probes, rank {stored[first]['rank']}"))
+    return blocks
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, _, path = text.partition("=")
+    if not path:
+        raise SystemExit(f"--probe: expected NAME=FILE, got {text}.")
+    return name, path
+
+
+def _is_layer(name: str) -> bool:
+    return name == "embeddings" or name.startswith("layer")
 
 
 def _write(path: Path, blocks: Sequence[Block]) -> None:

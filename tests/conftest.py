@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from jaxtyping import install_import_hook
@@ -29,3 +31,15 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip(f"no real corpora at {root}; set SYNTAXFORMER_DATA")
     return root
+
+
+@pytest.fixture(scope="session")
+def gallery() -> ModuleType:
+    """The script that draws the figure gallery."""
+    file = Path(__file__).resolve().parents[1] / "experiments" / "gallery.py"
+    found = importlib.util.spec_from_file_location("gallery", file)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import yaml
 
@@ -50,11 +48,7 @@ def test_a_cell_and_its_report(digits, tmp_path):
     assert f"| 1 of 1 | {found['metrics']['bleu']:.2f} |" in text
 
 
-def test_the_gallery(digits, tmp_path, monkeypatch):
-    file = Path(__file__).resolve().parents[2] / "experiments" / "gallery.py"
-    found = importlib.util.spec_from_file_location("gallery", file)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+def test_the_gallery(digits, gallery, tmp_path, monkeypatch):
     test = digits.corpus / "test.en", digits.corpus / "test.de"
     arguments = [
         digits.none,
@@ -69,7 +63,7 @@ def test_the_gallery(digits, tmp_path, monkeypatch):
         tmp_path,
     ]
     monkeypatch.setattr(sys, "argv", ["gallery", *map(str, arguments)])
-    module.main()
+    gallery.main()
     text = (tmp_path / "gallery.md").read_text()
     assert "| entropy |" in text
     assert "| blank | pos, case, subword |" in text

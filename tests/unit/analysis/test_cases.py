@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import shlex
@@ -196,17 +195,12 @@ def test_a_model_of_lower_case_is_compared_in_lower_case():
     assert "der hund **'bellt'** **.**" in to_markdown(case_blocks([case], ("a", "b")))
 
 
-def test_the_gallery_of_the_documentation_begins_as_the_script_writes_it():
+def test_the_gallery_of_the_documentation_begins_as_the_script_writes_it(gallery):
     root = Path(__file__).resolve().parents[3]
-    found = importlib.util.spec_from_file_location("gallery", root / "experiments" / "gallery.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
     command = (root / "docs" / "analysis.md").read_text().split("python experiments/gallery.py ")[1]
     options = shlex.split(command.split("\n\n")[0].replace("\\\n", ""))
     note, cases = (options[options.index(name) + 1] for name in ("--note", "--cases"))
-    head = to_markdown(module.introduction(note, cases))
+    head = to_markdown(gallery.introduction(note, cases))
     assert (root / "docs" / "results" / "gallery.md").read_text().startswith(head)
     makefile = (root / "Makefile").read_text()
     assert "-o demo/gallery" in makefile

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -258,3 +261,37 @@ def test_an_infused_encoder_is_probed_on_sentences_longer_than_those_of_its_task
     assert (encoder.longest, states[0].shape[1]) == (29, 7)
     assert owners.tolist() == [[-1, 0, 1, 2, 3, 4, -1]]
     assert classifier.collator.max_length == 5
+
+
+def test_the_gallery_draws_figure_2_and_says_the_strongest(gallery, tmp_path, monkeypatch):
+    models = {"masked": _classifier(), "bare": _classifier("none")}
+    monkeypatch.setattr(gallery.Classifier, "from_folder", lambda folder: models[str(folder)])
+    options = SimpleNamespace(
+        masks=Path("masked"), plain=Path("bare"), sentence="john slipped .", network="dependency parent 1"
+    )
+    _, figure, table = gallery._subnetwork(options, tmp_path)
+    assert (tmp_path / figure.file).read_bytes()[:4] == b"\x89PNG"
+    view = subnetwork_view(models["masked"], "john slipped .")
+    strongest = view.strongest(5)
+    assert [row[0] for row in table.rows] == [view.networks[one] for one in strongest]
+    assert table.rows[0][1] == f"{view.topical_weights().mean(0)[strongest[0]]:.4f}"
+    assert gallery._subnetwork(SimpleNamespace(masks=None), tmp_path) == []
+
+
+def test_the_gallery_draws_a_curve_for_each_probed_model(gallery, tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(gallery, "draw_curves", lambda curves, path, *_: drawn.update({path.name: curves}))
+    named = []
+    for place, model in enumerate(("before", "after")):
+        names = ("embeddings", "layer 1", "layer 2", "linear chain")
+        scores = [{"name": name, "uuas": 0.1 * (n + place), "spearman": 0.2} for n, name in enumerate(names)]
+        (tmp_path / f"{model}.json").write_text(json.dumps({"scores": scores, "rank": 7}))
+        named.append(f"{model}={tmp_path / model}.json")
+    gallery._probe(named, tmp_path)
+    assert list(drawn) == ["probe_uuas.png", "probe_spearman.png"]
+    curves = drawn["probe_uuas.png"]
+    assert curves["before"].y == pytest.approx([0, 10, 20])
+    assert curves["after"].y == pytest.approx([10, 20, 30])
+    assert curves["linear chain"].y == pytest.approx([30, 30, 30])  # of the first file
+    with pytest.raises(SystemExit, match="NAME=FILE"):
+        gallery._probe(["probe.json"], tmp_path)

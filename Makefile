@@ -7,7 +7,7 @@ JOBS ?= 2
 DATA ?= $(or $(SYNTAXFORMER_DATA),../shared/data)
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-kinds check format bench docs gallery annotators install clean
+.PHONY: demo test test-kinds check format bench docs gallery results annotators install clean
 
 install: $(STAMP)
 
@@ -45,6 +45,9 @@ demo/infused/manifest.json: | $(STAMP)
 gallery: $(STAMP) demo/infused/manifest.json  ## figures and tables of the demo's two models, into demo/gallery
 	$(BIN)/python experiments/gallery.py demo/baseline demo/infused --src demo/corpus/test.en --ref demo/corpus/test.de \
 	  --train demo/corpus/train.en -o demo/gallery
+
+results: $(STAMP)  ## docs/results, from the stores in experiments/stores
+	$(BIN)/python experiments/pages.py
 
 annotators: $(STAMP)  ## train the bundled pipelines anew (about an hour on one core)
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language en

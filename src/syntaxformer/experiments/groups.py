@@ -151,7 +151,10 @@ def _of_paper(spec: Spec, labels: Mapping[str, str], metric: str, first: str) ->
 
 
 def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[float]:
-    """p-value of each pair, none where one has none; computed once and kept beside the store."""
+    """p-value of each pair, none where one has none; computed once and kept beside the store.
+
+    A store whose translations were thrown away, or left out of what is published, still has them.
+    """
     if spec.test is None:
         return []
     path = store.folder / "bootstrap.json"
@@ -159,6 +162,9 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
     found, n_known = [], len(known)
     for baseline, system in pairs:
         files = [store.cell_folder(one.cell) / HYPOTHESES for one in (baseline, system)]
+        if not any(file.exists() for file in files):
+            found.append(_kept(known, f"{baseline.cell.key} {system.cell.key} "))
+            continue
         prepared = [file.with_name(REFERENCES) for file in files]  # as the systems' output is
         references = prepared[1] if prepared[1].exists() else spec.test.ref
         read = [*files, Path(references)]
@@ -172,6 +178,12 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
         with atomic_file(path) as temporary:
             temporary.write_text(json.dumps(known, indent=1, sort_keys=True), "utf-8")
     return [] if any(map(math.isnan, found)) else found
+
+
+def _kept(known: Mapping[str, float], pair: str) -> float:
+    """What was computed while both had their translations; NaN where nothing was, or for different ones."""
+    found = [value for name, value in known.items() if name.startswith(pair)]
+    return found[0] if len(found) == 1 else math.nan
 
 
 def _same_text(files: Sequence[Path]) -> bool:

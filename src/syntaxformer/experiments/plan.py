@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from syntaxformer.experiments.search import open_trials, study_trials
 from syntaxformer.experiments.spec import Cell, Spec, matches
@@ -12,14 +13,17 @@ __all__ = ["own_runs", "planned_cells"]
 
 
 def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
-    """The stored runs that belong to an experiment as it is now; a store keeps those of earlier forms, too.
+    """The stored runs that belong to an experiment as it is now, labelled as it does.
+
+    A store also keeps the runs of earlier forms, and those of other experiments that share it.
 
     Args:
         spec: The experiment.
         runs: All that its store has.
     """
     if spec.search is None:
-        return {cell.key: runs[cell.key] for cell in spec.cells() if cell.key in runs}
+        mine = [(runs[cell.key], cell.labels) for cell in spec.cells() if cell.key in runs]
+        return {run.cell.key: replace(run, cell=replace(run.cell, labels=labels)) for run, labels in mine}
     return {
         one.cell.key: one
         for labels in spec.combinations()

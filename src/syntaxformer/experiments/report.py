@@ -95,9 +95,10 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
 
 def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
     """The stored runs of this specification, and those that it plans and nobody has started."""
+    mine = own_runs(spec, runs)
     if spec.search is not None:
-        return list(own_runs(spec, runs).values())
-    return [runs.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
+        return list(mine.values())
+    return [mine.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
 
 
 def _state(spec: Spec, runs: Sequence[StoredRun]) -> str:

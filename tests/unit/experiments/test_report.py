@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 
 import pytest
@@ -163,6 +164,28 @@ def test_the_same_store_gives_the_same_bytes(filled, tmp_path):
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
     png = (tmp_path / "first" / "by_size.png").read_bytes()
     assert b"Matplotlib" not in png
+
+
+def test_a_store_without_its_translations_gives_the_same_report(filled, tmp_path):
+    spec, store = filled
+    before = write_report(spec, store, tmp_path / "first").read_text()
+    shutil.rmtree(store.folder / "cells")
+    assert write_report(spec, store, tmp_path / "second").read_text() == before
+    assert "| p (sentences) |" in before
+    (store.folder / "bootstrap.json").unlink()
+    assert "| p (sentences) |" not in write_report(spec, store, tmp_path / "third").read_text()
+
+
+def test_experiments_that_share_a_store_keep_their_own_labels(spec, store, content, write_spec, tmp_path):
+    before = write_report(spec, store, tmp_path / "first").read_text()
+    base, sit = content["axes"].pop("system").values()
+    content["axes"]["model"] = {"plain": base, "infused": sit}
+    content["report"].update({"baseline": {"model": "plain"}, "paper": []})
+    store.add(spec.cells())
+    store.add(load_spec(write_spec(content)).cells())
+    text = write_report(spec, store, tmp_path / "second").read_text()
+    assert "| system base, fraction 10 %, seed 1 | waiting |" in text
+    assert text == before
 
 
 def test_the_html_needs_no_other_file(filled, tmp_path):

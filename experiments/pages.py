@@ -1,0 +1,52 @@
+"""The result pages of the documentation, from the stores that lie beside this script.
+
+    make results                       writes docs/results/PAGE/report.md and its figures
+
+A store here holds what a report needs and no text: store.sqlite, and bootstrap.json where translations
+were compared. `syntaxformer experiment run SPEC --store experiments/stores/STORE` goes on with one. Pages
+that are not listed here are older than their stores.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syntaxformer.experiments import RunStore, load_spec, write_report
+
+HERE = Path(__file__).resolve().parent
+PAGES = {
+    "paper000_table1_tatoeba": ("tatoeba", "tatoeba_by_size"),
+    "paper000_table1_multi30k": ("multi30k", "multi30k_by_size"),
+    "paper000_factors_multi30k": ("multi30k", "multi30k_factors"),
+    "paper000_width_multi30k": ("multi30k", "multi30k_width"),
+    "paper002_glue_minilm": ("minilm", "glue_minilm"),
+    "paper002_ablation": ("minilm", "masks_ablation"),
+    "paper002_learning_rate": ("minilm", "learning_rate"),
+}
+"""Experiment → its store, and its page."""
+
+
+def main() -> None:
+    """Write all pages."""
+    for name in PAGES:
+        print(write_page(name, HERE.parent / "docs" / "results"))
+
+
+def write_page(name: str, results: Path) -> Path:
+    """Write one page below a folder.
+
+    Args:
+        name: Of the experiment.
+        results: Folder of all pages.
+
+    Returns:
+        Its report.md.
+    """
+    store, page = PAGES[name]
+    report = write_report(load_spec(HERE / f"{name}.yaml"), RunStore(HERE / "stores" / store), results / page)
+    (results / page / "report.html").unlink()
+    return report
+
+
+if __name__ == "__main__":
+    main()

@@ -18,10 +18,8 @@ PAGES = {
     "paper000_table1_tatoeba": ("tatoeba", "tatoeba_by_size"),
     "paper000_table1_multi30k": ("multi30k", "multi30k_by_size"),
     "paper000_factors_multi30k": ("multi30k", "multi30k_factors"),
-    "paper000_width_multi30k": ("multi30k", "multi30k_width"),
     "paper002_glue_minilm": ("minilm", "glue_minilm"),
     "paper002_ablation": ("minilm", "masks_ablation"),
-    "paper002_learning_rate": ("minilm", "learning_rate"),
 }
 """Experiment → its store, and its page."""
 

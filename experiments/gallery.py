@@ -106,7 +106,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--note", help="first sentence of the gallery: which models, which text")
     parser.add_argument("-o", "--output", type=Path, default=Path("gallery"), help="folder")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.masks is not None and not options.sentence:
+        parser.error("--masks: expected --sentence, what the model reads.")
+    return options
 
 
 def _translate(translator: Translator, lines: Sequence[str]) -> list[str]:

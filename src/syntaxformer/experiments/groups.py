@@ -72,16 +72,15 @@ class Difference:
 
 def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
     """Groups in the order of the grid, also those of which nothing is done."""
-    planned: dict[tuple[tuple[str, str], ...], list[StoredRun | str]] = {}
+    planned: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
     for cell in spec.cells():
         labels = tuple((axis, level) for axis, level in cell.labels.items() if axis != SEED)
-        planned.setdefault(labels, []).append(runs.get(cell.key, cell.labels.get(SEED, "")))
-    groups = []
-    for labels, members in planned.items():
-        done = [one for one in members if isinstance(one, StoredRun) and one.state == DONE]
-        by_seed = {one.cell.labels.get(SEED, ""): one for one in done}
-        groups.append(Group(dict(labels), by_seed, len(members)))
-    return groups
+        planned.setdefault(labels, {})[cell.labels.get(SEED, "")] = cell.key
+    done = {key: run for key, run in runs.items() if run.state == DONE}
+    return [
+        Group(dict(labels), {seed: done[key] for seed, key in keys.items() if key in done}, len(keys))
+        for labels, keys in planned.items()
+    ]
 
 
 def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:

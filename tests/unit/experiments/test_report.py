@@ -176,15 +176,18 @@ def test_a_store_without_its_translations_gives_the_same_report(filled, tmp_path
     assert "| p (sentences) |" not in write_report(spec, store, tmp_path / "third").read_text()
 
 
-def test_experiments_that_share_a_store_keep_their_own_labels(spec, store, content, write_spec, tmp_path):
+def test_experiments_that_share_a_store_keep_their_own_labels(filled, content, write_spec, tmp_path):
+    spec, store = filled
     before = write_report(spec, store, tmp_path / "first").read_text()
     base, sit = content["axes"].pop("system").values()
     content["axes"]["model"] = {"plain": base, "infused": sit}
+    content["axes"]["draw"] = {f"no. {seed}": {"seed": seed} for seed in content["axes"].pop("seed")}
     content["report"].update({"baseline": {"model": "plain"}, "paper": []})
-    store.add(spec.cells())
-    store.add(load_spec(write_spec(content)).cells())
+    other = load_spec(write_spec({**content, "test": spec.model_dump(mode="json")["test"]}))
+    store.add(other.cells())
+    assert {cell.key for cell in other.cells()} == {cell.key for cell in spec.cells()}
     text = write_report(spec, store, tmp_path / "second").read_text()
-    assert "| system base, fraction 10 %, seed 1 | waiting |" in text
+    assert "| system base, fraction 100 %, seed 3 | waiting |" in text
     assert text == before
 
 

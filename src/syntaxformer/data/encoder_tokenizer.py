@@ -29,7 +29,7 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
         loaded = AutoTokenizer.from_pretrained(model, use_fast=True)
     except (OSError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"pretrained_embeddings: expected an encoder, got {model}: {reason}") from error
+        raise ConfigError(f"pretrained_embeddings: expected an encoder at {model}, got: {reason}") from error
     bos, eos = loaded.bos_token or loaded.cls_token, loaded.eos_token or loaded.sep_token
     if not loaded.is_fast or loaded.pad_token is None or eos is None:
         raise ConfigError(

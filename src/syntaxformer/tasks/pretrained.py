@@ -204,8 +204,12 @@ def load_collator(folder: Path) -> SyntaxCollator:
 
 
 @contextmanager
-def checkpoint_errors(path: str) -> Iterator[None]:
+def checkpoint_errors(path: str, expected: str = "model: expected a pretrained checkpoint") -> Iterator[None]:
     """Whatever a library raises while it reads a checkpoint is one line.
+
+    Args:
+        path: Folder, or name on the Hub.
+        expected: The setting that names it, and what it should be.
 
     Raises:
         ConfigError: It did.
@@ -213,9 +217,7 @@ def checkpoint_errors(path: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
-        raise ConfigError(
-            f"model: expected a pretrained checkpoint at {path}, got: {_short(error)}"
-        ) from error
+        raise ConfigError(f"{expected} at {path}, got: {_short(error)}") from error
 
 
 @contextmanager

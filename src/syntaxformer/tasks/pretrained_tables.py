@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,14 @@ from syntaxformer.models.pretrained_vectors import (
     input_vectors,
     reduce_width,
 )
-from syntaxformer.tasks.pretrained import quiet_loading
+from syntaxformer.tasks.pretrained import checkpoint_errors, quiet_loading
 from syntaxformer.training.target_sections import PretrainedConfig, PretrainedTable
 
 __all__ = ["check_tables", "fill_tables", "freeze_tables", "load_vectors"]
 
 _log = logging.getLogger("syntaxformer.training")
+
+_EXPECTED = "pretrained_embeddings: expected an encoder"
 
 
 def check_tables(config: PretrainedConfig, word_width: int, d_model: int) -> None:
@@ -164,13 +165,13 @@ def _refusal(side: str, section: PretrainedTable, problem: ValueError) -> Config
 
 
 def _config(name: str) -> PretrainedConfiguration:
-    with _loading(name):
+    with checkpoint_errors(name, _EXPECTED):
         return AutoConfig.from_pretrained(name)
 
 
 def _encoder(section: PretrainedTable) -> PreTrainedModel:
     """The network whose vectors are taken, with all of its own weights that they come from."""
-    with _loading(section.model), quiet_loading():
+    with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
         model, report = AutoModel.from_pretrained(
             section.model, use_safetensors=True, output_loading_info=True, dtype=torch.float32
         )
@@ -185,20 +186,6 @@ def _encoder(section: PretrainedTable) -> PreTrainedModel:
             f"{', '.join(missing[:3])} ({len(missing)} in all)."
         )
     return encoder
-
-
-@contextmanager
-def _loading(name: str) -> Iterator[None]:
-    """Whatever a library raises while it reads an encoder is one line.
-
-    Raises:
-        ConfigError: It did.
-    """
-    try:
-        yield
-    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"pretrained_embeddings: expected an encoder, got {name}: {reason}") from error
 
 
 @torch.no_grad()

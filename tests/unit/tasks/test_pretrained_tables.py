@@ -247,7 +247,7 @@ def test_a_perfect_translation_in_an_encoders_pieces_scores_100(bert, train, tmp
         ),
         (
             ("pretrained_embeddings.source.model=/none",),
-            "pretrained_embeddings: expected an encoder, got /none: ",
+            "pretrained_embeddings: expected an encoder at /none, got: ",
         ),
     ],
 )
@@ -279,7 +279,7 @@ def test_an_encoder_of_another_tokenizer_is_one_line(bert, train, tmp_path, n_ro
             lambda weights: {name: value for name, value in weights.items() if "word_emb" not in name},
             "missing: embeddings.word_embeddings.weight (1 in all).",
         ),
-        (None, "pretrained_embeddings: expected an encoder, got "),
+        (None, "pretrained_embeddings: expected an encoder at "),
     ],
 )
 def test_an_encoder_without_its_weights_is_one_line(bert, train, tmp_path, damage, message, vectors):
@@ -316,7 +316,7 @@ def test_weights_in_pickle_are_not_read(bert, train, tmp_path):
     folder = shutil.copytree(bert, tmp_path / "pickled")
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ConfigError, match=r"pretrained_embeddings: expected an encoder, got .*pickled"):
+    with pytest.raises(ConfigError, match=r"pretrained_embeddings: expected an encoder at .*pickled"):
         train(f"pretrained_embeddings.source.model={folder}")
 
 

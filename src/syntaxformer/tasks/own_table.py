@@ -24,6 +24,7 @@ from syntaxformer.tasks.tables import BrokenRow, Row, first_cells, pick_column, 
 from syntaxformer.tasks.task_table import Task
 from syntaxformer.tasks.text_sets import TextSet
 from syntaxformer.textfile import read_lines
+from syntaxformer.training.finetune_config import OWN_TASKS
 
 __all__ = ["OWN_TASKS", "TableColumns", "hold_out", "own_task", "read_own_table"]
 
@@ -38,8 +39,6 @@ _MOST_SHOWN = 12
 
 HELD_OUT = 0.1
 """Share of the training rows that is held out where there is no development file."""
-
-OWN_TASKS = ("classify", "regress")
 
 
 @dataclass(frozen=True)

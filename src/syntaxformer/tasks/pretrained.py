@@ -43,7 +43,16 @@ __all__ = [
 
 _log = logging.getLogger("syntaxformer.finetune")
 
-_HEADS = ("classifier", "score", "pooler", "head", "pre_classifier", "dropout", "summary")
+_HEADS = (
+    "classifier",
+    "classification_head",
+    "score",
+    "pooler",
+    "head",
+    "pre_classifier",
+    "dropout",
+    "summary",
+)
 """Parts that a checkpoint need not have: they are trained from nothing."""
 
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from syntaxformer.config import MAX_SEED, apply_overrides, validate
 from syntaxformer.errors import ConfigError
 from syntaxformer.infusion_config import InfusionConfig
 
-__all__ = ["FinetuneConfig", "FinetuneTraining", "LabelledData", "ParserConfig", "load_finetune"]
+__all__ = ["OWN_TASKS", "FinetuneConfig", "FinetuneTraining", "LabelledData", "ParserConfig", "load_finetune"]
 
 OWN_TASKS = ("classify", "regress")
 """Tasks on a user's own table."""
@@ -118,9 +119,19 @@ class FinetuneTraining(_Section):
     @field_validator("learning_rate")
     @classmethod
     def _positive(cls, value: float | str) -> float | str:
-        if not isinstance(value, str) and value <= 0:
+        if not isinstance(value, str) and not 0 < value < math.inf:
             raise ValueError(f"expected a number over 0 or auto, got {value}.")
         return value
+
+    @field_validator("learning_rates")
+    @classmethod
+    def _distinct(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        """A trial's folder is named by its rate, in six digits."""
+        if not all(0 < value < math.inf for value in values):
+            raise ValueError(f"expected numbers over 0, got {', '.join(map(str, values))}.")
+        if len({f"{value:g}" for value in values}) < len(values):
+            raise ValueError(f"expected each rate once, got {', '.join(map(str, values))}.")
+        return values
 
     @property
     def rates(self) -> tuple[float, ...]:

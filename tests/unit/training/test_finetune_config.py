@@ -31,3 +31,24 @@ def test_settings_refine_what_is_infused():
     assert load_finetune(OPTIONS, "masks", ["infusion.masks.mode=additive"]).infusion.masks.mode == "additive"
     assert load_finetune(OPTIONS, "none", ["infusion.preset=paper"]).infusion.is_plain
     assert load_finetune(OPTIONS, "", ["infusion.lisa.weight=0.3"]).infusion.lisa.weight == 0.3
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("training.learning_rate=.nan", "training.learning_rate: expected a number over 0 or auto, got nan."),
+        ("training.learning_rate=.inf", "training.learning_rate: expected a number over 0 or auto, got inf."),
+        (
+            "training.learning_rates=[-1.0, 2e-5]",
+            "training.learning_rates: expected numbers over 0, got -1.0, 2e-05.",
+        ),
+        (
+            "training.learning_rates=[2e-5, 0.00002]",
+            "training.learning_rates: expected each rate once, got 2e-05, 2e-05.",
+        ),
+    ],
+)
+def test_rates_that_nothing_can_be_trained_at(setting, message):
+    with pytest.raises(ConfigError) as caught:
+        load_finetune(OPTIONS, "none", [setting])
+    assert message in str(caught.value)

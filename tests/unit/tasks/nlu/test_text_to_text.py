@@ -13,6 +13,8 @@ from syntaxformer.errors import ConfigError
 from syntaxformer.tasks.classification import finetune
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.official_files import TASKS, read_split
+from syntaxformer.tasks.pretrained import load_pretrained
+from syntaxformer.training.finetune_config import load_finetune
 from syntaxformer.training.text_labels import TextLabels, label_words
 
 from .conftest import WORDS
@@ -96,3 +98,18 @@ def test_heads_that_cannot_be(config_of, checkpoint):
     assert str(caught.value) == (
         "head: expected labels and an encoder-decoder for text, got one without a decoder. Use classifier."
     )
+
+
+@pytest.mark.parametrize("infuse", ["", "masks"])
+@pytest.mark.parametrize("labels", [("0", "1"), None])
+def test_its_encoder_takes_a_classification_head(t5, infuse, labels):
+    """Which a checkpoint of T5 has not, no more than BERT's has one."""
+    infusion = load_finetune(
+        {"task": "cola", "model": str(t5), "output": "out"}, infuse or "none", []
+    ).infusion
+    model = load_pretrained(str(t5), labels, infusion)
+    inputs = {"input_ids": torch.tensor([[6, 7, 1]]), "attention_mask": torch.ones(1, 3, dtype=torch.int64)}
+    if not infuse:
+        assert model(**inputs).logits.shape == (1, 1 if labels is None else 2)
+    names = [name for name, _ in model.named_parameters()]
+    assert any("classification_head" in name for name in names)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from filelock import FileLock
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.config import read_yaml
-from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_config import finetune_config, translator_recipe
 from syntaxformer.experiments.provenance import (
     checkpoint_sha256,
@@ -30,7 +28,6 @@ from syntaxformer.experiments.stopwatch import Stopwatch
 from syntaxformer.folders import MANIFEST, hash_file, read_json
 from syntaxformer.textfile import read_lines
 from syntaxformer.training.checkpoints import numbered_checkpoints
-from syntaxformer.training.recipe import Recipe
 
 __all__ = ["CELL", "HYPOTHESES", "REFERENCES", "RESULT", "run_cell", "write_cell"]
 
@@ -59,7 +56,6 @@ def run_cell(folder: Path) -> dict[str, Any]:
         and commit; several where an attempt had another.
 
     Raises:
-        ConfigError: The loss on dev diverged.
         SyntaxformerError: Whatever training or scoring raises.
     """
     with FileLock(folder / "lock"):
@@ -87,40 +83,33 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
     recipe = translator_recipe(cell, model)
     if not (model / MANIFEST).exists():
         train_translator(recipe, resume=_has_begun(model))
-    curve = _loss_curve(model)
-    _hold_finite(recipe, curve)
-    found = _facts(model, curve)
+    found = _facts(model, _loss_curve(model))
     found["recipe"] = recipe_settings(recipe)
-    losses = [point["value"] for point in curve if math.isfinite(point["value"])]
-    found["metrics"] = {"dev_loss": min(losses, default=None)}
+    found["metrics"] = {"dev_loss": read_json(model / "run.json").get("dev_loss")}
     if cell.test is not None:
         found["metrics"] = {**_translate(cell, folder, found), **found["metrics"]}
     return found
 
 
-def _hold_finite(recipe: Recipe, curve: list[dict[str, float]]) -> None:
-    """A loss of before the training diverged is not what it found."""
-    last = curve[-1] if curve else {"value": 0.0}
-    if not math.isfinite(last["value"]):
-        raise ConfigError(
-            f"training.learning_rate: expected one that keeps the loss on dev finite, got {last['value']} "
-            f"at update {last['step']:.0f} with {recipe.training.learning_rate:g}. Lower it."
-        )
-
-
 def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, float]:
     """Translate and score the test set; the translations stay, for tests over sentences."""
+    from syntaxformer.align import read_user_values
     from syntaxformer.evaluation import score_translations
     from syntaxformer.tasks.model_folder import reference_note, scoring
     from syntaxformer.tasks.translator import Translator
 
-    test = cell.test or {}
-    translator = Translator.load(folder / MODEL)
+    test = dict(cell.test or {})
+    translator = Translator.load(folder / MODEL, test.pop("annotator", None))
     info = translator.info
     clean, found["scoring"] = info.preparation(info.tgt).clean, scoring(info)
     found["references"] = reference_note(info)
     found["test_sha256"] = {side: hash_file(Path(file)) for side, file in test.items()}
-    hypotheses = [best[0].text for best in translator.translate(read_lines(test["src"]))]
+    own = {
+        name: read_user_values(Path(test[f"factors.{name}"]))
+        for name in translator.encoder.factors
+        if f"factors.{name}" in test
+    }
+    hypotheses = [best[0].text for best in translator.translate(read_lines(test["src"]), user_factors=own)]
     references = translator.as_written([clean(line) for line in read_lines(test["ref"])])
     for name, lines in ((HYPOTHESES, hypotheses), (REFERENCES, references)):
         with atomic_file(folder / name) as temporary:

@@ -41,6 +41,18 @@ class ScoredText(_Section):
 
     src: Path = Field(description="source text, plain or .gz")
     ref: Path = Field(description="reference translations, line by line")
+    factors: dict[str, Path] = Field(
+        default_factory=dict, description="factor of your own → its values for src, as data.factor_files"
+    )
+    annotator: str | None = Field(
+        default=None, description="annotator of src; null: the recipe's, where that is not one for each split"
+    )
+
+    def as_settings(self) -> dict[str, str]:
+        """What is given, as a cell has it: part → file or name."""
+        factors = {f"factors.{name}": str(file) for name, file in self.factors.items()}
+        annotator = {} if self.annotator is None else {"annotator": self.annotator}
+        return {"src": str(self.src), "ref": str(self.ref), **factors, **annotator}
 
 
 class PaperNumber(_Section):
@@ -279,7 +291,7 @@ class Spec(_Section):
             if axis in self.axes:
                 settings |= self.levels(axis)[level]
         settings |= extra or {}
-        test = None if self.test is None else {"src": str(self.test.src), "ref": str(self.test.ref)}
+        test = None if self.test is None else self.test.as_settings()
         return Cell(self.verb, self.recipe, dict(labels), settings, test)
 
 
@@ -292,7 +304,7 @@ class Cell:
         recipe: Of a translator.
         labels: Axis → level.
         settings: Key → value over the recipe.
-        test: Files that are translated and scored.
+        test: What is translated and scored: src, ref, factors.NAME, annotator.
         stored_name: Folder name that the run has in a store; None for a new one.
     """
 

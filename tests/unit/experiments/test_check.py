@@ -122,6 +122,49 @@ def test_test_files_are_read_before_a_run_starts(content, write_spec, store, tmp
     check_experiment(load_spec(path), {})
 
 
+def test_a_search_by_a_metric_that_the_task_has_not(content, write_spec):
+    content |= deepcopy(FINETUNE) | {"axes": {}}
+    content["search"] = {"space": {"training.epochs": {"values": [1, 2]}}, "metric": "pearson"}
+    assert _problems(load_spec(write_spec(content))) == [
+        "search.metric: expected what cola is scored by, score, matthews, got pearson."
+    ]
+    content["settings"] |= {"task": "stsb"}
+    check_experiment(load_spec(write_spec(content)), {})
+    content["settings"] |= {"task": "regress"}
+    check_experiment(load_spec(write_spec(content)), {})
+
+
+def test_a_text_that_the_trained_model_could_not_read(content, write_spec, tmp_path):
+    for name, lines in (
+        ("src", "one\ntwo\n"),
+        ("ref", "eins\nzwei\n"),
+        ("topic", "a\nb\n"),
+        ("short", "a\n"),
+    ):
+        (tmp_path / name).write_text(lines)
+    content |= {"axes": {}, "report": {}, "test": {name: str(tmp_path / name) for name in ("src", "ref")}}
+    content["settings"] |= {
+        "annotation.annotator": "conllu:{split}.conllu",
+        "data.factor_files": {"topic": "{split}.topic"},
+        "infusion.kind": "sum_then_concat",
+        "infusion.factors": ["pos", "topic"],
+    }
+    assert _problems(load_spec(write_spec(content))) == [
+        "test.factors: expected a file for each factor of your own, got none for topic.",
+        "test.annotator: expected one for the test text beside conllu:{split}.conllu, got none.",
+    ]
+    content["test"] |= {"factors": {"topic": str(tmp_path / "short")}, "annotator": "conllu:test.conllu"}
+    (problem,) = _problems(load_spec(write_spec(content)))
+    assert problem.startswith("test: expected as many lines in src as in factors.topic, and some, got 2 in ")
+    content["test"]["factors"]["topic"] = str(tmp_path / "topic")
+    spec = load_spec(write_spec(content))
+    check_experiment(spec, {})
+    assert spec.cells()[0].test["factors.topic"] == str(tmp_path / "topic")
+    content["settings"]["infusion.kind"] = "none"  # reads neither
+    del content["settings"]["infusion.factors"], content["test"]["factors"], content["test"]["annotator"]
+    check_experiment(load_spec(write_spec(content)), {})
+
+
 def test_a_dry_run_counts_failed_runs_as_run_does(content, write_spec, store):
     content["axes"] = {"seed": [1, 2]}
     content |= {"report": {}, "seconds": 7200}

@@ -15,6 +15,7 @@ from syntaxformer.errors import ConfigError
 from syntaxformer.models.decoder import TranslationCache
 from syntaxformer.models.transformer import SyntaxTransformer
 from syntaxformer.tasks.decoding import FoundPieces
+from syntaxformer.tasks.freed_memory import keep_freed_memory
 from syntaxformer.tasks.length_limit import LengthLimit, longest_translations
 from syntaxformer.tasks.model_folder import load_network
 from syntaxformer.training.recipe import DecodingConfig
@@ -44,6 +45,8 @@ class TorchDecoder:
         scored: bool = False,
     ) -> list[list[FoundPieces]]:
         """See `decoding.PieceDecoder`."""
+        if self.model.device.type == "cpu":
+            keep_freed_memory()
         found: list[list[FoundPieces]] = []
         for start in range(0, len(rows), settings.batch_size):
             batch_rows = rows[start : start + settings.batch_size]

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from syntaxformer.align import WordColumns
+from syntaxformer.data.example_trees import cut_trees
 from syntaxformer.errors import AlignmentError, ConfigError, TreeError
 from syntaxformer.infusion_config import TreeOptions
 from syntaxformer.layers.lisa import first_pieces, governor_targets
@@ -98,8 +99,8 @@ class SourceSyntax:
         check_syntax(inputs, words.provides, "the annotation")
         governors = words.governors if "governors" in inputs.needs else None
         phrases = _phrases(words) if "constituency" in inputs.needs else None
-        small = None if governors is None else np.asarray(governors, np.int16)
-        return cls(inputs, np.asarray(owners, np.int16), words.row_splits, small, phrases)
+        small = None if governors is None else _narrow(governors)
+        return cls(inputs, _narrow(owners), words.row_splits, small, phrases)
 
     @classmethod
     def join(cls, parts: Sequence[SourceSyntax]) -> SourceSyntax:
@@ -158,7 +159,10 @@ class SourceSyntax:
         options = self.inputs.trees
         assert options is not None, "held by batch"
         relations = word_relations(
-            [self._trees(row) for row in rows.tolist()],
+            [
+                self._trees(row, n_seen, options.max_distance)
+                for row, n_seen in zip(rows.tolist(), owners.max(axis=1, initial=-1) + 1, strict=True)
+            ],
             options.max_distance,
             trees=options.used_trees,
             nodes=options.nodes,
@@ -167,13 +171,15 @@ class SourceSyntax:
         ends = np.where(owners[np.arange(len(rows)), last] < 0, last, -1)
         return piece_relations(relations, owners, ends, options.specials)
 
-    def _trees(self, row: int) -> WordTrees:
+    def _trees(self, row: int, n_seen: int, max_distance: int) -> WordTrees:
+        """Of a line whose first words only have pieces where it was cut: relations are quadratic in words."""
         words = slice(*self.word_splits[row : row + 2].tolist())
-        return WordTrees.of_sentence(
+        trees = WordTrees.of_sentence(
             words.stop - words.start,
             None if self.governors is None else self.governors[words],
             None if self.phrases is None else _taken(self.phrases, words),
         )
+        return cut_trees(trees, n_seen, max_distance) if n_seen < len(trees) else trees
 
 
 def _phrases(words: WordColumns) -> PhraseColumns:
@@ -203,8 +209,14 @@ def _phrases(words: WordColumns) -> PhraseColumns:
 
 def _side_by_side(parts: Sequence[PhraseColumns]) -> PhraseColumns:
     names = ("word_depths", "gap_depths", "gap_heads")
-    columns = ([np.asarray(getattr(part, name), np.int16) for part in parts] for name in names)
+    columns = ([_narrow(getattr(part, name)) for part in parts] for name in names)
     return PhraseColumns(*(np.concatenate(column) if column else np.zeros(0, np.int16) for column in columns))
+
+
+def _narrow(numbers: Any) -> IntArray:
+    """Numbers of words and depths in two bytes each, unless a line is so long that they need more."""
+    wide = np.asarray(numbers)
+    return wide.astype(np.int16 if wide.max(initial=0) <= np.iinfo(np.int16).max else np.int32, copy=False)
 
 
 def _taken(phrases: PhraseColumns, words: Any) -> PhraseColumns:

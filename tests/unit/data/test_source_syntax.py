@@ -134,6 +134,45 @@ def test_cut_lines_keep_their_end_and_point_at_nothing_that_is_gone(tokenizer):
     assert batch["syntax"][0, :, :3, :3].equal(whole["syntax"][0, :, :3, :3])
 
 
+def _one_line(tokenizer, inputs, governors, longest=None):
+    words = ("cat",) * len(governors)
+    spans = tuple((4 * place, 4 * place + 3) for place in range(len(words)))
+    sentence = Sentence(" ".join(words), words, spans, upos=("X",) * len(words), governors=tuple(governors))
+    encoder = SourceEncoder(tokenizer, syntax=inputs)
+    return encoder.encode([sentence.text], WordColumns.from_sentences([sentence]), longest=longest)
+
+
+def test_of_a_cut_line_only_its_words_take_part_with_the_relations_they_had(tokenizer, monkeypatch):
+    from syntaxformer.data import source_syntax
+
+    inputs = SyntaxInputs(trees=TreeOptions(max_distance=4, trees=("dependency",)), governors=True)
+    rng = np.random.default_rng(3)
+    order = rng.permutation(60)
+    governors = np.full(60, -1)
+    governors[order[1:]] = [order[rng.integers(place)] for place in range(1, 60)]
+    whole = source_batch(_one_line(tokenizer, inputs, governors.tolist()), [0], 0)["syntax"]
+    n_words, word_relations = [], source_syntax.word_relations
+    monkeypatch.setattr(
+        source_syntax,
+        "word_relations",
+        lambda lines, *rest, **more: n_words.extend(map(len, lines)) or word_relations(lines, *rest, **more),
+    )
+    cut = source_batch(_one_line(tokenizer, inputs, governors.tolist(), longest=9), [0], 0)["syntax"]
+    assert cut.shape == (1, 1, 9, 9)
+    assert cut[..., :8, :8].equal(whole[..., :8, :8])
+    assert 8 < n_words[0] < 30  # with those above them, as far as a relation reaches
+
+
+def test_a_line_of_more_words_than_two_bytes_can_count(tokenizer):
+    inputs = SyntaxInputs(trees=TreeOptions(max_distance=4, trees=("dependency",)), governors=True)
+    n_words = 40_000
+    governors = [n_words - 1, 0, n_words - 1, *([n_words - 1] * (n_words - 4)), -1]
+    batch = source_batch(_one_line(tokenizer, inputs, governors, longest=4), [0], 0)
+    assert batch["governors"].tolist() == [[-100, 0, -100, -100]]
+    short = source_batch(_one_line(tokenizer, inputs, [4, 0, 4, 4, -1]), [0], 0)
+    assert batch["syntax"][0, 0, :3, :3].equal(short["syntax"][0, 0, :3, :3])
+
+
 def test_lines_without_words_need_no_tree(tokenizer):
     encoder = SourceEncoder(tokenizer, syntax=BOTH)
     encoded = encoder.encode([""], WordColumns.from_sentences([Sentence("", (), (), governors=())]))

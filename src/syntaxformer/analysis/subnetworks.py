@@ -36,7 +36,7 @@ class SubnetworkView:
         logits: Scaled logits before masks, `[layers, heads, pieces, pieces]`.
         masks: Whether M_r is 1, `[networks, pieces, pieces]`.
         attention: What all sub-networks together attend to, `[layers, heads, pieces, pieces]`.
-        layers: Numbers of the layers.
+        layers: Numbers of the layers, as they run: ALBERT's parameters run several times.
         mode: "multiplicative" or "additive".
         on_empty_row: "full" or "zero", where the mode is additive.
         prediction: What the classifier says.
@@ -116,19 +116,20 @@ def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> Subn
     texts = (text,) if isinstance(text, str) else text
     example = TextExample(tuple(" ".join(one.split()) for one in texts))
     batch = classifier.collator(annotate_examples([example], classifier.annotator, False, cached=False))
-    layers = sorted(infusion.masked_layers)
     seen = infusion.seen
-    tensors = {
-        name: torch.stack([getattr(seen, name)[layer][-1][0] for layer in layers]).float().cpu().numpy()
-        for name in ("weights", "logits", "attention")
-    }
-    n_networks = tensors["weights"].shape[-1]
+    passes = [(number, layer) for number, layer in enumerate(seen.passes) if layer in infusion.masked_layers]
+
+    def of_passes(by_layer: dict[int, list[torch.Tensor]]) -> NDArray[np.float32]:
+        shown = [by_layer[layer][seen.passes[:number].count(layer)][0] for number, layer in passes]
+        return torch.stack(shown).float().cpu().numpy()
+
+    topical, logits, attention = map(of_passes, (seen.weights, seen.logits, seen.attention))
     names, masks = _networks(batch["syntax"][0].numpy(), config.masks.used_trees, config.masks.max_distance)
-    if n_networks == len(names) + 1:
+    if topical.shape[-1] == len(names) + 1:
         names, masks = [*names, FULL], np.concatenate([masks, np.ones_like(masks[:1])])
     pieces = classifier.collator.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
     return SubnetworkView(
-        pieces, names, tensors["weights"], tensors["logits"], masks, tensors["attention"], layers,
+        pieces, names, topical, logits, masks, attention, [number for number, _ in passes],
         config.masks.mode, config.masks.on_empty_row, str(found.labels[0]),
     )  # fmt: skip
 

@@ -25,6 +25,7 @@ class Seen:
     Args:
         weights: α of the sub-networks, `[batch, pieces, networks]`; only while recording.
         attention: The collapsed attention, `[batch, heads, pieces, pieces]`; only while recording.
+        passes: Which layer ran, one after the other; only while recording.
         logits: Scaled, biased, before any mask, `[batch, heads, pieces, pieces]`; only while recording.
         governor_losses: Loss of pointing at governors.
         pointed_at: Place that the biaffine head points at, `[batch, pieces]`.
@@ -36,6 +37,7 @@ class Seen:
     weights: dict[int, list[Tensor]] = field(default_factory=dict)
     attention: dict[int, list[Tensor]] = field(default_factory=dict)
     logits: dict[int, list[Tensor]] = field(default_factory=dict)
+    passes: list[int] = field(default_factory=list)
     governor_losses: dict[int, list[Tensor]] = field(default_factory=dict)
     pointed_at: dict[int, list[Tensor]] = field(default_factory=dict)
     targets: Tensor | None = None
@@ -46,6 +48,8 @@ class Seen:
         """Keep what a layer shows."""
         if not self.closed:
             getattr(self, kind).setdefault(layer, []).append(value)
+            if kind == "attention":
+                self.passes.append(layer)
 
     def governor_loss(self) -> Tensor | None:
         """Mean over the layers that point; None where nothing was supervised."""

@@ -10,7 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+from transformers import (
+    AlbertConfig,
+    AlbertForSequenceClassification,
+    BertConfig,
+    BertForSequenceClassification,
+    BertTokenizerFast,
+)
 
 from syntaxformer.analysis import (
     draw_subnetwork,
@@ -59,16 +65,17 @@ class TaggingAnnotator(FlatAnnotator):
 
 
 def _classifier(
-    infusion: str = "masks", n_layers: int = 3, lower_case: bool = True, **settings
+    infusion: str = "masks", n_layers: int = 3, lower_case: bool = True, family=None, **settings
 ) -> Classifier:
     config = InfusionConfig.parse(infusion)
     if infusion == "masks":
         masks = {"trees": ("dependency",), "max_distance": 3}
         config = InfusionConfig(**{"masks": masks, "seed": 5, **settings})
     torch.manual_seed(3)
-    model = BertForSequenceClassification(
-        BertConfig(vocab_size=len(PIECES), hidden_size=22, num_hidden_layers=n_layers, num_attention_heads=2, intermediate_size=23,
-                   max_position_embeddings=29, initializer_range=0.3)
+    config_class, model_class, more = family or (BertConfig, BertForSequenceClassification, {})
+    model = model_class(
+        config_class(vocab_size=len(PIECES), hidden_size=22, num_hidden_layers=n_layers, num_attention_heads=2, intermediate_size=23,
+                     max_position_embeddings=29, initializer_range=0.3, **more)
     )  # fmt: skip
     tokenizer = BertTokenizerFast(
         vocab={piece: number for number, piece in enumerate(PIECES)}, do_lower_case=lower_case
@@ -95,6 +102,18 @@ def test_sub_networks_weighted_by_alpha_are_the_attention(preset):
             parts = [view.sub_attention(layer, one, head) for one in range(len(view.networks))]
             expected = np.einsum("qr,rqk->qk", view.topical[layer], np.stack(parts))
             np.testing.assert_allclose(view.attention[layer, head], expected, atol=1e-5)
+
+
+def test_layers_that_share_parameters_are_numbered_as_they_run():
+    """ALBERT: two groups of parameters, five layers. Its gates are closed: the model is the plain one."""
+    more = {"embedding_size": 13, "num_hidden_groups": 2}
+    albert = {"family": (AlbertConfig, AlbertForSequenceClassification, more), "n_layers": 5}
+    view, plain = subnetwork_view(_classifier(**albert), TEXT), _classifier("none", **albert)
+    assert view.layers == [0, 1, 2, 3, 4]
+    for layer in range(5):
+        beside = plain_attention_beside(view, plain, TEXT, layer)
+        np.testing.assert_allclose(view.attention[layer].mean(0), beside, atol=1e-5)
+    assert not np.allclose(view.attention[0], view.attention[4], atol=1e-2)
 
 
 @pytest.mark.parametrize("on_empty_row", ["full", "zero"])

@@ -33,18 +33,20 @@ def bundled_for(language: str | None, default: str) -> str:
 
 
 def warn_of_language(annotator: str, language: str, setting: str) -> None:
-    """Warn where a bundled pipeline is to annotate a language that another one is for.
+    """Warn where a bundled pipeline is to annotate a language that it is not for.
 
     Args:
         annotator: Name of any annotator; those that are not bundled are not judged.
-        language: Of the text, as the recipe has it.
+        language: Of the text, as the recipe has it; judged where it is a code of two letters.
         setting: Where the name stands.
     """
     plain, plus, more = annotator.partition("+")
-    if plain in BUNDLED and language in BUNDLED and plain.partition("_")[0] != language:
+    is_code = len(language) == 2 and language.isalpha()
+    if plain in BUNDLED and is_code and plain.partition("_")[0] != language:
+        better = language if language in BUNDLED else f"stanza:{language}"
         _log.warning(
             "%s: expected an annotator for %s, the language of the text, got %s. Set %s=%s.",
-            setting, language, annotator, setting, f"{language}{plus}{more}",
+            setting, language, annotator, setting, f"{better}{plus}{more}",
         )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def report(
 ) -> None:
     """Write report.md with its PNG figures, and the same as one report.html.
 
-    syntaxformer experiment report experiments/paper000_table1_multi30k.yaml -o docs/results/multi30k
+    syntaxformer experiment report experiments/paper000_table1_multi30k.yaml -o docs/results/multi30k_by_size
     """
     from syntaxformer.experiments import load_spec, write_report
 

@@ -173,12 +173,18 @@ class ClassifierEngine:
     def classify(self, items: list[str | tuple[str, str]]) -> list[Classification]:
         """Classify texts or pairs."""
         found = self.classifier.predict(items)
+        cut = [found.n_truncated > 0 and self.classifier.is_cut(item) for item in items]
         if found.probabilities is None:
-            return [Classification(score=float(score)) for score in found.labels]
+            return [
+                Classification(score=float(score), truncated=is_cut)
+                for score, is_cut in zip(found.labels, cut, strict=True)
+            ]
         names = self.description.labels or []
         return [
-            Classification(label=str(label), probabilities=dict(zip(names, row, strict=True)))
-            for label, row in zip(found.labels, found.probabilities, strict=True)
+            Classification(
+                label=str(label), probabilities=dict(zip(names, row, strict=True)), truncated=is_cut
+            )
+            for label, row, is_cut in zip(found.labels, found.probabilities, cut, strict=True)
         ]
 
 

@@ -132,6 +132,9 @@ class Classification(BaseModel):
     label: str | None = Field(default=None, description="null where the model gives scores")
     score: float | None = Field(default=None, description="of a model that gives scores")
     probabilities: dict[str, float] | None = None
+    truncated: bool = Field(
+        default=False, description="whether the text was cut to the model's longest input"
+    )
 
 
 class ClassifyAnswer(BaseModel):
@@ -145,7 +148,9 @@ class ClassifyAnswer(BaseModel):
             "examples": [
                 {
                     "model": "cola",
-                    "classifications": [{"label": "1", "probabilities": {"0": 0.02, "1": 0.98}}],
+                    "classifications": [
+                        {"label": "1", "probabilities": {"0": 0.02, "1": 0.98}, "truncated": False}
+                    ],
                 }
             ]
         }

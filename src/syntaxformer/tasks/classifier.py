@@ -127,6 +127,11 @@ class Classifier:
         examples = [self._example(text, number) for number, text in enumerate(texts, 1)]
         return self.predict_set(TextSet("texts", "texts", examples), batch_size, cached=False)
 
+    def is_cut(self, text: str | tuple[str, str]) -> bool:
+        """Whether a text, or pair, has more pieces than the model reads; its end is not seen then."""
+        pieces = self.collator.tokenizer(*self._example(text, 1).texts, verbose=False)["input_ids"]
+        return len(pieces) > self.collator.max_length
+
     def predict_set(
         self, texts: TextSet, batch_size: int | None = None, cache: Path | None = None, cached: bool = True
     ) -> Predictions:

@@ -185,7 +185,9 @@ def load_finetune(
     content = dict(options)
     infusion = InfusionConfig.parse(infuse)
     if not infusion.is_plain:
-        content["infusion"] = infusion.model_dump(mode="json", exclude_unset=True)
+        named = infusion.model_dump(mode="json", exclude_unset=True)
+        given = content.get("infusion")
+        content["infusion"] = {**given, **named} if isinstance(given, Mapping) else named
     settings = apply_overrides(content, list(map(_as_list, overrides)))
     config = validate(FinetuneConfig, settings, "finetune")
     if infuse:

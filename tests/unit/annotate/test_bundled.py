@@ -23,7 +23,8 @@ def test_the_pipeline_of_a_language():
         ("de_lower", "en", "en"),
         ("en", "en", None),
         ("de_lower", "de", None),
-        ("en", "fr", None),  # nothing better is bundled
+        ("en", "fr", "stanza:fr"),  # nothing better is bundled
+        ("en", "src", None),  # the ending of a file, and no language
         ("spacy:en_core_web_sm", "de", None),
         ("conllu:en.conllu", "de", None),
     ],

@@ -45,6 +45,17 @@ def test_texts_that_were_cut_are_marked():
     assert [one.text for one in found] == ["a b|0", "a b c d e f g|0", "x y|0"]
 
 
+@pytest.mark.parametrize("name", ["masked", "tagged-pairs", "bare"])
+def test_classified_texts_that_were_cut_are_marked(tiny_engines, name):
+    long, short = "a dog . " * 13 + "a", "a dog ."  # 40 pieces, and two or three specials of 41
+    texts = (
+        [(short, short), (short, long), (short, short)] if name == "tagged-pairs" else [short, long, short]
+    )
+    found = tiny_engines[name].classify(texts)
+    assert [one.truncated for one in found] == [False, True, False]
+    assert [one.truncated for one in tiny_engines[name].classify(texts[:1])] == [False]
+
+
 def test_settings_and_what_is_shown():
     translator = CountingTranslator()
     engine = TranslatorEngine("one", translator)

@@ -30,6 +30,8 @@ def test_settings_of_what_is_not_infused_are_refused(infuse, setting, kind):
 def test_settings_refine_what_is_infused():
     assert load_finetune(OPTIONS, "masks", ["infusion.masks.mode=additive"]).infusion.masks.mode == "additive"
     assert load_finetune(OPTIONS, "none", ["infusion.preset=paper"]).infusion.is_plain
+    section = {"preset": "paper", "masks": {"max_distance": 4}}
+    assert load_finetune(OPTIONS | {"infusion": section}, "masks").infusion.preset == "paper"
     assert load_finetune(OPTIONS, "", ["infusion.lisa.weight=0.3"]).infusion.lisa.weight == 0.3
 
 

@@ -98,7 +98,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sentence", help="what both read")
     parser.add_argument("--network", default="dependency parent 1", help="sub-network; default: %(default)s")
     parser.add_argument(
-        "--probe", action="append", default=[], metavar="NAME=FILE",
+        "--probe", action="append", default=[], metavar="NAME=FILE", type=_named,
         help="scores that `syntaxformer probe -o` wrote, for a curve; repeatable",
     )  # fmt: skip
     parser.add_argument(
@@ -188,11 +188,11 @@ def _subnetwork(options: argparse.Namespace, output: Path) -> list[Block]:
     ]
 
 
-def _probe(named: Sequence[str], output: Path) -> list[Block]:
+def _probe(named: Sequence[tuple[str, str]], output: Path) -> list[Block]:
     """UUAS and Spearman by layer, from what `syntaxformer probe -o` wrote; controls of the first file."""
     if not named:
         return []
-    stored = {name: json.loads(Path(path).read_text("utf-8")) for name, path in map(_named, named)}
+    stored = {name: json.loads(Path(path).read_text("utf-8")) for name, path in named}
     blocks: list[Block] = [Heading("Structural probe")]
     for key, label, scale in (("uuas", "UUAS", 100), ("spearman", "Spearman", 1)):
         curves: dict[str, Curve] = {}
@@ -212,7 +212,7 @@ def _probe(named: Sequence[str], output: Path) -> list[Block]:
 def _named(text: str) -> tuple[str, str]:
     name, _, path = text.partition("=")
     if not path:
-        raise SystemExit(f"--probe: expected NAME=FILE, got {text}.")
+        raise argparse.ArgumentTypeError(f"expected NAME=FILE, got {text}.")
     return name, path
 
 

@@ -47,7 +47,7 @@ class _Section(BaseModel):
 
 
 class TreeOptions(_Section):
-    """Which relations of which trees a batch carries (DESIGN section 4)."""
+    """Which relations of which trees a batch carries."""
 
     trees: tuple[Literal["dependency", "constituency"], ...] = Field(
         default=_TREES, min_length=1, description="kinds of tree, in the order of the relation tensor"

@@ -21,7 +21,7 @@ __all__ = ["EncoderMasks", "EncoderSyntax"]
 
 
 class EncoderMasks(MaskConfig):
-    """Syntax attention in a translator's encoder (DESIGN section 5); no paper tried it."""
+    """Syntax attention (Bai et al., 2021, section 4) in a translator's encoder; no paper tried it."""
 
     preset: Literal["preserving", "paper"] = Field(
         default="preserving",

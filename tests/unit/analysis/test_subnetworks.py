@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import ArgumentTypeError
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -305,12 +306,12 @@ def test_the_gallery_draws_a_curve_for_each_probed_model(gallery, tmp_path, monk
         names = ("embeddings", "layer 1", "layer 2", "linear chain")
         scores = [{"name": name, "uuas": 0.1 * (n + place), "spearman": 0.2} for n, name in enumerate(names)]
         (tmp_path / f"{model}.json").write_text(json.dumps({"scores": scores, "rank": 7}))
-        named.append(f"{model}={tmp_path / model}.json")
+        named.append(gallery._named(f"{model}={tmp_path / model}.json"))
     gallery._probe(named, tmp_path)
     assert list(drawn) == ["probe_uuas.png", "probe_spearman.png"]
     curves = drawn["probe_uuas.png"]
     assert curves["before"].y == pytest.approx([0, 10, 20])
     assert curves["after"].y == pytest.approx([10, 20, 30])
     assert curves["linear chain"].y == pytest.approx([30, 30, 30])  # of the first file
-    with pytest.raises(SystemExit, match="NAME=FILE"):
-        gallery._probe(["probe.json"], tmp_path)
+    with pytest.raises(ArgumentTypeError, match="NAME=FILE"):
+        gallery._named("probe.json")

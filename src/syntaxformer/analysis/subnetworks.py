@@ -33,7 +33,8 @@ class SubnetworkView:
         pieces: `[pieces]`.
         networks: Names, "dependency sibling 3", and "full" where it takes part.
         topical: α, `[layers, pieces, networks]`.
-        logits: Scaled logits before masks, `[layers, heads, pieces, pieces]`.
+        logits: Scaled logits before masks, `[layers, heads, pieces, pieces]`; -inf outside a local layer's
+            window.
         masks: Whether M_r is 1, `[networks, pieces, pieces]`.
         attention: What all sub-networks together attend to, `[layers, heads, pieces, pieces]`.
         layers: Numbers of the layers, as they run: ALBERT's parameters run several times.
@@ -68,10 +69,13 @@ class SubnetworkView:
 
         Source: Bai et al. (2021), eq. 1.
         """
-        mask, logits = self.masks[network], self.logits[layer]
+        logits = self.logits[layer]
+        if self.networks[network] == FULL:
+            return _mean(_softmax(logits), head)
+        mask = self.masks[network] & ~np.isneginf(logits)  # beyond a window a relation counts as none
         if self.mode == "multiplicative":
-            return _mean(_softmax(logits * mask), head)
-        is_empty = ~mask.any(1)[:, None]
+            return _mean(_softmax(np.where(mask, logits, 0)), head)
+        is_empty = ~mask.any(-1, keepdims=True)
         attention = _softmax(np.where(mask | is_empty, logits, -1e9))
         return _mean(attention if self.on_empty_row == "full" else attention * ~is_empty, head)
 

@@ -253,7 +253,10 @@ def _record_attention(place: Place, call: _Call, batch: SyntaxBatch, is_local: b
     Queries and keys are as wide, with zeros, so that logits stay; so does α, which sees the first columns.
     """
     logits = call.query @ call.key.transpose(-1, -2) * call.scaling
-    batch.seen.add("logits", place.layer, logits if call.bias is None else logits + call.bias)
+    logits = logits if call.bias is None else logits + call.bias
+    if is_local and call.mask is not None:
+        logits = logits.masked_fill(~call.mask, -torch.inf)
+    batch.seen.add("logits", place.layer, logits)
     width, n_keys = call.value.shape[-1], call.value.shape[2]
     ones = torch.eye(n_keys, dtype=call.value.dtype, device=call.value.device)
     value = torch.cat([call.value, ones.expand(*call.value.shape[:2], -1, -1)], -1)

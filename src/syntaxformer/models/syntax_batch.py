@@ -26,7 +26,8 @@ class Seen:
         weights: α of the sub-networks, `[batch, pieces, networks]`; only while recording.
         attention: The collapsed attention, `[batch, heads, pieces, pieces]`; only while recording.
         passes: Which layer ran, one after the other; only while recording.
-        logits: Scaled, biased, before any mask, `[batch, heads, pieces, pieces]`; only while recording.
+        logits: Scaled, biased, before any mask but a local layer's window, outside which they are -inf,
+            `[batch, heads, pieces, pieces]`; only while recording.
         governor_losses: Loss of pointing at governors.
         pointed_at: Place that the biaffine head points at, `[batch, pieces]`.
         targets: Where it should, `[batch, pieces]`.

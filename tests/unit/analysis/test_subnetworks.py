@@ -17,6 +17,8 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertTokenizerFast,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
 )
 
 from syntaxformer.analysis import (
@@ -74,10 +76,11 @@ def _classifier(
         config = InfusionConfig(**{"masks": masks, "seed": 5, **settings})
     torch.manual_seed(3)
     config_class, model_class, more = family or (BertConfig, BertForSequenceClassification, {})
-    model = model_class(
-        config_class(vocab_size=len(PIECES), hidden_size=22, num_hidden_layers=n_layers, num_attention_heads=2, intermediate_size=23,
-                     max_position_embeddings=29, initializer_range=0.3, **more)
-    )  # fmt: skip
+    sizes = {
+        "vocab_size": len(PIECES), "hidden_size": 22, "num_hidden_layers": n_layers, "num_attention_heads": 2,
+        "intermediate_size": 23, "max_position_embeddings": 29, "initializer_range": 0.3,
+    }  # fmt: skip
+    model = model_class(config_class(**{**sizes, **more}))
     tokenizer = BertTokenizerFast(
         vocab={piece: number for number, piece in enumerate(PIECES)}, do_lower_case=lower_case
     )
@@ -115,6 +118,26 @@ def test_layers_that_share_parameters_are_numbered_as_they_run():
         beside = plain_attention_beside(view, plain, TEXT, layer)
         np.testing.assert_allclose(view.attention[layer].mean(0), beside, atol=1e-5)
     assert not np.allclose(view.attention[0], view.attention[4], atol=1e-2)
+
+
+@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
+@pytest.mark.parametrize("preset", ["paper", "preserving"])
+def test_local_layers_are_shown_with_their_window(preset, mode):
+    """ModernBERT: a layer of three sees all pieces, the others four to each side."""
+    more = {"hidden_size": 24, "local_attention": 8, "global_attn_every_n_layers": 3, "pad_token_id": 0}
+    family = (ModernBertConfig, ModernBertForSequenceClassification, more)
+    masks = {"trees": ("dependency",), "max_distance": 3, "mode": mode}
+    view = subnetwork_view(
+        _classifier(preset=preset, masks=masks, family=family), "john slipped in front . " * 3
+    )
+    assert [np.isneginf(view.logits[layer]).any() for layer in range(3)] == [False, True, True]
+    for layer in range(3):
+        if preset == "preserving":  # its gates are closed: the model is the plain one
+            np.testing.assert_allclose(view.attention[layer].mean(0), view.plain_attention(layer), atol=1e-5)
+            continue
+        parts = [view.sub_attention(layer, one, 1) for one in range(len(view.networks))]
+        expected = np.einsum("qr,rqk->qk", view.topical[layer], np.stack(parts))
+        np.testing.assert_allclose(view.attention[layer, 1], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("on_empty_row", ["full", "zero"])

@@ -15,6 +15,9 @@ from scipy.stats import ttest_rel
 
 __all__ = ["Interval", "Spread", "bootstrap_interval", "paired_t_test", "spread"]
 
+MOST_DRAWN = 1 << 22
+"""Sentences of resampled test sets that are held together: 64 MiB of places and values."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -88,7 +91,10 @@ def bootstrap_interval(
     kept = kept[~np.isnan(kept)]
     if not len(kept):
         raise ValueError("values: expected at least one, got none.")
-    drawn = np.random.default_rng(seed).integers(0, len(kept), (n_samples, len(kept)))
+    rng = np.random.default_rng(seed)
+    rows = max(1, MOST_DRAWN // len(kept))  # of samples at once; the same numbers as all at once
+    sizes = [min(rows, n_samples - start) for start in range(0, n_samples, rows)]
+    means = [kept[rng.integers(0, len(kept), (size, len(kept)))].mean(1) for size in sizes]
     tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(kept[drawn].mean(1), [tail, 100 - tail])
+    low, high = np.percentile(np.concatenate(means), [tail, 100 - tail])
     return Interval(float(kept.mean()), float(low), float(high))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
+from syntaxformer.evaluation import significance
 from syntaxformer.evaluation.significance import bootstrap_interval, paired_t_test, spread
 
 
@@ -48,3 +49,10 @@ def test_the_interval_of_a_mean():
     assert bootstrap_interval([*values, math.nan]) == found
     with pytest.raises(ValueError, match=r"^values: expected at least one, got none\.$"):
         bootstrap_interval([math.nan])
+
+
+def test_intervals_do_not_depend_on_how_many_samples_are_held_together(monkeypatch):
+    values = np.random.default_rng(1).normal(size=101).tolist()
+    found = bootstrap_interval(values)
+    monkeypatch.setattr(significance, "MOST_DRAWN", 700)
+    assert bootstrap_interval(values) == found

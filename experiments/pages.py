@@ -3,8 +3,8 @@
     make results                       writes docs/results/PAGE/report.md and its figures
 
 A store here holds what a report needs and no text: store.sqlite, and bootstrap.json where translations
-were compared. `syntaxformer experiment run SPEC --store experiments/stores/STORE` goes on with one. Pages
-that are not listed here are older than their stores.
+were compared. `syntaxformer experiment run SPEC --store experiments/stores/STORE` goes on with one. The
+earlier cells of GLUE (docs/results/glue_minilm_earlier) have no store any more.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ PAGES = {
     "paper000_table1_tatoeba": ("tatoeba", "tatoeba_by_size"),
     "paper000_table1_multi30k": ("multi30k", "multi30k_by_size"),
     "paper000_factors_multi30k": ("multi30k", "multi30k_factors"),
+    "paper000_width_multi30k": ("multi30k", "multi30k_width"),
     "paper002_glue_minilm": ("minilm", "glue_minilm"),
     "paper002_ablation": ("minilm", "masks_ablation"),
 }

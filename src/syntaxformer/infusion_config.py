@@ -6,7 +6,7 @@ model's weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -21,6 +21,7 @@ __all__ = [
     "Omitted",
     "RelationBiasConfig",
     "TreeOptions",
+    "tree_problems",
     "with_trees_of_masks",
 ]
 
@@ -79,6 +80,17 @@ class TreeOptions(_Section):
     def used_trees(self) -> tuple[str, ...]:
         """Trees of the relation tensor: those wanted, less those left out."""
         return tuple(tree for tree in self.trees if tree not in self.without)
+
+    def active_networks(self, left_out: Collection[str]) -> list[bool]:
+        """Which sub-networks (or biases) of the used trees take part, in the order of relation ids.
+
+        Args:
+            left_out: Trees and kinds of relation.
+        """
+        kinds = ("parent", "child", "sibling")
+        of_tree = [kind not in left_out for kind in kinds for _ in range(self.max_distance)]
+        of_tree.append("pair" not in left_out)
+        return [used and tree not in left_out for tree in self.used_trees for used in of_tree]
 
 
 class MaskConfig(TreeOptions):
@@ -151,15 +163,7 @@ class InfusionConfig(_Section):
 
     @model_validator(mode="after")
     def _same_trees(self) -> InfusionConfig:
-        if self.masks is None or self.relation_bias is None:
-            return self
-        problems = [
-            f"relation_bias.{key}: expected that of masks, {getattr(self.masks, key)!r}, "
-            f"got {getattr(self.relation_bias, key)!r}. Leave it out."
-            for key in TreeOptions.model_fields
-            if getattr(self.masks, key) != getattr(self.relation_bias, key)
-        ]
-        if problems:
+        if problems := tree_problems(self.masks, self.relation_bias):
             raise ValueError("\n".join(problems))
         return self
 
@@ -266,6 +270,23 @@ def with_trees_of_masks(content: Any) -> Any:
         return content
     taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
     return {**content, "relation_bias": {**taken, **bias}}
+
+
+def tree_problems(masks: TreeOptions | None, relation_bias: TreeOptions | None) -> list[str]:
+    """One line for each key in which both sections are on and differ: a batch has one tensor.
+
+    Args:
+        masks: Section `masks`; None where it is off.
+        relation_bias: Section `relation_bias`; None where it is off.
+    """
+    if masks is None or relation_bias is None:
+        return []
+    return [
+        f"relation_bias.{key}: expected that of masks, {getattr(masks, key)!r}, "
+        f"got {getattr(relation_bias, key)!r}. Leave it out."
+        for key in TreeOptions.model_fields
+        if getattr(masks, key) != getattr(relation_bias, key)
+    ]
 
 
 def _as_mapping(section: Any) -> dict[str, Any] | None:

@@ -129,6 +129,4 @@ def _active(options: TreeOptions | None, includes_full: bool) -> tuple[bool, ...
     """Sub-networks and biases that take part, full attention last; None for all."""
     if options is None or not set(options.without) - {"dependency", "constituency"}:
         return None
-    kinds = [kind not in options.without for kind in ("parent", "child", "sibling")]
-    of_tree = [used for used in kinds for _ in range(options.max_distance)] + ["pair" not in options.without]
-    return (*of_tree * len(options.used_trees), *[True] * includes_full)
+    return (*options.active_networks(options.without), *[True] * includes_full)

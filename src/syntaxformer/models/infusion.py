@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from syntaxformer.infusion_config import InfusionConfig, MaskConfig, Omitted, TreeOptions
+from syntaxformer.infusion_config import InfusionConfig, MaskConfig, Omitted
 from syntaxformer.layers import (
     BiaffineHead,
     PosAdd,
@@ -36,7 +36,6 @@ BATCH_KEYS = ("syntax", "pos_ids", "governors", "first_pieces")
 _log = logging.getLogger(__name__)
 
 _SHARED = "shared"
-_KINDS = ("parent", "child", "sibling")
 
 
 def chosen_layers(layers: tuple[int, ...] | None, n_layers: int, default: Sequence[int]) -> list[int]:
@@ -143,7 +142,7 @@ class Infusion(nn.Module):
                 f"leave_out: expected some of {', '.join(get_args(Omitted))}, got {', '.join(unknown)}."
             )
         options = self.config.tree_options
-        active = [] if options is None else _active(options, names)
+        active = [] if options is None else options.active_networks(names)
         if options is not None and not any(active):
             raise ValueError(f"leave_out: expected a relation to be left, got {', '.join(names)}.")
         self.left_out = names
@@ -295,13 +294,6 @@ def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
             "An infused model takes which pieces are padding, nothing finer."
         )
     return attention_mask != 0
-
-
-def _active(options: TreeOptions, names: Sequence[str]) -> list[bool]:
-    """Which of the trees' sub-networks take part; that of full attention always does."""
-    distance = options.max_distance
-    of_tree = [kind not in names for kind in _KINDS for _ in range(distance)] + ["pair" not in names]
-    return [flag and tree not in names for tree in options.used_trees for flag in of_tree]
 
 
 def _head(parts: Parts, layer: int, n_heads: int, keys: str) -> BiaffineHead:

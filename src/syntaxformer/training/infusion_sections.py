@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.data.tag_pieces import TagPlace
-from syntaxformer.infusion_config import LisaConfig, RelationBiasConfig, TreeOptions
+from syntaxformer.infusion_config import LisaConfig, RelationBiasConfig, TreeOptions, tree_problems
 from syntaxformer.layers.infusion_plan import INFUSION_KINDS
 from syntaxformer.models.encoder_syntax import EncoderMasks
 
@@ -105,16 +105,4 @@ def syntax_problems(
         problems.append(f"lisa.attn_head: expected 0 to {n_heads - 1}, got {lisa.attn_head}.")
     if lisa is not None and lisa.keys != "head":
         problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
-    return problems + _tree_problems(masks, relation_bias)
-
-
-def _tree_problems(masks: EncoderMasks | None, relation_bias: RelationBiasConfig | None) -> list[str]:
-    """A batch has one tensor of relations, for both."""
-    if masks is None or relation_bias is None:
-        return []
-    return [
-        f"relation_bias.{key}: expected that of masks, {getattr(masks, key)!r}, "
-        f"got {getattr(relation_bias, key)!r}. Leave it out."
-        for key in TreeOptions.model_fields
-        if getattr(masks, key) != getattr(relation_bias, key)
-    ]
+    return problems + tree_problems(masks, relation_bias)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
@@ -22,7 +21,8 @@ from typing import Any
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.shards import Engine, Shard, annotate_shard
-from syntaxformer.errors import BackendMissingError, SyntaxformerError
+from syntaxformer.errors import SyntaxformerError
+from syntaxformer.ray_cluster import connect, import_ray, reason
 
 __all__ = ["ray_engine"]
 
@@ -39,21 +39,15 @@ def ray_engine(annotator: str, n_workers: int, address: str | None = None) -> En
         BackendMissingError: Ray is not installed.
         SyntaxformerError: While it works: there is no cluster at the address, or it cannot go on.
     """
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise BackendMissingError("the package ray", "python -m pip install 'ray[data]'") from error
+    ray = import_ray("ray.data")
     return lambda shards: _run(ray, shards, annotator, n_workers, address)
 
 
 def _run(
     ray: Any, shards: Sequence[Shard], annotator: str, n_workers: int, address: str | None
 ) -> Iterator[dict[str, Any]]:
-    started = not ray.is_initialized()
+    started = connect(address, n_workers + 1)
     try:
-        if started:
-            _start(ray, n_workers, address)
         logging.getLogger("ray.data").setLevel(logging.WARNING)
         rows = [{"shard": json.dumps(asdict(shard))} for shard in shards]
         context = ray.data.DataContext.get_current()
@@ -74,31 +68,12 @@ def _run(
                 yield json.loads(row["record"])
     except (ray.exceptions.RayError, ConnectionError) as error:
         raise SyntaxformerError(
-            f"ray: expected the cluster to work, got: {_reason(error)} What is done is kept; run the same "
+            f"ray: expected the cluster to work, got: {reason(error)} What is done is kept; run the same "
             "command again."
         ) from error
     finally:
         if started and ray.is_initialized():
             ray.shutdown()
-
-
-def _start(ray: Any, n_workers: int, address: str | None) -> None:
-    local = {"num_cpus": n_workers + 1, "include_dashboard": False} if address is None else {}
-    try:
-        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.WARNING, **local)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise SyntaxformerError(
-            f"ray: expected a cluster at {address or 'this machine'}, got: {reason}. "
-            "Start one with `ray start --head`, or leave out --address."
-        ) from error
-
-
-def _reason(error: BaseException) -> str:
-    """The error itself: Ray's begin with the traceback of the worker."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
-    return (errors[-1] if errors else " ".join(lines))[:300].rstrip(".") + "."
 
 
 class _Worker:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syntaxformer.cli.engine import AddressOption, Engine, refuse_lone_address
 from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
 from syntaxformer.errors import ConfigError
 
@@ -20,16 +20,9 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
     from syntaxformer.annotate.shards import Engine as ShardEngine
 
-__all__ = ["Engine", "annotate", "output_paths"]
+__all__ = ["annotate", "output_paths"]
 
 _SUFFIX = ".parquet"
-
-
-class Engine(StrEnum):
-    """Who does the work."""
-
-    local = "local"
-    ray = "ray"
 
 
 def annotate(
@@ -59,10 +52,7 @@ def annotate(
         Engine,
         typer.Option(help="local: processes here. ray: shards on a Ray cluster, which may lose workers."),
     ] = Engine.local,
-    address: Annotated[
-        str | None,
-        typer.Option(help="Of a running Ray cluster: auto, ray://HOST:10001. Default: one on this machine."),
-    ] = None,
+    address: AddressOption = None,
     lines_per_shard: Annotated[
         int | None,
         typer.Option(
@@ -76,8 +66,7 @@ def annotate(
     same text by the same annotator is left as it is; one that was broken off goes on where it was.
     """
     targets = output_paths(inputs, output)
-    if address is not None and engine is not Engine.ray:
-        raise ConfigError("--address: expected --engine ray with it, got the local engine.")
+    refuse_lone_address(engine, address)
     if annotator.startswith(("conllu:", "ptb:")):
         if engine is Engine.ray:
             raise ConfigError(

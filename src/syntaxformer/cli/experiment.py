@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syntaxformer.cli.engine import AddressOption, Engine, refuse_lone_address
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from syntaxformer.experiments import RunStore, Spec
+    from syntaxformer.experiments import Executor, RunStore, Spec
 
 __all__ = ["experiment"]
 
@@ -34,6 +38,11 @@ def run(
     only: Annotated[
         list[str] | None, typer.Option(metavar="AXIS=LEVEL", help="Run only these; repeatable.")
     ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="local: processes here. ray: tasks on a Ray cluster, which sees the same disks."),
+    ] = Engine.local,
+    address: AddressOption = None,
 ) -> None:
     """Run what is missing. Killed runs are resumed; failed ones keep their error until --retry-failed.
 
@@ -41,12 +50,16 @@ def run(
     """
     from syntaxformer.experiments import load_spec, run_experiment
 
+    refuse_lone_address(engine, address)
     loaded = load_spec(spec)
     opened = _store(loaded, store)
     if dry_run:
         _show_plan(loaded, opened, jobs, _parts(only or ()), retry_failed)
         return
-    counts = run_experiment(loaded, opened, jobs, retry_failed, only=_parts(only or ()))
+    with _executor(engine, jobs, address) as executor:
+        counts = run_experiment(
+            loaded, opened, retry_failed=retry_failed, only=_parts(only or ()), executor=executor
+        )
     typer.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
         raise typer.Exit(1)
@@ -77,6 +90,16 @@ def cell(folder: Annotated[Path, typer.Argument(help="Folder of one run.")]) -> 
     from syntaxformer.experiments import run_cell
 
     run_cell(folder)
+
+
+def _executor(engine: Engine, jobs: int, address: str | None) -> AbstractContextManager[Executor]:
+    from syntaxformer.experiments import LocalExecutor
+
+    if engine is Engine.local:
+        return nullcontext(LocalExecutor(jobs))
+    from syntaxformer.experiments.ray_executor import RayExecutor
+
+    return RayExecutor(jobs, address)
 
 
 def _parts(settings: Sequence[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from syntaxformer.experiments.cell_run import run_cell
 from syntaxformer.experiments.check import check_experiment
 from syntaxformer.experiments.estimate import estimate_seconds
+from syntaxformer.experiments.executors import Executor, LocalExecutor
 from syntaxformer.experiments.plan import planned_cells
 from syntaxformer.experiments.report import write_report
 from syntaxformer.experiments.runner import run_experiment
@@ -11,6 +12,8 @@ from syntaxformer.experiments.store import RunStore, StoredRun
 
 __all__ = [
     "Cell",
+    "Executor",
+    "LocalExecutor",
     "RunStore",
     "Spec",
     "StoredRun",

@@ -1,28 +1,26 @@
 """Runs what is missing of an experiment, one process a run, several side by side.
 
-The runner only starts, watches and records. If it is killed, its children go on; the next runner finds their
-results, or waits for them: a run's process holds the lock of its folder.
+The runner only starts, watches and records; where the processes are is in `executors`. If it is killed, its
+children go on; the next runner finds their results, or waits for them: a run's process holds the lock of its
+folder.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from filelock import Timeout
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
 from syntaxformer.experiments.check import check_experiment
+from syntaxformer.experiments.executors import LOG, Command, Executor, LocalExecutor, RunProcess
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.search import next_trial
@@ -39,16 +37,13 @@ POLL_S = 0.2
 MOST_KILLS = 2
 """A run that is killed so often is left for the next runner: it may be what fills the memory."""
 
-Command = Callable[[Path], list[str]]
-
 
 @dataclass
 class _Job:
     """A process at work."""
 
     cell: Cell
-    process: subprocess.Popen[bytes]
-    slot: int
+    process: RunProcess
     start: float
     log_start: int
     seconds_before: float
@@ -61,6 +56,7 @@ def run_experiment(
     retry_failed: bool = False,
     command: Command | None = None,
     only: Mapping[str, str] | None = None,
+    executor: Executor | None = None,
 ) -> Counter[str]:
     """Run what is not done.
 
@@ -71,6 +67,7 @@ def run_experiment(
         retry_failed: Run failed ones again, of those that `only` names.
         command: What runs the folder of one run; by default this package's own command line.
         only: Axis → level of the runs to do; the others wait. None for all.
+        executor: Where they work, in place of `n_jobs` processes of this machine with `command`.
 
     Returns:
         State → number of runs, of those that `only` names.
@@ -98,17 +95,14 @@ def run_experiment(
         wanted = [key for key, run in runs.items() if matches(run.cell.labels, only or {})]
         store.release([RUNNING])
         store.release([KILLED, *([FAILED] if retry_failed else [])], wanted)
-        return _Runner(spec, store, n_jobs, command or _own_command, only or {}).run()
+        return _Runner(spec, store, executor or LocalExecutor(n_jobs, command), only or {}).run()
     finally:
         lock.release()
 
 
 class _Runner:
-    def __init__(
-        self, spec: Spec, store: RunStore, n_jobs: int, command: Command, only: Mapping[str, str]
-    ) -> None:
-        self.spec, self.store, self.command, self.only = spec, store, command, only
-        self.n_jobs = _one_a_device(n_jobs)
+    def __init__(self, spec: Spec, store: RunStore, executor: Executor, only: Mapping[str, str]) -> None:
+        self.spec, self.store, self.executor, self.only = spec, store, executor, only
         self.jobs: list[_Job] = []
         self.kills: Counter[str] = Counter()
 
@@ -126,22 +120,18 @@ class _Runner:
 
     def _start_next(self) -> bool:
         """Start one more process, if there is room and work."""
-        if len(self.jobs) >= self.n_jobs or (cell := self._next()) is None:
+        if len(self.jobs) >= self.executor.n_jobs or (cell := self._next()) is None:
             return False
         check_recipe(own_runs(self.spec, self.store.runs()).values())  # it may be edited while runs work
         folder = self.store.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
         write_cell(cell, folder, self.spec.keep)
-        slot = min(set(range(self.n_jobs)) - {job.slot for job in self.jobs})
         seconds_before = self.store.runs()[cell.key].seconds
         self.store.start(cell.key)
-        environment = {**os.environ, **_resources(slot, self.n_jobs)}
-        with (folder / "log.txt").open("ab") as log:
-            log_start = log.tell()
-            process = subprocess.Popen(
-                self.command(folder), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
-            )
-        self.jobs.append(_Job(cell, process, slot, time.monotonic(), log_start, seconds_before))
+        (folder / LOG).touch()
+        log_start = (folder / LOG).stat().st_size
+        process = self.executor.start(folder)
+        self.jobs.append(_Job(cell, process, time.monotonic(), log_start, seconds_before))
         _log.info("started %s", cell.name)
         return True
 
@@ -160,9 +150,10 @@ class _Runner:
 
     def _collect(self) -> None:
         """Record the processes that have ended."""
-        for job in [job for job in self.jobs if job.process.poll() is not None]:
-            self.jobs.remove(job)
-            self._record(job, job.process.returncode)
+        for job in list(self.jobs):
+            if (code := job.process.poll()) is not None:
+                self.jobs.remove(job)
+                self._record(job, code)
 
     def _record(self, job: _Job, code: int) -> None:
         folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
@@ -177,7 +168,7 @@ class _Runner:
             if self.kills[job.cell.key] < MOST_KILLS:
                 self.store.release([KILLED], [job.cell.key])
         else:
-            error = _last_error(folder / "log.txt", job.log_start, code)
+            error = _last_error(folder / LOG, job.log_start, code)
             self.store.stop(job.cell.key, FAILED, seconds, error)
             _log.warning("failed %s: %s", job.cell.name, error)
 
@@ -197,38 +188,6 @@ class _Runner:
         for job in self.jobs:
             job.process.wait()
             self.store.stop(job.cell.key, KILLED, self._seconds(job), "the runner was interrupted")
-
-
-def _own_command(folder: Path) -> list[str]:
-    return [sys.executable, "-m", "syntaxformer.cli.main", "experiment", "cell", str(folder)]
-
-
-def _resources(slot: int, n_jobs: int) -> Mapping[str, str]:
-    """Threads and a device for one of several processes; what the user has set stays."""
-    given: dict[str, Any] = {}
-    if "OMP_NUM_THREADS" not in os.environ:
-        given["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // n_jobs))
-    devices = _devices()
-    if devices:
-        given["CUDA_VISIBLE_DEVICES"] = devices[slot % len(devices)]
-    return given
-
-
-def _one_a_device(n_jobs: int) -> int:
-    n_devices = len(_devices())
-    if 0 < n_devices < n_jobs:
-        _log.warning("jobs: %d, one a GPU, not %d", n_devices, n_jobs)
-        return n_devices
-    return n_jobs
-
-
-def _devices() -> list[str]:
-    """GPUs that runs may use."""
-    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [one for one in visible.split(",") if one]
-    import torch
-
-    return [str(number) for number in range(torch.cuda.device_count())]
 
 
 def _last_error(log: Path, start: int, code: int) -> str:

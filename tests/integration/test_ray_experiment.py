@@ -1,0 +1,128 @@
+"""Runs of an experiment as tasks of a Ray cluster on this machine: done, failed, killed, and lost with their worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from syntaxformer.errors import SyntaxformerError
+from syntaxformer.experiments import RunStore, load_spec, run_experiment
+
+pytest.importorskip("ray", reason="ray is not installed")
+
+from syntaxformer.experiments.ray_executor import RayExecutor
+
+SCRIPT = """
+import json, os, pathlib, signal, sys
+folder = pathlib.Path(sys.argv[1])
+seed = json.loads((folder / "cell.json").read_text())["settings"]["seed"]
+again = (folder / "again").exists()
+(folder / "again").touch()
+if seed == 2:
+    sys.exit("error: data: expected a file, found none.")
+if seed == 3 and not again:
+    os.kill(os.getpid(), signal.SIGKILL)
+if seed == 4 and not again:
+    os.kill(os.getppid(), signal.SIGKILL)  # Ray's worker, and this process with it
+    signal.pause()
+facts = {"threads": os.environ["OMP_NUM_THREADS"], "directory": os.getcwd()}
+(folder / "result.json").write_text(json.dumps({"metrics": {"bleu": 1.5}, **facts}))
+"""
+WAITING_SCRIPT = (
+    "import pathlib, sys, time; (pathlib.Path(sys.argv[1]) / 'began').write_text(str(__import__('os').getpid())); "
+    "time.sleep(100)"
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch):
+    monkeypatch.setenv("RAY_DISABLE_IMPORT_WARNING", "1")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+
+@pytest.fixture
+def spec(tmp_path):
+    content = {
+        "name": "small",
+        "verb": "train",
+        "recipe": "tiny",
+        "axes": {"seed": [1, 2, 3, 4, 5]},
+        "settings": {"data.dir": "corpus"},
+    }
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(content))
+    return load_spec(tmp_path / "spec.yaml")
+
+
+def _command(script):
+    def command(folder):
+        if json.loads((folder / "cell.json").read_text())["settings"]["seed"] == 5:
+            return ["/no/such/program"]
+        return [sys.executable, "-S", "-c", script, str(folder)]
+
+    return command
+
+
+def test_states_are_those_of_local_processes(spec, tmp_path):
+    store = RunStore(tmp_path / "store")
+    with RayExecutor(2, command=_command(SCRIPT)) as executor:
+        counts = run_experiment(spec, store, executor=executor)
+    runs = {int(one.cell.labels["seed"]): one for one in store.runs().values()}
+    assert counts == {"done": 3, "failed": 2}
+    assert [runs[seed].attempts for seed in range(1, 6)] == [1, 1, 2, 2, 1]
+    assert runs[2].error == "data: expected a file, found none."
+    assert runs[5].error.startswith("ray: expected the run to start on its machine, got: FileNotFoundError: ")
+    assert {run.result["directory"] for run in runs.values() if run.result} == {str(Path.cwd())}
+    threads = max(2, os.cpu_count() or 1) // 2
+    assert {run.result["threads"] for run in runs.values() if run.result} == {str(threads)}
+
+
+def test_an_interrupted_runner_ends_its_tasks(spec, tmp_path):
+    store = RunStore(tmp_path / "store")
+
+    def interrupt():
+        (began,) = _wait_for(lambda: list(store.folder.glob("cells/*/began")))
+        _wait_for(began.read_text)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with RayExecutor(1, command=_command(WAITING_SCRIPT)) as executor:
+        user = threading.Thread(target=interrupt)
+        user.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_experiment(spec, store, executor=executor)
+        user.join()
+        (began,) = store.folder.glob("cells/*/began")
+        _wait_for(lambda: not _is_there(int(began.read_text())))
+    errors = [one.error for one in store.runs().values() if one.state == "killed"]
+    assert errors == ["the runner was interrupted"]
+
+
+def _wait_for(what):
+    end = time.monotonic() + 60
+    while not (found := what()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+def _is_there(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_no_cluster_at_the_address():
+    with (
+        pytest.raises(SyntaxformerError, match=r"ray: expected a cluster at 127\.0\.0\.1:1, got: .*refused"),
+        RayExecutor(1, "127.0.0.1:1"),
+    ):
+        pass

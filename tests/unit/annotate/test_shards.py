@@ -13,7 +13,6 @@ import pytest
 from syntaxformer.annotate import (
     annotate_to_file,
     load_annotator,
-    ray_engine,
     read_annotations,
     write_annotations,
 )
@@ -286,14 +285,6 @@ def test_sources_that_cannot_be_read(tmp_path):
         assert message in str(caught.value)
     with pytest.raises((BackendMissingError, DataError), match="s3"):
         list(SourceLines("s3://bucket/a.txt"))
-
-
-def test_of_rays_errors_only_the_error_is_told():
-    error = ValueError(
-        "ray::MapWorker() (pid=7)\n  File x, line 3\nsyntaxformer.errors.DataError: /a: no space left.\n"
-    )
-    assert ray_engine._reason(error) == "syntaxformer.errors.DataError: /a: no space left."
-    assert ray_engine._reason(ConnectionError("no cluster\n there")) == "no cluster there."
 
 
 def test_two_commands_on_one_output_end_alike(job, source, annotator, tmp_path):

@@ -104,11 +104,15 @@ def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
 
 
 def compare_groups(
-    spec: Spec, store: RunStore, group: Group, groups: Sequence[Group], metric: str
+    spec: Spec, store: RunStore, group: Group, groups: Sequence[Group], metric: str, levels: Mapping[str, str]
 ) -> Difference | None:
-    """A group against the one that has the baseline's levels and is otherwise the same; None for itself."""
-    wanted = {**group.labels, **spec.report.baseline}
-    if not spec.report.baseline or wanted == group.labels:
+    """A group against the one that has these levels (baseline or control) and is otherwise the same.
+
+    Returns:
+        None where there is no such group, where it is the group itself, or where they share no seed.
+    """
+    wanted = {**group.labels, **levels}
+    if not levels or wanted == group.labels:
         return None
     baseline = next((one for one in groups if one.labels == wanted), None)
     if baseline is None:

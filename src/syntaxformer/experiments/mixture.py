@@ -137,7 +137,7 @@ def _compared(
         apart: Runs that differ in this are meant to differ.
     """
     key, what, expected = about
-    outside = {SEED, TRIAL, *spec.report.baseline}
+    outside = {SEED, TRIAL}.union(spec.report.baseline, *spec.report.controls)
     found: dict[str, dict[str, list[str]]] = {}
     for run in runs:
         if not run.result.get(key):

@@ -128,7 +128,8 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
     groups = group_runs(spec, runs)
     metrics = metric_names(spec, groups)
-    differences = [compare_groups(spec, store, group, groups, metrics[0]) for group in groups]
+    baseline = spec.report.baseline
+    differences = [compare_groups(spec, store, group, groups, metrics[0], baseline) for group in groups]
     figures = [
         *size_figure(spec, groups, metrics[0], folder),
         *gain_figure(spec, groups, differences, metrics[0], folder),
@@ -137,6 +138,7 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
         Heading("Results"),
         _result_table(spec, groups, differences, metrics),
         Paragraph(_reading(spec)),
+        *_control_blocks(spec, store, groups, metrics[0]),
         *figures,
         *curve_figures(spec, groups, folder),
     ]
@@ -167,6 +169,33 @@ def _result_table(
             row += _paper(spec, group, metric, metrics[0])
         rows.append([*row, _parameters(group), _minutes(group)])
     return Table(header, rows)
+
+
+def _control_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric: str) -> list[Block]:
+    """For each control the rows that share seeds with it."""
+    blocks: list[Block] = []
+    axes = [axis for axis in spec.axes if axis != "seed"]
+    for levels in spec.report.controls:
+        compared = [(one, compare_groups(spec, store, one, groups, metric, levels)) for one in groups]
+        found = [(group, one) for group, one in compared if one is not None]
+        if not found:
+            continue
+        has_sentences = any(one.p_sentences for _, one in found)
+        header = [*axes, "seeds", f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
+        rows = [
+            [
+                *(group.labels[axis] for axis in axes),
+                str(one.n),
+                *_difference(one, spec.report.scale, has_sentences),
+            ]
+            for group, one in found
+        ]
+        blocks += [Heading(f"Against {_levels(levels)}"), Table(header, rows)]
+    return blocks
+
+
+def _levels(levels: Mapping[str, str]) -> str:
+    return ", ".join(f"{axis} {level}" for axis, level in levels.items())
 
 
 def _spread(one: Spread, scale: float) -> str:
@@ -204,7 +233,7 @@ def _minutes(group: Group) -> str:
 def _reading(spec: Spec) -> str:
     parts = ["Mean ± standard deviation over seeds"]
     if spec.report.baseline:
-        levels = ", ".join(f"{axis} {level}" for axis, level in spec.report.baseline.items())
+        levels = _levels(spec.report.baseline)
         parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
         if spec.test is not None:
             largest = "the largest over the seeds, where all have translations and differ in one direction"
@@ -246,7 +275,7 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
 
 
 def _study(labels: Mapping[str, str]) -> str:
-    return ", ".join(f"{axis} {level}" for axis, level in labels.items()) or "Trials"
+    return _levels(labels) or "Trials"
 
 
 def _number(value: float | None) -> str:

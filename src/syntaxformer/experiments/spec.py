@@ -78,6 +78,10 @@ class ReportConfig(_Section):
     baseline: dict[str, str] = Field(
         default_factory=dict, description="axis → level of the rows that others are compared with"
     )
+    controls: list[dict[str, str]] = Field(
+        default_factory=list,
+        description="other rows that all are compared with, each in a table of its own: axis → level",
+    )
     x: str | None = Field(default=None, description="axis along which a curve is drawn")
     x_values: dict[str, float] = Field(
         default_factory=dict, description="level of the x axis → number; else the number in its name"
@@ -193,6 +197,7 @@ class Spec(_Section):
 
     def _name_problems(self) -> Iterator[str]:
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
+        given["report.controls"] = self.report.controls
         given["report.paper"] = [one.cell for one in self.report.paper]
         for place, parts in given.items():
             for part in parts:
@@ -201,8 +206,10 @@ class Spec(_Section):
     def _report_problems(self) -> Iterator[str]:
         """What a report could not show, or would leave out."""
         report, known = self.report, self.metrics()
-        averaged = {"report.baseline": report.baseline} | {
-            f"report.paper.{place}.cell": one.cell for place, one in enumerate(report.paper)
+        averaged = {
+            "report.baseline": report.baseline,
+            **{f"report.controls.{place}": one for place, one in enumerate(report.controls)},
+            **{f"report.paper.{place}.cell": one.cell for place, one in enumerate(report.paper)},
         }
         for place, part in averaged.items():
             if SEED in part:

@@ -94,6 +94,28 @@ def test_every_number(filled, tmp_path):
     assert text.count("syntaxformer train tiny") == 8
 
 
+def test_a_control_has_a_table_of_its_own(filled, make_result, tmp_path):
+    """All rows against one that is not the baseline, over the seeds that both have."""
+    spec, store = filled
+    assert "## Against" not in write_report(spec, store, tmp_path / "without").read_text()
+    spec.axes["system"]["wide"] = {"infusion.kind": "none", "model.d_ff": 77}
+    spec.report.controls = [{"system": "wide"}]
+    assert "## Against" not in write_report(spec, store, tmp_path / "not yet").read_text()
+    wide = [10.2, 12.0]
+    store.add(spec.cells())
+    for cell in spec.cells():
+        seed = int(cell.labels["seed"])
+        if (cell.labels["system"], cell.labels["fraction"]) == ("wide", "10 %") and seed <= len(wide):
+            store.finish(cell.key, 60.0, make_result(wide[seed - 1]))
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    table = text[text.index("## Against system wide") :]
+    p_seeds = [ttest_rel(BLEU[one, "10 %"][:2], wide).pvalue for one in ("base", "sit")]
+    assert _row(table, "base", "10 %")[2:] == ["2", "-0.60", f"{p_seeds[0]:.3f}"]
+    assert _row(table, "sit", "10 %")[2:5] == ["2", "+0.65", f"{p_seeds[1]:.3f}"]
+    assert "| wide | 10 % | 2 |" not in table
+    assert "| 100 % | 2 |" not in table
+
+
 def test_p_values_over_sentences_are_of_all_seeds(filled, tmp_path):
     spec, store = filled
     lost = _cells(spec)["sit", "10 %", "2"]
@@ -418,7 +440,7 @@ def test_seeds_are_paired_where_both_have_the_metric(filled, make_result):
             key = cells[system, "10 %", str(seed)].key
             store.finish(key, 1.0, make_result(1.0, metrics={"dev_loss": value}))
     groups = group_runs(spec, store.runs())
-    found = [compare_groups(spec, store, one, groups, "dev_loss") for one in groups]
+    found = [compare_groups(spec, store, one, groups, "dev_loss", spec.report.baseline) for one in groups]
     (difference,) = [one for one in found if one is not None]
     assert (difference.mean, difference.n) == (2.5, 1)
 

@@ -81,6 +81,7 @@ def test_the_command_of_a_fine_tuning(content, write_spec):
 def test_all_mistakes_at_once(content, write_spec):
     content["recipe"] = None
     content["report"]["baseline"] = {"sistem": "base"}
+    content["report"]["controls"] = [{"system": "sot"}]
     content["report"]["x"] = "kilobytes"
     content["exclude"] = [{"system": "sat"}]
     with pytest.raises(ConfigError) as error:
@@ -89,6 +90,7 @@ def test_all_mistakes_at_once(content, write_spec):
         f"{path}: recipe: expected a recipe for the verb train, got none.",
         f"{path}: report.baseline: unknown axis 'sistem'. Nearest: system.",
         f"{path}: exclude: system has no level 'sat'. Nearest: sit.",
+        f"{path}: report.controls: system has no level 'sot'. Nearest: sit.",
         f"{path}: report.x: unknown axis 'kilobytes'. Known: fraction, seed, system.",
     ]
 
@@ -160,6 +162,7 @@ def test_what_a_report_could_not_show(content, write_spec):
         "x_values": {"smal": 1, "large": 2},
     }
     content["report"]["baseline"] = {"seed": "1"}
+    content["report"]["controls"] = [{"size": "small", "seed": "3"}]
     content["report"]["paper"] = [
         {"cell": {"seed": "2"}, "value": 1},
         {"cell": {}, "value": 1, "metric": "chrf"},
@@ -168,6 +171,7 @@ def test_what_a_report_could_not_show(content, write_spec):
         load_spec(path := write_spec(content))
     assert error.value.problems == [
         f"{path}: report.baseline: expected no seed, got 1. Numbers are means over seeds.",
+        f"{path}: report.controls.0: expected no seed, got 3. Numbers are means over seeds.",
         f"{path}: report.paper.0.cell: expected no seed, got 2. Numbers are means over seeds.",
         f"{path}: report.metrics: unknown metric 'dev_los'. Nearest: dev_loss.",
         f"{path}: report.paper: unknown metric 'chrf'. Known: dev_loss.",

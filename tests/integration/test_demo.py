@@ -17,6 +17,8 @@ def test_table_examples_and_figure(cli, tmp_path):
     assert [line[-1] for line in lines[2:4]] == [
         str(tmp_path / "demo" / name) for name in ("baseline", "infused")
     ]
+    sizes = [int(line[3].replace(",", "")) for line in lines[2:4]]
+    assert sizes[0] >= sizes[1]  # no part of the difference is that of a larger model
     sources = [line for line in lines if line[0] == "source"]
     assert len(sources) == 5
     assert all("/" in tagged for line in sources for tagged in line[1:])

@@ -32,7 +32,7 @@ def import_ray(*modules: str) -> Any:
             import_module(module)
         return import_module("ray")
     except ImportError as error:
-        raise BackendMissingError("the package ray", "python -m pip install 'ray[data]'") from error
+        raise BackendMissingError("the package ray", "python -m pip install 'ray[data]>=2.60'") from error
 
 
 def connect(address: str | None, n_cpus: int) -> bool:
@@ -52,13 +52,14 @@ def connect(address: str | None, n_cpus: int) -> bool:
     ray = import_ray()
     if ray.is_initialized():
         return False
-    local = {"num_cpus": n_cpus, "include_dashboard": False} if address is None else {}
+    local = {} if address else {"num_cpus": n_cpus, "include_dashboard": False}
     try:
         if match := re.search(r"([^/@\[\]]+|\[[^\]]+\]):(\d+)$", address or ""):
             # Ray would try for minutes.
             socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=ANSWER_S).close()
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.WARNING, **local)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        ray.shutdown()
         raise SyntaxformerError(
             f"ray: expected a cluster at {address or 'this machine'}, got: "
             f"{' '.join(str(error).split())[:200]}. Start one with `ray start --head`, or leave out "

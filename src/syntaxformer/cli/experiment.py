@@ -56,10 +56,9 @@ def run(
     if dry_run:
         _show_plan(loaded, opened, jobs, _parts(only or ()), retry_failed)
         return
+    wanted = _parts(only or ())
     with _executor(engine, jobs, address) as executor:
-        counts = run_experiment(
-            loaded, opened, retry_failed=retry_failed, only=_parts(only or ()), executor=executor
-        )
+        counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=wanted, executor=executor)
     typer.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
         raise typer.Exit(1)

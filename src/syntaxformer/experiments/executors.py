@@ -42,7 +42,16 @@ class Executor(Protocol):
 
     @property
     def n_jobs(self) -> int:
-        """So many side by side."""
+        """So many side by side, once it is open."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether a run may wait for its place: then only the time that it counts itself is its own."""
+        ...
+
+    def open(self) -> None:
+        """Make ready for runs; called before the first of them starts, and any time after."""
         ...
 
     def start(self, folder: Path) -> RunProcess:
@@ -58,11 +67,16 @@ class LocalExecutor:
         command: What runs a folder; by default this package's own command line.
     """
 
+    waits = False
+
     def __init__(self, n_jobs: int, command: Command | None = None) -> None:
         self._devices = _devices()
         self.n_jobs = one_a_device(n_jobs, len(self._devices))
         self._command = command or own_command
         self._slots: list[subprocess.Popen[bytes] | None] = [None] * self.n_jobs
+
+    def open(self) -> None:
+        """Nothing is needed."""
 
     def start(self, folder: Path) -> RunProcess:
         """Start a run in the first place that is free."""

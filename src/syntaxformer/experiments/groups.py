@@ -51,7 +51,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Difference:
-    """A group against its baseline, over the seeds that both have.
+    """A group against its baseline, or a control, over the seeds that both have.
 
     Args:
         mean: Mean difference of the first metric.
@@ -114,17 +114,17 @@ def compare_groups(
     wanted = {**group.labels, **levels}
     if not levels or wanted == group.labels:
         return None
-    baseline = next((one for one in groups if one.labels == wanted), None)
-    if baseline is None:
+    other = next((one for one in groups if one.labels == wanted), None)
+    if other is None:
         return None
-    seeds = [one for one in baseline.runs if one in group.runs]
-    seeds = [one for one in seeds if baseline.values(metric, [one]) and group.values(metric, [one])]
+    seeds = [one for one in other.runs if one in group.runs]
+    seeds = [one for one in seeds if other.values(metric, [one]) and group.values(metric, [one])]
     if not seeds:
         return None
-    first, second = baseline.values(metric, seeds), group.values(metric, seeds)
-    per_seed = [other - one for one, other in zip(first, second, strict=True)]
+    first, second = other.values(metric, seeds), group.values(metric, seeds)
+    per_seed = [gained - one for one, gained in zip(first, second, strict=True)]
     gains, agree = spread(per_seed), min(per_seed) >= 0 or max(per_seed) <= 0
-    pairs = [(baseline.runs[seed], group.runs[seed]) for seed in seeds]
+    pairs = [(other.runs[seed], group.runs[seed]) for seed in seeds]
     p_sentences = _bootstrap(spec, store, pairs) if metric == "bleu" else []
     return Difference(gains.mean, gains.sd, gains.n, paired_t_test(first, second), p_sentences, agree)
 

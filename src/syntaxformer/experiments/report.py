@@ -179,6 +179,7 @@ def _control_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric
         compared = [(one, compare_groups(spec, store, one, groups, metric, levels)) for one in groups]
         found = [(group, one) for group, one in compared if one is not None]
         if not found:
+            blocks += [Heading(f"Against {_levels(levels)}"), Paragraph("Not measured.")]
             continue
         has_sentences = any(one.p_sentences for _, one in found)
         header = [*axes, "seeds", f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]

@@ -12,12 +12,13 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import Timeout
 
-from syntaxformer.errors import ConfigError
+from syntaxformer.errors import ConfigError, SyntaxformerError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
 from syntaxformer.experiments.check import check_experiment
 from syntaxformer.experiments.executors import LOG, Command, Executor, LocalExecutor, RunProcess
@@ -78,6 +79,7 @@ def run_experiment(
             also where it was edited since the first run started.
         DataError: The store cannot be written.
         BackendMissingError: A search needs Optuna, and it is not installed.
+        SyntaxformerError: What `executor` raises; runs at work are ended, and resumed the next time.
     """
     spec.check_levels("only", only or {})
     check_experiment(spec, store.runs())
@@ -120,8 +122,9 @@ class _Runner:
 
     def _start_next(self) -> bool:
         """Start one more process, if there is room and work."""
-        if len(self.jobs) >= self.executor.n_jobs or (cell := self._next()) is None:
+        if (self.jobs and len(self.jobs) >= self.executor.n_jobs) or (cell := self._next()) is None:
             return False
+        self.executor.open()
         check_recipe(own_runs(self.spec, self.store.runs()).values())  # it may be edited while runs work
         folder = self.store.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,9 +176,10 @@ class _Runner:
             _log.warning("failed %s: %s", job.cell.name, error)
 
     def _seconds(self, job: _Job) -> float:
-        """Of all attempts: as watched, or as the run counted where a runner was killed before it."""
+        """Of all attempts: as watched, or as the run counted where nobody watched, or it had to wait."""
+        counted = counted_seconds(self.store.cell_folder(job.cell))
         watched = job.seconds_before + time.monotonic() - job.start
-        return max(watched, counted_seconds(self.store.cell_folder(job.cell)))
+        return counted if self.executor.waits else max(watched, counted)
 
     def _summary(self) -> str:
         counts = Counter(one.state for one in self.store.runs().values())
@@ -184,9 +188,11 @@ class _Runner:
     def _end_children(self) -> None:
         """An interrupted runner takes its processes with it; their runs are resumed the next time."""
         for job in self.jobs:
-            job.process.terminate()
+            with suppress(SyntaxformerError):  # a cluster that is lost, or what ended the runner
+                job.process.terminate()
         for job in self.jobs:
-            job.process.wait()
+            with suppress(SyntaxformerError):
+                job.process.wait()
             self.store.stop(job.cell.key, KILLED, self._seconds(job), "the runner was interrupted")
 
 

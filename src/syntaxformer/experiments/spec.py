@@ -211,6 +211,11 @@ class Spec(_Section):
             **{f"report.controls.{place}": one for place, one in enumerate(report.controls)},
             **{f"report.paper.{place}.cell": one.cell for place, one in enumerate(report.paper)},
         }
+        for place, part in enumerate(report.controls):
+            if not part or part == report.baseline or part in report.controls[:place]:
+                yield f"report.controls.{place}: expected levels of other rows than before, got {part}."
+        if report.controls and self.search is not None:
+            yield "report.controls: expected none for a search, whose report compares trials only."
         for place, part in averaged.items():
             if SEED in part:
                 yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."

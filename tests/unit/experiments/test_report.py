@@ -100,18 +100,23 @@ def test_a_control_has_a_table_of_its_own(filled, make_result, tmp_path):
     assert "## Against" not in write_report(spec, store, tmp_path / "without").read_text()
     spec.axes["system"]["wide"] = {"infusion.kind": "none", "model.d_ff": 77}
     spec.report.controls = [{"system": "wide"}]
-    assert "## Against" not in write_report(spec, store, tmp_path / "not yet").read_text()
+    before = write_report(spec, store, tmp_path / "not yet").read_text()
+    assert "## Against system wide\n\nNot measured.\n" in before
     wide = [10.2, 12.0]
     store.add(spec.cells())
     for cell in spec.cells():
         seed = int(cell.labels["seed"])
         if (cell.labels["system"], cell.labels["fraction"]) == ("wide", "10 %") and seed <= len(wide):
             store.finish(cell.key, 60.0, make_result(wide[seed - 1]))
+            (folder := store.cell_folder(cell)).mkdir(parents=True)
+            (folder / HYPOTHESES).write_text("".join(f"{line}\n" for line in REFERENCES))
     text = write_report(spec, store, tmp_path / "report").read_text()
     table = text[text.index("## Against system wide") :]
     p_seeds = [ttest_rel(BLEU[one, "10 %"][:2], wide).pvalue for one in ("base", "sit")]
-    assert _row(table, "base", "10 %")[2:] == ["2", "-0.60", f"{p_seeds[0]:.3f}"]
-    assert _row(table, "sit", "10 %")[2:5] == ["2", "+0.65", f"{p_seeds[1]:.3f}"]
+    lines = [[" ".join(line.split()[:-cut]) for line in REFERENCES] for cut in (2, 1)]
+    p_sentences = [compare_translations(REFERENCES, one, REFERENCES).p_value for one in lines]
+    assert _row(table, "base", "10 %")[2:] == ["2", "-0.60", f"{p_seeds[0]:.3f}", f"{p_sentences[0]:.3f}"]
+    assert _row(table, "sit", "10 %")[2:] == ["2", "+0.65", f"{p_seeds[1]:.3f}", f"{p_sentences[1]:.3f}"]
     assert "| wide | 10 % | 2 |" not in table
     assert "| 100 % | 2 |" not in table
 

@@ -154,6 +154,22 @@ def test_a_space_that_is_none(content, write_spec, space, problem):
     assert error.value.problems == [f"{path}: search.space.infusion.width: {problem}"]
 
 
+def test_controls_that_would_show_nothing(content, write_spec):
+    content["report"]["controls"] = [{}, {"system": "base"}, {"system": "sit"}, {"system": "sit"}]
+    content["search"] = {"space": {"infusion.width": {"values": [8]}}, "metric": "dev_loss"}
+    del content["axes"]["seed"]
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    start = f"{path}: report.controls"
+    assert [one for one in error.value.problems if one.startswith(start)] == [
+        *(
+            f"{start}.{place}: expected levels of other rows than before, got {part}."
+            for place, part in ((0, {}), (1, {"system": "base"}), (3, {"system": "sit"}))
+        ),
+        f"{start}: expected none for a search, whose report compares trials only.",
+    ]
+
+
 def test_what_a_report_could_not_show(content, write_spec):
     content["axes"]["size"] = {"small": {"model.d_model": 32}, "large": {"model.d_model": 64}}
     content["report"] |= {

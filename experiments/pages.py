@@ -21,6 +21,7 @@ PAGES = {
     "paper000_width_multi30k": ("multi30k", "multi30k_width"),
     "paper002_glue_minilm": ("minilm", "glue_minilm"),
     "paper002_ablation": ("minilm", "masks_ablation"),
+    "paper002_learning_rate": ("learning_rate", "learning_rate"),
 }
 """Experiment → its store, and its page."""
 

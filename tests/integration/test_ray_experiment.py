@@ -89,6 +89,15 @@ def test_states_are_those_of_local_processes(spec, tmp_path):
     assert {run.result["threads"] for run in runs.values() if run.result} == {str(threads)}
 
 
+@pytest.fixture
+def _interruptible():
+    """Processes that run tests side by side ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupted_runner_ends_its_tasks(spec, tmp_path):
     store = RunStore(tmp_path / "store")
 

@@ -91,7 +91,7 @@ def test_states_are_those_of_local_processes(spec, tmp_path):
 
 @pytest.fixture
 def _interruptible():
-    """Processes that run tests side by side ignore Ctrl-C."""
+    """Also where the tests were started in the background of a shell, which then ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -10,12 +10,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["LOG", "Command", "Executor", "LocalExecutor", "RunProcess", "one_a_device", "own_command"]
+__all__ = [
+    "LOG",
+    "POLL_S",
+    "Command",
+    "Executor",
+    "LocalExecutor",
+    "RunProcess",
+    "one_a_device",
+    "own_command",
+]
 
 _log = logging.getLogger("syntaxformer.experiments")
 
 LOG = "log.txt"
 """What a run's process says, in the folder of the run."""
+
+POLL_S = 0.2
+"""Between looks at processes at work."""
 
 Command = Callable[[Path], list[str]]
 """Folder of a run → what runs it."""

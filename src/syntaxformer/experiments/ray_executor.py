@@ -22,12 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.errors import SyntaxformerError
-from syntaxformer.experiments.executors import LOG, Command, one_a_device, own_command
+from syntaxformer.experiments.executors import LOG, POLL_S, Command, one_a_device, own_command
 from syntaxformer.ray_cluster import connect, import_ray, reason
 
 __all__ = ["RayExecutor", "share_of_a_run"]
-
-POLL_S = 0.2
 
 
 class RayExecutor:

@@ -154,7 +154,7 @@ def _result_table(
     has_sentences = any(one and one.p_sentences for one in differences)
     header = [*axes, "seeds", *metrics]
     if spec.report.baseline:
-        header += [f"Δ {metrics[0]}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
+        header += _difference_names(metrics[0], has_sentences)
     for metric in printed:
         name = "paper" if metric == metrics[0] else f"paper {metric}"
         header += [name, f"Δ {name}"]
@@ -178,11 +178,11 @@ def _control_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric
     for levels in spec.report.controls:
         compared = [(one, compare_groups(spec, store, one, groups, metric, levels)) for one in groups]
         found = [(group, one) for group, one in compared if one is not None]
+        blocks.append(Heading(f"Against {_levels(levels)}"))
         if not found:
-            blocks += [Heading(f"Against {_levels(levels)}"), Paragraph("Not measured.")]
+            blocks.append(Paragraph("Not measured."))
             continue
         has_sentences = any(one.p_sentences for _, one in found)
-        header = [*axes, "seeds", f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
         rows = [
             [
                 *(group.labels[axis] for axis in axes),
@@ -191,7 +191,7 @@ def _control_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric
             ]
             for group, one in found
         ]
-        blocks += [Heading(f"Against {_levels(levels)}"), Table(header, rows)]
+        blocks.append(Table([*axes, "seeds", *_difference_names(metric, has_sentences)], rows))
     return blocks
 
 
@@ -204,6 +204,10 @@ def _spread(one: Spread, scale: float) -> str:
         return NONE
     mean = f"{one.mean * scale:.2f}"
     return mean if math.isnan(one.sd) else f"{mean} ± {one.sd * scale:.2f}"
+
+
+def _difference_names(metric: str, has_sentences: bool) -> list[str]:
+    return [f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
 
 
 def _difference(one: Difference | None, scale: float, has_sentences: bool) -> list[str]:

@@ -21,7 +21,14 @@ from filelock import Timeout
 from syntaxformer.errors import ConfigError, SyntaxformerError
 from syntaxformer.experiments.cell_run import RESULT, write_cell
 from syntaxformer.experiments.check import check_experiment
-from syntaxformer.experiments.executors import LOG, Command, Executor, LocalExecutor, RunProcess
+from syntaxformer.experiments.executors import (
+    LOG,
+    POLL_S,
+    Command,
+    Executor,
+    LocalExecutor,
+    RunProcess,
+)
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.search import next_trial
@@ -34,7 +41,6 @@ __all__ = ["run_experiment"]
 
 _log = logging.getLogger("syntaxformer.experiments")
 
-POLL_S = 0.2
 MOST_KILLS = 2
 """A run that is killed so often is left for the next runner: it may be what fills the memory."""
 

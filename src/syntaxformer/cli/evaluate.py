@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,6 +100,7 @@ def evaluate(
             "baseline": str(baseline),
             "difference": comparison.difference,
             "p_value": None if math.isnan(comparison.p_value) else comparison.p_value,
+            "note": _table_note(model, baseline),
         }
     if as_json:
         typer.echo(json.dumps(report))
@@ -107,9 +108,7 @@ def evaluate(
     typer.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     typer.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     if baseline is not None:
-        difference, p_value = report["difference"], report["p_value"]
-        shown = "no p: too few lines" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
-        typer.echo(f"BLEU {difference:+.2f} against {baseline}, {shown}")
+        _print_difference(report)
 
 
 def _common_scoring(infos: Sequence[FolderInfo]) -> dict[str, Any]:
@@ -135,3 +134,28 @@ def _as_all_write(lines: list[str], translators: Iterable[Translator]) -> list[s
     for translator in translators:
         lines = translator.as_written(lines)
     return lines
+
+
+def _print_difference(report: Mapping[str, Any]) -> None:
+    p_value = report["p_value"]
+    shown = "no p: too few lines" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
+    typer.echo(f"BLEU {report['difference']:+.2f} against {report['baseline']}, {shown}")
+    if report["note"]:
+        typer.echo(report["note"], err=True)
+
+
+def _table_note(model: Path, baseline: Path) -> str | None:
+    """What a difference may be of besides syntax: one model has a table for source words alone."""
+    from syntaxformer.folders import read_json
+    from syntaxformer.tasks.run_folder import RUN
+
+    kinds = {
+        one: read_json(one / RUN).get("source_table") for one in (model, baseline) if (one / RUN).exists()
+    }
+    if {*kinds.values()} != {"shared", "own"}:
+        return None
+    shared, own = sorted(kinds, key=lambda one: kinds[one] == "own")
+    return (
+        f"{shared} shares its table of source words with the target side, {own} has one of its own: part of "
+        f"the difference may be the table's. Train {shared} with model.share_source_embedding=false to tell."
+    )

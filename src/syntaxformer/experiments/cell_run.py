@@ -36,7 +36,7 @@ _log = logging.getLogger("syntaxformer.experiments")
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
 REFERENCES = "references.txt"
 _FACTS = (
-    *("seed", "versions", "data_sha256", "processor", "threads", "precision"),
+    *("seed", "versions", "data_sha256", "processor", "threads", "precision", "source_table"),
     *("best_step", "last_step", "seconds", "seconds_per_epoch", "processor_seconds_per_epoch"),
 )
 

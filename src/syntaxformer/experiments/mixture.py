@@ -114,6 +114,27 @@ def scoring_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
     return _compared(spec, runs, ("scoring", "scoring", expected), _scored)
 
 
+def table_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
+    """A sentence for each comparison of runs where only some have a table for source words alone.
+
+    Args:
+        spec: What compares them.
+        runs: Finished ones.
+    """
+    setting = "model.share_source_embedding"
+    return _compared(
+        spec,
+        runs,
+        (
+            "source_table",
+            "source words' table",
+            f"one kind, shared or own, where settings do not differ in {setting}",
+        ),
+        lambda run: run.result["source_table"],
+        lambda run: run.cell.settings.get(setting),
+    )
+
+
 def _scored(run: StoredRun) -> str:
     """The way of scoring, and what became of the references."""
     way = json.dumps(run.result["scoring"], sort_keys=True)

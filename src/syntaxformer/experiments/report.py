@@ -46,6 +46,7 @@ from syntaxformer.experiments.mixture import (
     precision_mixtures,
     recipe_mixtures,
     scoring_mixtures,
+    table_mixtures,
 )
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.search import best_trial, study_trials
@@ -115,6 +116,11 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
         ("different recipes", recipe_mixtures(done), "Put the recipe back"),
         ("different precision", precision_mixtures(spec, done), "Give training.precision in settings"),
         ("different code", code_mixtures(spec, done), "Check out the commit of the others"),
+        (
+            "different tables",
+            table_mixtures(spec, done),
+            "Set model.share_source_embedding: false for the baseline, too",
+        ),
         ("different scoring", scoring_mixtures(spec, done), "Compare systems whose output has one form"),
     )
     blocks: list[Block] = []

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 from transformers import PreTrainedConfig
 
+from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
+
 __all__ = ["SyntaxTransformerConfig"]
 
 
@@ -27,7 +29,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         norm: Layer normalisation "pre" or "post" (Vaswani et al. 2017).
         activation: "relu", "gelu" or "silu".
         share_source_embedding: One table for both languages, where the source word width is `d_model`.
-        infusion: `WidthPlan.as_dict()`.
+        infusion: `WidthPlan.as_dict()`; `width_plan` reads it.
         factor_sizes: Rows of each factor's table.
         tag_layers: Layers of the second encoder of infusion kind `pos_encoder`.
         lisa: `LisaConfig` as a mapping; None for no biaffine head. Likewise below.
@@ -82,3 +84,14 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         """Padding of the source's vocabulary, which may be the target's as well."""
         own = self.source_pad_token_id
         return (self.pad_token_id or 0) if own is None else own
+
+    @property
+    def width_plan(self) -> WidthPlan:
+        """The widths of word and factors in the encoder's input."""
+        return WidthPlan.from_dict(self.infusion) if self.infusion else plan_widths("none", self.d_model)
+
+    @property
+    def shares_source_table(self) -> bool:
+        """Whether source words are read from the table that the target side reads and writes with."""
+        one_vocabulary = self.source_vocab_size is None
+        return self.share_source_embedding and one_vocabulary and self.width_plan.word_width == self.d_model

@@ -11,7 +11,6 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from syntaxformer.layers.dropout import Dropout
 from syntaxformer.layers.infusion import InfusedEmbedding
-from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
 from syntaxformer.layers.lisa import BiaffineHead
 from syntaxformer.layers.mapped_embedding import MappedEmbedding
 from syntaxformer.layers.positions import SinusoidalPositions
@@ -43,8 +42,7 @@ class Encoder(Stack):
 
     def __init__(self, config: SyntaxTransformerConfig) -> None:
         super().__init__()
-        stored = config.infusion
-        plan = WidthPlan.from_dict(stored) if stored else plan_widths("none", config.d_model)
+        plan = config.width_plan
         own = config.source_vocab_size
         n_pieces = config.vocab_size if own is None else own
         self.embedding = InfusedEmbedding(plan, n_pieces, config.factor_sizes or {}, config.source_pad_id)

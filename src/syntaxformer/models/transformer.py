@@ -55,10 +55,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         target_pos = config.target_pos
         self.target_tagger = nn.Linear(config.d_model, len(target_pos["tags"])) if target_pos else None
         self.target_pos_weight = target_pos["weight"] if target_pos else 0.0
-        same_shape = (
-            config.source_vocab_size is None and self.encoder.embedding.plan.word_width == config.d_model
-        )
-        if config.share_source_embedding and same_shape:
+        if config.shares_source_table:
             self._tied_weights_keys = {
                 "encoder.embedding.word.weight": "decoder.embedding.weight",
                 "output.weight": "decoder.embedding.weight",

@@ -27,7 +27,7 @@ from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, veri
 from syntaxformer.tasks.classifier_folder import CLASSIFIER
 from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
-from syntaxformer.tasks.run_folder import check_run, hold_run, move_files, open_run, settle_precision
+from syntaxformer.tasks.run_folder import RUN, check_run, hold_run, move_files, open_run, settle_precision
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
     complete_checkpoints,
@@ -323,7 +323,7 @@ def _write(
         model.eval().save_pretrained(folder)
         inputs.collator.save_pretrained(folder)
         (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
-        (folder / "run.json").write_text(json.dumps(report, indent=1), "utf-8")
+        (folder / RUN).write_text(json.dumps(report, indent=1), "utf-8")
         move_files(folder, output)
         write_manifest(output)
         if not config.training.keep_checkpoints:

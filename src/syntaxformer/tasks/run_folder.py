@@ -26,6 +26,7 @@ from syntaxformer.training.recipe import Recipe
 __all__ = [
     "NO_EFFECT",
     "RECIPE",
+    "RUN",
     "check_run",
     "empty_folder",
     "hold_run",
@@ -40,8 +41,9 @@ __all__ = [
 _log = logging.getLogger("syntaxformer.training")
 
 RECIPE = "recipe.yaml"
+RUN = "run.json"
 OWN = (
-    *(RECIPE, MANIFEST, "run.json", "syntaxformer.json", "config.json", "generation_config.json"),
+    *(RECIPE, MANIFEST, RUN, "syntaxformer.json", "config.json", "generation_config.json"),
     *("model*.safetensors", "*.safetensors.index.json", "tokenizer*", "special_tokens_map.json"),
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),

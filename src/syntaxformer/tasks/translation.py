@@ -54,6 +54,7 @@ from syntaxformer.tasks.model_folder import (
 )
 from syntaxformer.tasks.pretrained_tables import check_tables, fill_tables, freeze_tables, load_vectors
 from syntaxformer.tasks.run_folder import (
+    RUN,
     check_run,
     hold_run,
     is_finished_without_checkpoints,
@@ -84,7 +85,6 @@ __all__ = ["Prepared", "build_model", "prepare", "train_translator"]
 
 _log = logging.getLogger("syntaxformer.training")
 
-RUN = "run.json"
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "sacrebleu")
 
 
@@ -423,6 +423,7 @@ def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], met
     """
     weights = average_weights(chosen) if recipe.training.average > 1 else load_tensors(chosen[0] / WEIGHTS)
     metrics["checkpoints"] = [path.name for path in chosen]
+    metrics["source_table"] = "shared" if model.config.shares_source_table else "own"
     check_finite(weights, ", ".join(metrics["checkpoints"]))
     load_weights(model, weights, chosen[0])
     with disk_errors(recipe.output), TemporaryDirectory(PARTIAL, ".", recipe.output) as temporary:

@@ -14,7 +14,7 @@ from syntaxformer.experiments import figures, load_spec, write_report
 from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.cell_run import HYPOTHESES
 from syntaxformer.experiments.groups import compare_groups, group_runs
-from syntaxformer.experiments.mixture import mixtures, precision_mixtures, recipe_mixtures
+from syntaxformer.experiments.mixture import mixtures, precision_mixtures, recipe_mixtures, table_mixtures
 from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.spec import PaperNumber, ScoredText
 
@@ -405,6 +405,30 @@ def test_compared_runs_of_different_precision_are_told(filled, make_result, tmp_
         "training.precision: expected one where settings do not differ in it, got 2: "
         f"fp32 in {one}; bf16 in {two}." in text
     )
+
+
+def test_a_baseline_with_a_table_less_is_told(filled, make_result, tmp_path):
+    """The gain of such a table is not one of syntax: on 1,656 pairs of Tatoeba it is all of +1.2 BLEU."""
+    spec, store = filled
+    cells = _cells(spec)
+    for system, table in (("base", "shared"), ("sit", "own")):
+        store.finish(cells[system, "10 %", "1"].key, 1.0, make_result(10.0, source_table=table))
+    text = write_report(spec, store, tmp_path).read_text()
+    one, two = (cells[system, "10 %", "1"].name for system in ("base", "sit"))
+    assert text.index("## Warning: runs of different tables") < text.index("## Results")
+    assert f", got 2: shared in {one}; own in {two}." in text
+    assert "Set model.share_source_embedding: false for the baseline, too, or run all of it" in text
+
+
+def test_a_table_that_is_asked_for_is_no_mixture(content, write_spec, store, make_result):
+    key = "model.share_source_embedding"
+    content["axes"] = {"system": {"one": {key: True}, "two": {key: False}}}
+    content["report"] = {"baseline": {"system": "one"}}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell, table in zip(spec.cells(), ("shared", "own"), strict=True):
+        store.finish(cell.key, 1.0, make_result(1.0, source_table=table))
+    assert table_mixtures(spec, list(store.runs().values())) == []
 
 
 def test_a_precision_that_is_asked_for_is_no_mixture(content, write_spec, store, make_result):

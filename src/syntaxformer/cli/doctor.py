@@ -43,7 +43,7 @@ def doctor() -> None:
             typer.echo(f"{name} {version(name)}")
         except PackageNotFoundError:
             typer.echo(f"{name}: not installed")
-    for line in (*_optional_packages(), *_devices(), *_annotators(), *_optional_parsers()):
+    for line in (*_optional_packages(), *_devices(), *_annotators(), *_optional_parsers(), _cache()):
         typer.echo(line)
 
 
@@ -96,6 +96,15 @@ def _optional_parsers() -> list[str]:
         lines.append(f"annotator {form}: {found}")
     address = os.environ.get(ADDRESS_VARIABLE)
     return [*lines, f"annotator corenlp:URL: {_server(address) if address else 'needs a running server'}"]
+
+
+def _cache() -> str:
+    """What annotation and large corpora keep on disk: nothing but its owner ever removes it."""
+    from syntaxformer.annotate.location import cache_folder
+
+    folder = cache_folder()
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+    return f"cache {folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB; may be deleted while nothing runs"
 
 
 def _server(address: str) -> str:

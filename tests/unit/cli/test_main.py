@@ -10,6 +10,7 @@ import pytest
 
 from syntaxformer import __version__
 from syntaxformer.cli import main as cli_main
+from syntaxformer.cli.doctor import _cache
 from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError, DataError
 
 VERBS = tuple(verb.__name__ for verb in cli_main.VERBS)
@@ -169,6 +170,16 @@ def test_doctor_uses_what_it_reports(run):
     assert "annotator en: It/PRON works/VERB ./PUNCT" in out
     assert "annotator stanza:LANG: stanza " in out
     assert "annotator corenlp:URL: needs a running server" in out
+    assert "\ncache " in out
+
+
+def test_doctor_says_how_large_the_cache_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
+    end = "MB; may be deleted while nothing runs"
+    assert _cache() == f"cache {tmp_path / 'cache'}: 0 files, 0.0 {end}"
+    (tmp_path / "cache/annotations").mkdir(parents=True)
+    (tmp_path / "cache/annotations/one").write_bytes(bytes(1_250_000))
+    assert _cache() == f"cache {tmp_path / 'cache'}: 1 files, 1.2 {end}"
 
 
 def test_doctor_asks_the_server_of_the_environment(run, monkeypatch):

@@ -157,7 +157,8 @@ def _ablation(
     wanted = [(way, (name,)) for way in ("shuffle", "blank") for name in factors]
     wanted += [(way, factors) for way in ("shuffle", "blank")]
     info = translator.info
-    references, how = [info.preparation(info.tgt).clean(one) for one in references], scoring(info)
+    references = translator.as_written([info.preparation(info.tgt).clean(one) for one in references])
+    how = scoring(info)
     rows = [["none", "", f"{score_translations(intact, references, **how).bleu:.2f}", "", ""]]
     for way, names in wanted:
         output = _translate(ablate_translator(translator, Ablation(**{way: names})), sources)
@@ -197,10 +198,12 @@ def _probe(named: Sequence[tuple[str, str]], output: Path) -> list[Block]:
     for key, label, scale in (("uuas", "UUAS", 100), ("spearman", "Spearman", 1)):
         curves: dict[str, Curve] = {}
         for name, one in stored.items():
-            scores = [scale * score[key] for score in one["scores"] if _is_layer(score["name"])]
-            curves[name] = Curve([float(number) for number in range(len(scores))], scores)
+            found = [(_layer(score["name"]), score[key]) for score in one["scores"]]
+            known = [(float(x), scale * y) for x, y in found if x is not None and y is not None]
+            curves[name] = Curve([x for x, _ in known], [y for _, y in known])
         first = next(iter(stored))
-        for control in (score for score in stored[first]["scores"] if not _is_layer(score["name"])):
+        controls = [score for score in stored[first]["scores"] if _layer(score["name"]) is None]
+        for control in (score for score in controls if score[key] is not None):
             x = curves[first].x
             curves[control["name"]] = Curve(x, [scale * control[key]] * len(x))
         file = f"probe_{key}.png"
@@ -216,8 +219,11 @@ def _named(text: str) -> tuple[str, str]:
     return name, path
 
 
-def _is_layer(name: str) -> bool:
-    return name == "embeddings" or name.startswith("layer")
+def _layer(name: str) -> int | None:
+    """0 for "embeddings", n for "layer n"; None for a control."""
+    return (
+        0 if name == "embeddings" else int(name.removeprefix("layer ")) if name.startswith("layer ") else None
+    )
 
 
 def _write(path: Path, blocks: Sequence[Block]) -> None:

@@ -40,6 +40,7 @@ def test_a_cell_and_its_report(digits, tmp_path):
     assert [point["step"] for point in found["curve"]] == [3, 6]
     assert found["metrics"]["dev_loss"] == min(point["value"] for point in found["curve"])
     assert found["n_parameters"] > 10_000
+    assert found["source_table"] == "shared"
     assert (found["recipe"]["data.fraction"], found["recipe"]["model.d_ff"]) == (0.1, 37)
     assert not (folder / "model" / "checkpoints").exists()
     assert run_cell(folder) == json.loads((folder / "result.json").read_text())  # done: nothing runs again

@@ -47,7 +47,7 @@ def cases_of_lines(
         references = [preparation.clean(one) for one in references]
     n_lines, n_first = len(references), len(references) + len(outputs[0])
     tagged = tagger.annotate([*references, *outputs[0], *outputs[1]])
-    counts = word_counts([one.words for one in parser.annotate(train)])
+    counts = word_counts(one.words for one in parser.stream(train))
     lowercase = any(scoring(info)["lowercase"] for info in infos)
     parts = tagged[:n_lines], tagged[n_lines:n_first], tagged[n_first:]
     return compare_cases(parser.annotate(sources), *parts, counts or None, lowercase)

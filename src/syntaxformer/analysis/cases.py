@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -179,7 +179,7 @@ def tag_rows(cases: Sequence[Case]) -> list[TagRow]:
     return [TagRow(tag, total[tag], first[tag], second[tag]) for tag in order]
 
 
-def word_counts(sentences: Sequence[Sequence[str]]) -> Counter[str]:
+def word_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
     """How often each lower-cased word occurs."""
     return Counter(word.lower() for words in sentences for word in words)
 

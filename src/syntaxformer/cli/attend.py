@@ -106,13 +106,15 @@ def _cross_attention(
     factor: Sequence[str],
 ) -> None:
     from syntaxformer.analysis import cross_attention, draw_attention
-    from syntaxformer.cli.translate import read_factors
+    from syntaxformer.cli.translate import check_factor_names, read_factors
     from syntaxformer.tasks.translator import Translator
 
     given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
+    folders = (one for one in (beside, model) if one is not None)
+    translators = {folder: Translator.load(folder, annotator) for folder in folders}
+    check_factor_names(given, translators.values())
     maps = {}
-    for folder in (one for one in (beside, model) if one is not None):
-        translator = Translator.load(folder, annotator)
+    for folder, translator in translators.items():
         own = {name: values for name, values in given.items() if name in translator.encoder.factors}
         maps[str(folder)] = cross_attention(translator, text, own)
     for folder, one in maps.items():

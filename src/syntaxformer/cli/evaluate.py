@@ -53,8 +53,8 @@ def evaluate(
     from syntaxformer.analysis.ablation import Ablation, ablate_translator
     from syntaxformer.atomic import atomic_text
     from syntaxformer.cli.outputs import factor_files, refuse_inputs
-    from syntaxformer.cli.translate import read_factors
-    from syntaxformer.errors import ConfigError, DataError
+    from syntaxformer.cli.translate import check_factor_names, read_factors
+    from syntaxformer.errors import DataError
     from syntaxformer.evaluation import compare_translations, score_translations
     from syntaxformer.tasks.model_folder import reference_note, scoring
     from syntaxformer.tasks.translator import Translator
@@ -76,9 +76,7 @@ def evaluate(
         translators[model] = ablate_translator(translators[model], ablation)
     info, common = translators[model].info, _common_scoring([one.info for one in translators.values()])
     references = [info.preparation(info.tgt).clean(line) for line in references]
-    known = {name for translator in translators.values() for name in translator.encoder.factors}
-    if unknown := read_factors(factor or ()).keys() - known:
-        raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")
+    check_factor_names(read_factors(factor or ()), translators.values())
 
     def translations(folder: Path) -> list[str]:
         translator, given = translators[folder], read_factors(factor or ())

@@ -11,10 +11,11 @@ import typer
 from syntaxformer.cli.engine import AddressOption, Engine, refuse_lone_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from syntaxformer.experiments import Executor, RunStore, Spec
+    from syntaxformer.experiments.spec import Only
 
 __all__ = ["experiment"]
 
@@ -36,7 +37,10 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show runs, states and cost; run none.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed ones again.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="AXIS=LEVEL", help="Run only these; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="AXIS=LEVEL", help="Run only these; repeatable, also for several levels of an axis."
+        ),
     ] = None,
     engine: Annotated[
         Engine,
@@ -74,12 +78,15 @@ def report(
 ) -> None:
     """Write report.md with its PNG figures, and the same as one report.html.
 
-    syntaxformer experiment report experiments/paper000_table1_multi30k.yaml -o docs/results/multi30k_by_size
+    syntaxformer experiment report experiments/paper000_table1_multi30k.yaml
     """
+    from syntaxformer.errors import DataError
     from syntaxformer.experiments import load_spec, write_report
 
     loaded = load_spec(spec)
     opened = _store(loaded, store)
+    if not opened.path.exists():
+        raise DataError("expected the store of an experiment that was run (--store), got none.", opened.path)
     typer.echo(write_report(loaded, opened, output or opened.folder / "report"))
 
 
@@ -101,13 +108,16 @@ def _executor(engine: Engine, jobs: int, address: str | None) -> AbstractContext
     return RayExecutor(jobs, address)
 
 
-def _parts(settings: Sequence[str]) -> dict[str, str]:
+def _parts(settings: Sequence[str]) -> Only:
     from syntaxformer.errors import ConfigError
 
     parts = [setting.partition("=") for setting in settings]
     if wrong := [name for name, equals, _ in parts if not equals]:
         raise ConfigError(f"--only: expected AXIS=LEVEL, got {wrong[0]}.")
-    return {axis: level for axis, _, level in parts}
+    only: dict[str, set[str]] = {}
+    for axis, _, level in parts:
+        only.setdefault(axis, set()).add(level)
+    return only
 
 
 def _store(spec: Spec, folder: Path | None) -> RunStore:
@@ -116,7 +126,7 @@ def _store(spec: Spec, folder: Path | None) -> RunStore:
     return RunStore(folder or Path("runs/experiments") / spec.name)
 
 
-def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Mapping[str, str], retry_failed: bool) -> None:
+def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed: bool) -> None:
     from syntaxformer.experiments import check_experiment, estimate_seconds, planned_cells
 
     runs = store.runs()

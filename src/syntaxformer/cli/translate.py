@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-__all__ = ["read_factors", "translate"]
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from syntaxformer.tasks.translator import Translator
+
+__all__ = ["check_factor_names", "read_factors", "translate"]
 
 
 def translate(
@@ -89,6 +94,19 @@ def read_factors(settings: Sequence[str]) -> dict[str, Iterator[list[str]]]:
     if problems:
         raise ConfigError(problems)
     return {name: read_user_values(path) for name, _, path in pairs}
+
+
+def check_factor_names(given: Collection[str], translators: Iterable[Translator]) -> None:
+    """Hold that one of the models reads each factor that is given.
+
+    Raises:
+        ConfigError: None does.
+    """
+    from syntaxformer.errors import ConfigError
+
+    known = {name for translator in translators for name in translator.encoder.factors}
+    if unknown := set(given) - known:
+        raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")
 
 
 def _rows(results: Iterable[list], n_best: int) -> Iterator[str]:

@@ -60,7 +60,7 @@ class ProbeTreebank:
         return replace(self, **picked, left_out=left_out)
 
     def hold_out(self, every: int = 10) -> tuple[ProbeTreebank, ProbeTreebank]:
-        """The treebank without every tenth sentence, and these.
+        """The treebank without every tenth sentence, and these; what was left out before counts in the first.
 
         Raises:
             DataError: It has fewer sentences than that.
@@ -75,7 +75,7 @@ class ProbeTreebank:
             [row for row in rows if (row + 1) % every],
             [row for row in rows if not (row + 1) % every],
         )
-        return self.select(kept), self.select(held)
+        return self.select(kept), replace(self.select(held), left_out={})
 
 
 def read_probe_treebank(path: str | Path) -> ProbeTreebank:

@@ -6,7 +6,6 @@ The paired bootstrap over sentences of a translation is `translation.compare_tra
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,9 @@ import numpy as np
 from scipy.stats import ttest_rel
 
 __all__ = ["Interval", "Spread", "bootstrap_interval", "paired_t_test", "spread"]
+
+RELATIVE_ROUNDING = 1e-9
+"""Scores that differ by less of the largest are the same."""
 
 MOST_DRAWN = 1 << 22
 """Sentences of resampled test sets that are held together: 64 MiB of places and values."""
@@ -53,7 +55,8 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
         system: The same seeds in the same order.
 
     Returns:
-        NaN for fewer than two seeds; 1 where all scores are equal, 0 where all differ by the same.
+        NaN for fewer than two seeds, and where all differ by the same, as scores of small test sets may: t
+        has no spread to divide by then, and would call any difference sure. 1 where all scores are equal.
 
     Raises:
         ValueError: Other numbers of scores on the two sides.
@@ -62,15 +65,13 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     """
     if len(baseline) != len(system):
         raise ValueError(f"scores: expected {len(baseline)}, one a seed of the baseline, got {len(system)}.")
-    differences = {other - one for one, other in zip(baseline, system, strict=True)}
     if len(baseline) < 2:
         return math.nan
-    if len(differences) == 1:  # no spread: SciPy would divide by zero
-        return 1.0 if differences == {0.0} else 0.0
-    with warnings.catch_warnings():
-        # Differences that are the same but for rounding: p is near 0, as it should be.
-        warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
-        return float(ttest_rel(system, baseline).pvalue)
+    differences = [other - one for one, other in zip(baseline, system, strict=True)]
+    rounding = RELATIVE_ROUNDING * max(map(abs, [*baseline, *system]))
+    if max(differences) - min(differences) <= rounding:
+        return 1.0 if max(map(abs, differences)) <= rounding else math.nan
+    return float(ttest_rel(system, baseline).pvalue)
 
 
 def bootstrap_interval(

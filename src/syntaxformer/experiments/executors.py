@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -125,9 +126,10 @@ def one_a_device(n_jobs: int, n_devices: int) -> int:
 
 
 def _devices() -> list[str]:
-    """GPUs that runs may use."""
+    """GPUs that runs may use; CUDA reads the list up to the first negative number."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [one for one in visible.split(",") if one]
+        named = takewhile(lambda one: not one.strip().startswith("-"), visible.split(","))
+        return [one for one in named if one]
     import torch
 
     return [str(number) for number in range(torch.cuda.device_count())]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from syntaxformer.experiments.search import open_trials, study_trials
-from syntaxformer.experiments.spec import Cell, Spec, matches
+from syntaxformer.experiments.spec import Cell, Only, Spec, is_wanted
 from syntaxformer.experiments.store import StoredRun
 
 __all__ = ["own_runs", "planned_cells"]
@@ -31,21 +31,21 @@ def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
     }
 
 
-def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Mapping[str, str]) -> list[Cell]:
+def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list[Cell]:
     """All runs of an experiment, done or not; trials yet to be proposed lack the settings that are searched.
 
     Args:
         spec: The experiment.
         runs: All that its store has.
-        only: Axis → level of the runs to list; empty for all.
+        only: Axis → levels of the runs to list; empty for all.
 
     Raises:
         ConfigError: There is no such axis or level.
     """
-    spec.check_levels("only", only)
+    spec.check_only(only)
     if spec.search is None:
         cells = spec.cells()
     else:
         trials = [one.cell for one in own_runs(spec, runs).values()]
         cells = [*trials, *open_trials(spec, spec.search, runs)]
-    return [cell for cell in cells if matches(cell.labels, only)]
+    return [cell for cell in cells if is_wanted(cell.labels, only)]

@@ -136,14 +136,15 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
     metrics = metric_names(spec, groups)
     baseline = spec.report.baseline
     differences = [compare_groups(spec, store, group, groups, metrics[0], baseline) for group in groups]
+    has_sentences = any(one and one.p_sentences for one in differences)
     figures = [
         *size_figure(spec, groups, metrics[0], folder),
         *gain_figure(spec, groups, differences, metrics[0], folder),
     ]
     return [
         Heading("Results"),
-        _result_table(spec, groups, differences, metrics),
-        Paragraph(_reading(spec)),
+        _result_table(spec, groups, differences, metrics, has_sentences),
+        Paragraph(_reading(spec, has_sentences)),
         *_control_blocks(spec, store, groups, metrics[0]),
         *figures,
         *curve_figures(spec, groups, folder),
@@ -151,13 +152,16 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
 
 
 def _result_table(
-    spec: Spec, groups: Sequence[Group], differences: Sequence[Difference | None], metrics: Sequence[str]
+    spec: Spec,
+    groups: Sequence[Group],
+    differences: Sequence[Difference | None],
+    metrics: Sequence[str],
+    has_sentences: bool,
 ) -> Table:
     axes = [axis for axis in spec.axes if axis != "seed"]
     printed = [
         one for one in metrics if any((paper.metric or metrics[0]) == one for paper in spec.report.paper)
     ]
-    has_sentences = any(one and one.p_sentences for one in differences)
     header = [*axes, "seeds", *metrics]
     if spec.report.baseline:
         header += _difference_names(metrics[0], has_sentences)
@@ -241,12 +245,12 @@ def _minutes(group: Group) -> str:
     return f"{spread(times).mean:.1f}" if times else NONE
 
 
-def _reading(spec: Spec) -> str:
+def _reading(spec: Spec, has_sentences: bool) -> str:
     parts = ["Mean ± standard deviation over seeds"]
     if spec.report.baseline:
         levels = _levels(spec.report.baseline)
         parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
-        if spec.test is not None:
+        if has_sentences:
             largest = "the largest over the seeds, where all have translations and differ in one direction"
             parts += [f"p (sentences): paired bootstrap of BLEU by sacreBLEU, {largest}"]
     if spec.report.paper:

@@ -11,7 +11,6 @@ import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ from syntaxformer.experiments.executors import (
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.search import next_trial
-from syntaxformer.experiments.spec import Cell, Spec, matches
+from syntaxformer.experiments.spec import Cell, Only, Spec, is_wanted
 from syntaxformer.experiments.stopwatch import counted_seconds
 from syntaxformer.experiments.store import FAILED, KILLED, RUNNING, WAITING, RunStore
 from syntaxformer.folders import read_json
@@ -62,7 +61,7 @@ def run_experiment(
     n_jobs: int = 1,
     retry_failed: bool = False,
     command: Command | None = None,
-    only: Mapping[str, str] | None = None,
+    only: Only | None = None,
     executor: Executor | None = None,
 ) -> Counter[str]:
     """Run what is not done.
@@ -73,7 +72,7 @@ def run_experiment(
         n_jobs: Processes side by side; with GPUs, each has one of them.
         retry_failed: Run failed ones again, of those that `only` names.
         command: What runs the folder of one run; by default this package's own command line.
-        only: Axis → level of the runs to do; the others wait. None for all.
+        only: Axis → levels of the runs to do; the others wait. None for all.
         executor: Where they work, in place of `n_jobs` processes of this machine with `command`.
 
     Returns:
@@ -87,7 +86,7 @@ def run_experiment(
         BackendMissingError: A search needs Optuna, and it is not installed.
         SyntaxformerError: What `executor` raises; runs at work are ended, and resumed the next time.
     """
-    spec.check_levels("only", only or {})
+    spec.check_only(only or {})
     check_experiment(spec, store.runs())
     store.folder.mkdir(parents=True, exist_ok=True)
     lock = store.lock()
@@ -100,7 +99,7 @@ def run_experiment(
     try:
         store.add(spec.cells())
         runs = own_runs(spec, store.runs())
-        wanted = [key for key, run in runs.items() if matches(run.cell.labels, only or {})]
+        wanted = [key for key, run in runs.items() if is_wanted(run.cell.labels, only or {})]
         store.release([RUNNING])
         store.release([KILLED, *([FAILED] if retry_failed else [])], wanted)
         return _Runner(spec, store, executor or LocalExecutor(n_jobs, command), only or {}).run()
@@ -109,7 +108,7 @@ def run_experiment(
 
 
 class _Runner:
-    def __init__(self, spec: Spec, store: RunStore, executor: Executor, only: Mapping[str, str]) -> None:
+    def __init__(self, spec: Spec, store: RunStore, executor: Executor, only: Only) -> None:
         self.spec, self.store, self.executor, self.only = spec, store, executor, only
         self.jobs: list[_Job] = []
         self.kills: Counter[str] = Counter()
@@ -124,7 +123,7 @@ class _Runner:
             self._end_children()
             raise
         runs = own_runs(self.spec, self.store.runs()).values()
-        return Counter(run.state for run in runs if matches(run.cell.labels, self.only))
+        return Counter(run.state for run in runs if is_wanted(run.cell.labels, self.only))
 
     def _start_next(self) -> bool:
         """Start one more process, if there is room and work."""
@@ -152,7 +151,7 @@ class _Runner:
             if cell is not None:
                 self.store.add([cell])
             return cell
-        wanted = (cell for cell in self.spec.cells() if matches(cell.labels, self.only))
+        wanted = (cell for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
         waiting = (cell for cell in wanted if runs[cell.key].state == WAITING)
         first = next(waiting, None)
         return None if first is None else runs[first.key].cell

@@ -9,12 +9,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
+from itertools import count, product
 from typing import TYPE_CHECKING, Any
 
 from syntaxformer.config import MAX_SEED
 from syntaxformer.errors import BackendMissingError
-from syntaxformer.experiments.spec import TRIAL, Cell, SearchConfig, Space, Spec, matches
+from syntaxformer.experiments.spec import TRIAL, Cell, Only, SearchConfig, Space, Spec, is_wanted
 from syntaxformer.experiments.store import DONE, FAILED, KILLED, WAITING, StoredRun
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MOST_REPEATS = 50
 
 
 def next_trial(
-    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], only: Mapping[str, str] | None = None
+    spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], only: Only | None = None
 ) -> Cell | None:
     """A trial that waits, or a new one of a study that has none at work; None where there is nothing to do.
 
@@ -35,13 +35,13 @@ def next_trial(
         spec: The experiment.
         search: Its search.
         runs: All that the store has.
-        only: Axis → level of the studies to go on with; None for all.
+        only: Axis → levels of the studies to go on with; None for all.
 
     Raises:
         BackendMissingError: Optuna is needed, and not installed.
     """
     for labels in spec.combinations():
-        if not matches(labels, only or {}):
+        if not is_wanted(labels, only or {}):
             continue
         trials = study_trials(spec, search, runs, labels)
         waiting = [one for one in trials if one.state == WAITING]
@@ -77,13 +77,21 @@ def study_trials(
 ) -> list[StoredRun]:
     """The stored trials of one study, with its labels as they are now.
 
-    A trial belongs to a study by what decides its result: where settings or the space were edited since,
-    it is one of another search.
+    A run belongs to a study by what decides its result, whoever asked for it first: where settings or the
+    space were edited since, it is one of another search. It has the number of its label, or, where it has
+    none that is free, the least that is.
     """
+    mine = [one for one in runs.values() if _belongs(spec, search, one.cell, labels)]
+    numbers: dict[str, str] = {}
+    for one in mine:
+        if (number := one.cell.labels.get(TRIAL)) is not None and number not in numbers.values():
+            numbers[one.cell.key] = number
+    free = (number for place in count() if (number := f"{place:03d}") not in numbers.values())
+    for one in mine:
+        if one.cell.key not in numbers:
+            numbers[one.cell.key] = next(free)
     return [
-        replace(one, cell=replace(one.cell, labels={**labels, TRIAL: one.cell.labels[TRIAL]}))
-        for one in runs.values()
-        if TRIAL in one.cell.labels and _belongs(spec, search, one.cell, labels)
+        replace(one, cell=replace(one.cell, labels={**labels, TRIAL: numbers[one.cell.key]})) for one in mine
     ]
 
 

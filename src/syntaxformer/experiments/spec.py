@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -28,6 +28,9 @@ __all__ = ["Cell", "PaperNumber", "ReportConfig", "ScoredText", "SearchConfig", 
 Settings = dict[str, Any]
 SEED = "seed"
 TRIAL = "trial"
+Only = Mapping[str, Set[str]]
+"""Axis → levels, of the runs that are wanted."""
+
 MAX_NAME_BYTES = 200
 """Of the readable part of a folder's name; file systems take 255 in all."""
 
@@ -262,14 +265,16 @@ class Spec(_Section):
             elif level not in self.levels(axis):
                 yield f"{place}: {axis} has no level {level!r}. {nearest(level, list(self.levels(axis)))}"
 
-    def check_levels(self, place: str, part: Mapping[str, str]) -> None:
-        """Hold that a part names axes and levels that there are.
+    def check_only(self, only: Only) -> None:
+        """Hold that axes and levels are there.
 
         Raises:
-            ConfigError: All that it names and are not there.
+            ConfigError: All that are not.
         """
-        if problems := list(self._level_problems(place, part)):
-            raise ConfigError(problems)
+        parts = [{axis: level} for axis, levels in only.items() for level in sorted(levels)]
+        problems = [problem for part in parts for problem in self._level_problems("only", part)]
+        if problems:
+            raise ConfigError(list(dict.fromkeys(problems)))
 
     def levels(self, axis: str) -> dict[str, Settings]:
         """Level → settings of one axis."""
@@ -368,6 +373,11 @@ class Cell:
 def matches(labels: Mapping[str, str], part: Mapping[str, str]) -> bool:
     """Whether a run has all levels of a part."""
     return all(labels.get(axis) == level for axis, level in part.items())
+
+
+def is_wanted(labels: Mapping[str, str], only: Only) -> bool:
+    """Whether a run has one of the levels of each axis."""
+    return all(labels.get(axis) in levels for axis, levels in only.items())
 
 
 def load_spec(path: str | Path) -> Spec:

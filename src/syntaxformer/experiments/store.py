@@ -72,7 +72,7 @@ class RunStore:
         return self.folder / "cells" / cell.name
 
     def add(self, cells: Sequence[Cell]) -> None:
-        """Add runs that are not there; those that are keep their state, and take the new labels.
+        """Add runs that are not there; those that are stay as they are.
 
         Raises:
             DataError: The store cannot be written.
@@ -85,7 +85,7 @@ class RunStore:
             connection.executemany(
                 "INSERT INTO runs (key, name, verb, recipe, labels, settings, test, state) "
                 f"VALUES (?, ?, ?, ?, ?, ?, ?, '{WAITING}') "
-                "ON CONFLICT (key) DO UPDATE SET labels = excluded.labels",
+                "ON CONFLICT (key) DO NOTHING",
                 rows,
             )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -129,10 +130,11 @@ def probe_model(
     wanted = list(range(encoder.n_states)) if layers is None else list(layers)
     if wrong := [layer for layer in wanted if not 0 <= layer < encoder.n_states]:
         raise ConfigError(f"layers: expected 0 to {encoder.n_states - 1}, got {', '.join(map(str, wrong))}.")
-    parts = [_fitting(part, encoder) for part in (train, dev, test)]
+    fitting = {id(part): _fitting(part, encoder) for part in (train, dev, test)}
+    parts = [fitting[id(part)] for part in (train, dev, test)]
     scores = []
     with TemporaryDirectory(prefix="syntaxformer-probe-") as folder:
-        sentences = [one for part in parts for one in part.sentences]
+        sentences = [one for part in _distinct(parts) for one in part.sentences]
         cache = cache_states(encoder, sentences, wanted, Path(folder))
         for layer in wanted:
             name = f"layer {layer}" if layer else "embeddings"
@@ -140,14 +142,13 @@ def probe_model(
             scores.append(probe_states(name, vectors, parts, config))
             _log.info("%s", _line(scores[-1]))
     if config.controls:
-        words = [word for part in parts for one in part.sentences for word in one.words]
+        words = [word for one in sentences for word in one.words]
         random = random_vectors(words, vectors.shape[1], config.seed)
         scores += [probe_states(RANDOM, random, parts, config), linear_chain(parts[2])]
-    left_out = dict.fromkeys(reason for part in parts for reason in part.left_out)
-    counts = {reason: sum(part.left_out.get(reason, 0) for part in parts) for reason in left_out}
+    left_out = sum((Counter(part.left_out) for part in _distinct(parts)), Counter())
     sizes = [len(part) for part in parts]
     rank = _rank(config, vectors)
-    return ProbeReport(scores, *sizes, cache.n_uncovered, counts, rank, config.seed)
+    return ProbeReport(scores, *sizes, cache.n_uncovered, dict(left_out), rank, config.seed)
 
 
 def probe_states(
@@ -157,16 +158,18 @@ def probe_states(
 
     Args:
         name: What the scores are called.
-        vectors: `[words, d_model]` of train, dev and test, one after the other.
+        vectors: `[words, d_model]` of train, dev and test, one after the other; of a part that is two of
+            them, once.
         parts: The three treebanks.
         config: Settings.
     """
     start = time.monotonic()
-    sizes = [int(part.splits[-1]) for part in parts]
-    train, dev, test = (
-        ProbeBatches(part, one, config.batch_size)
-        for part, one in zip(parts, vectors.split(sizes), strict=True)
-    )
+    distinct = _distinct(parts)
+    own = vectors.split([int(part.splits[-1]) for part in distinct])
+    batches = {
+        id(part): ProbeBatches(part, one, config.batch_size) for part, one in zip(distinct, own, strict=True)
+    }
+    train, dev, test = (batches[id(part)] for part in parts)
     torch.manual_seed(config.seed)
     rank = _rank(config, vectors)
     distance = DistanceProbe(vectors.shape[1], rank)
@@ -177,6 +180,11 @@ def probe_states(
         _fit(depth, depth_loss, train.depths, train, dev.depths, dev, config)
     seconds = time.monotonic() - start
     return _score(name, test.predict(distance), depth and test.predict(depth), parts[2], epochs, seconds)
+
+
+def _distinct(parts: Sequence[ProbeTreebank]) -> list[ProbeTreebank]:
+    """Each part once, where the test set is the dev set."""
+    return list({id(part): part for part in parts}.values())
 
 
 def _rank(config: ProbeConfig, vectors: Tensor) -> int:

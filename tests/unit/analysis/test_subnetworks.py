@@ -27,6 +27,7 @@ from syntaxformer.analysis import (
     plain_attention_beside,
     subnetwork_view,
 )
+from syntaxformer.analysis.charts import Curve
 from syntaxformer.data.nlu_collator import SyntaxCollator
 from syntaxformer.errors import ConfigError
 from syntaxformer.infusion_config import InfusionConfig
@@ -336,5 +337,13 @@ def test_the_gallery_draws_a_curve_for_each_probed_model(gallery, tmp_path, monk
     assert curves["before"].y == pytest.approx([0, 10, 20])
     assert curves["after"].y == pytest.approx([10, 20, 30])
     assert curves["linear chain"].y == pytest.approx([30, 30, 30])  # of the first file
+    some = [
+        {"name": "layer 1", "uuas": None, "spearman": 0.3},
+        {"name": "layer 4", "uuas": 0.5, "spearman": 0.2},
+    ]
+    (tmp_path / "some.json").write_text(json.dumps({"scores": some, "rank": 7}))
+    gallery._probe([("some", str(tmp_path / "some.json"))], tmp_path)
+    assert drawn["probe_uuas.png"]["some"] == Curve([4.0], [50.0])
+    assert drawn["probe_spearman.png"]["some"].x == [1.0, 4.0]
     with pytest.raises(ArgumentTypeError, match="NAME=FILE"):
         gallery._named("probe.json")

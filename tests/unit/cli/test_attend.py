@@ -59,6 +59,12 @@ def test_options_without_effect_are_refused(attend):
     assert str(done.exception) == "-o: expected none with --spread, got a.png. Leave it out."
 
 
+def test_a_factor_that_no_model_reads(attend, tmp_path):
+    (tmp_path / "ner").write_text("O O\n")
+    found = attend("flat", "--factor", f"ner={tmp_path / 'ner'}")
+    assert str(found.exception) == "--factor: expected a factor of the model, got ner."
+
+
 def test_another_annotator_for_both_models(attend):
     assert attend("flat", "--model-annotator", "de").exit_code == 0
     assert attend.loaded == [("flat", "de"), ("large", "de")]

@@ -48,9 +48,10 @@ def test_spaces_inside_words():
 
 
 def test_every_tenth_is_held_out():
-    treebank = probe_treebank([READS] * 23)
-    kept, held = treebank.hold_out()
+    lone = Sentence.from_words(["Hm"], governors=[-1])
+    kept, held = probe_treebank([READS] * 23 + [lone]).hold_out()
     assert (len(kept), len(held)) == (21, 2)
+    assert (kept.left_out, held.left_out) == ({"shorter than two words": 1}, {})
 
 
 def test_a_file_without_trees(tmp_path):

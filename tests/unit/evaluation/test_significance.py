@@ -26,8 +26,12 @@ def test_the_t_test_by_hand():
 def test_differences_without_spread():
     assert math.isnan(paired_t_test([1.0], [2.0]))
     assert paired_t_test([1.0, 2.0], [1.0, 2.0]) == 1.0
-    assert paired_t_test([1.0, 2.0], [2.0, 3.0]) == 0.0
-    assert paired_t_test([0.1, 0.2, 0.3], [0.3, 0.4, 0.5]) < 1e-12  # the same but for rounding
+    assert math.isnan(paired_t_test([1.0, 2.0], [2.0, 3.0]))
+    assert math.isnan(paired_t_test([0.1, 0.2, 0.3], [0.3, 0.4, 0.5]))  # the same but for rounding
+    one_more = [correct / 277 for correct in (160, 158, 163)]
+    assert math.isnan(paired_t_test(one_more, [score + 1 / 277 for score in one_more]))
+    assert paired_t_test([0.1 + 0.2, 0.3], [0.3, 0.3]) == 1.0
+    assert paired_t_test([0.0, 0.0], [0.0, 0.0]) == 1.0
     with pytest.raises(ValueError, match=r"^scores: expected 2, one a seed of the baseline, got 1\.$"):
         paired_t_test([1.0, 2.0], [1.0])
 

@@ -7,8 +7,11 @@ import statistics
 
 import pytest
 from scipy.stats import ttest_rel
+from typer.testing import CliRunner
 
 from syntaxformer.analysis.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
+from syntaxformer.cli.main import app
+from syntaxformer.errors import DataError
 from syntaxformer.evaluation import compare_translations
 from syntaxformer.experiments import figures, load_spec, write_report
 from syntaxformer.experiments.cell_config import resolve
@@ -231,6 +234,16 @@ def test_nothing_done_yet(spec, store, tmp_path):
     assert "12 runs: 12 waiting." in text
     assert "Where the numbers come from" not in text
     assert _row(text, "base", "10 %")[2:4] == ["0 of 3", "–"]
+
+
+def test_the_command_reports_no_store_that_is_not_there(write_spec, content, tmp_path):
+    """An empty report would overwrite a page; a misspelt --store is all that it takes."""
+    path, output = write_spec(content), tmp_path / "out"
+    done = CliRunner().invoke(app, ["experiment", "report", str(path), "--store", "typo", "-o", str(output)])
+    expected = "expected the store of an experiment that was run (--store), got none."
+    assert isinstance(done.exception, DataError)
+    assert str(done.exception) == f"typo/store.sqlite: {expected}"
+    assert not output.exists()
 
 
 def test_blocks(tmp_path):

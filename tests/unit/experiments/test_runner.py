@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 from filelock import FileLock
+from typer.testing import CliRunner
 
+from syntaxformer.cli.main import app
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.experiments import RunStore, estimate_seconds, load_spec, run_experiment
 from syntaxformer.experiments.cell_config import resolve
+from syntaxformer.experiments.executors import LocalExecutor
+from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.runner import MOST_KILLS
 from syntaxformer.experiments.stopwatch import Stopwatch, counted_seconds
@@ -75,14 +79,14 @@ def test_a_recipe_that_was_edited_is_refused(spec, store, tmp_path):
     spec = _small(spec, 1)
     spec.recipe = str(tmp_path / "mine.yaml")
     Path(spec.recipe).write_text(yaml.safe_dump(recipe))
-    assert run_experiment(spec, store, only={"system": "base"}, command=_command(DONE_AT_ONCE))[DONE] == 1
+    assert run_experiment(spec, store, only={"system": {"base"}}, command=_command(DONE_AT_ONCE))[DONE] == 1
     (cell,) = (one.cell for one in store.runs().values() if one.state == DONE)
     stored = recipe_settings(load_recipe(spec.recipe, cell.overrides()))
     store.finish(cell.key, 1.0, {"metrics": {"bleu": 1.5}, "recipe": stored})
 
     recipe["training"]["log_every"] = 7  # decides nothing
     Path(spec.recipe).write_text(f"# a comment\n{yaml.safe_dump(recipe)}")
-    assert run_experiment(spec, store, only={"system": "base"}, command=_command(REFUSED))[DONE] == 1
+    assert run_experiment(spec, store, only={"system": {"base"}}, command=_command(REFUSED))[DONE] == 1
 
     recipe["model"]["dropout"] = 0.2
     Path(spec.recipe).write_text(yaml.safe_dump(recipe))
@@ -240,10 +244,22 @@ def test_the_error_is_that_of_the_last_attempt(spec, store):
 def test_only_what_is_named_is_retried(spec, store):
     spec = _small(spec, 2)
     run_experiment(spec, store, command=_command(REFUSED))
-    found = run_experiment(spec, store, retry_failed=True, only={"seed": "2"}, command=_command(DONE_AT_ONCE))
+    found = run_experiment(
+        spec, store, retry_failed=True, only={"seed": {"2"}}, command=_command(DONE_AT_ONCE)
+    )
     assert found == {DONE: 2}
     errors = {one.cell.labels["seed"]: one.error for one in store.runs().values()}
     assert errors == {"1": "data: expected a file, found none.", "2": None}
+
+
+def test_the_command_takes_several_levels_of_an_axis(write_spec, content, tmp_path):
+    command = ["experiment", "run", str(write_spec(content)), "--dry-run", "--store", str(tmp_path / "none")]
+    wanted = ["--only", "seed=1", "--only", "seed=3", "--only", "system=base"]
+    lines = CliRunner().invoke(app, [*command, *wanted]).output.splitlines()
+    assert len(lines) == 5
+    assert [line.split("system ")[1] for line in lines[:-1]] == [
+        f"base, fraction {share} %, seed {seed}" for share in (10, 100) for seed in (1, 3)
+    ]
 
 
 def test_a_runner_after_another_in_one_process(spec, store):
@@ -262,12 +278,13 @@ def _missing_program(folder):
 
 def test_only_some_of_the_grid(spec, store):
     spec = _small(spec, 2)
-    found = run_experiment(spec, store, command=_command(DONE_AT_ONCE), only={"seed": "2"})
+    found = run_experiment(spec, store, command=_command(DONE_AT_ONCE), only={"seed": {"2"}})
     assert found == {DONE: 2}
     assert Counter(one.state for one in store.runs().values()) == {DONE: 2, WAITING: 2}
     assert {one.cell.labels["seed"] for one in store.runs().values() if one.state == DONE} == {"2"}
+    assert run_experiment(spec, store, command=_command(REFUSED), only={"seed": {"1", "2"}})[DONE] == 2
     with pytest.raises(ConfigError) as error:
-        run_experiment(spec, store, only={"seed": "3", "sede": "1"})
+        run_experiment(spec, store, only={"seed": {"3"}, "sede": {"1"}})
     assert error.value.problems == [
         "only: seed has no level '3'. Known: 1, 2.",
         "only: unknown axis 'sede'. Nearest: seed.",
@@ -300,6 +317,8 @@ def test_threads_are_shared_out(spec, store, monkeypatch):
 
 
 def test_no_more_jobs_than_devices(spec, store, monkeypatch, caplog):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")  # none, as CUDA has it
+    assert LocalExecutor(3).n_jobs == 3
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     said = RESULT + (
         "import os, time; (p / 'here').touch(); time.sleep(0.3)\n"
@@ -317,7 +336,7 @@ def test_labels_may_change_states_stay(spec, store):
     store.finish(key, 7.0, {"metrics": {"bleu": 3.0}})
     spec.axes["fraction"] = {"a tenth": {"data.fraction": 0.1}, "100 %": {"data.fraction": 1.0}}
     store.add(spec.cells())
-    run = store.runs()[key]
+    run = own_runs(spec, store.runs())[key]
     assert (run.state, run.cell.labels["fraction"], len(store.runs())) == (DONE, "a tenth", 12)
     assert "10--" in run.cell.name  # the folder keeps its name
 

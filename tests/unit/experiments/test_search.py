@@ -145,12 +145,55 @@ def test_a_space_may_get_and_lose_keys_and_values(search, store, tmp_path):
     assert len(store.runs()) == 5
 
 
+def _grid(content, write_spec, path):
+    """The widths 8 and 16 of the search as a grid; the search's own file stays."""
+    searched = path.read_text()
+    axes = {
+        "system": {"sit": {"infusion.kind": "sum_then_concat"}},
+        "width": {"8": {"infusion.width": 8}, "16": {"infusion.width": 16}},
+    }
+    grid = load_spec(
+        write_spec({key: value for key, value in content.items() if key != "search"} | {"axes": axes})
+    )
+    path.write_text(searched)
+    return grid
+
+
+def test_a_grid_takes_the_runs_of_a_search_and_leaves_them_to_it(
+    search, content, write_spec, store, tmp_path
+):
+    spec = search(sampler="grid", trials=2)
+    run_experiment(spec, store, command=_command)
+    before = write_report(spec, store, tmp_path / "before").read_text()
+    grid = _grid(content, write_spec, tmp_path / "spec.yaml")
+    assert run_experiment(grid, store, command=_command) == {"done": 2}
+    assert [one.attempts for one in store.runs().values()] == [1, 1]
+    assert write_report(spec, store, tmp_path / "after").read_text() == before
+
+
+def test_a_search_takes_the_runs_of_a_grid(search, content, write_spec, store, tmp_path):
+    """None is started again, and new trials have numbers that none of these has."""
+    spec = search(sampler="grid", trials=3)
+    grid = _grid(content, write_spec, tmp_path / "spec.yaml")
+    run_experiment(grid, store, command=_command)
+    assert run_experiment(spec, store, command=_command) == {"done": 3}
+    assert [one.attempts for one in store.runs().values()] == [1, 1, 1]
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert [row.split(" | ")[:2] for row in text.splitlines() if row.startswith("| 00")] == [
+        ["| 000", "8"],
+        ["| 001", "16"],
+        ["| 002 (best)", "20"],
+    ]
+    store.release(["done"], [next(iter(store.runs()))])
+    assert next_trial(spec, spec.search, store.runs()).name.startswith("sit_8_")  # its folder has its state
+
+
 def test_a_level_of_a_search_may_be_renamed(search, content, store):
     run_experiment(search(sampler="grid", trials=5), store, command=_command)
     path = store.folder.parent / "spec.yaml"
     path.write_text(path.read_text().replace("    sit:", "    sum then concat:"))
     spec = load_spec(path)
-    cells = planned_cells(spec, store.runs(), {"system": "sum then concat"})
+    cells = planned_cells(spec, store.runs(), {"system": {"sum then concat"}})
     assert [one.settings["infusion.width"] for one in cells] == [8, 16, 20, 32, 64]
     assert next_trial(spec, spec.search, store.runs()) is None
 
@@ -164,9 +207,9 @@ def test_studies_that_are_the_same(search, content, write_spec):
 
 def test_some_studies_wait(search, content, store):
     spec = search(sampler="grid", trials=5)
-    assert next_trial(spec, spec.search, {}, only={"system": "none"}) is None
+    assert next_trial(spec, spec.search, {}, only={"system": {"none"}}) is None
     with pytest.raises(ConfigError, match=r"^only: system has no level 'none'\. Known: sit\.$"):
-        run_experiment(spec, store, only={"system": "none"}, command=_command)
+        run_experiment(spec, store, only={"system": {"none"}}, command=_command)
 
 
 def test_the_plan_counts_trials_that_are_still_to_be_proposed(search, store):

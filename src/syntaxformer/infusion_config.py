@@ -74,6 +74,8 @@ class TreeOptions(_Section):
             raise ValueError(f"trees: expected each kind once, got {', '.join(self.trees)}.")
         if not self.used_trees:
             raise ValueError("without: expected one tree to be left, got none. Leave out at most one.")
+        if not any(self.active_networks(self.without)):
+            raise ValueError("without: expected a relation to be left, got none.")
         return self
 
     @property

@@ -76,6 +76,8 @@ def test_a_tree_left_out_is_no_longer_used():
          "infusion: masks.max_distance: expected less than or equal to 84, got 85."),
         ({"masks": {"trees": ["dependency", "dependency"]}},
          "infusion: masks: trees: expected each kind once, got dependency, dependency."),
+        ({"masks": {"without": ["parent", "child", "sibling", "pair"]}},
+         "infusion: masks: without: expected a relation to be left, got none."),
         ({"masks": {"without": ["dependency", "constituency"]}},
          "infusion: masks: without: expected one tree to be left, got none. Leave out at most one."),
         ({"masks": {"max_distance": 5}, "relation_bias": {"max_distance": 6}},

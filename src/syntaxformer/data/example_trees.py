@@ -1,12 +1,12 @@
 """Trees of NLU examples as integers per word, cut to the words that a model sees.
 
-A `Sentence` is converted once and remembered. Relations of the batch are made in `nlu_collator`.
+A `Sentence` is converted once. Relations of the batch are made in `nlu_collator`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 __all__ = ["cut_trees", "phrases_of", "sentence_trees", "shown"]
 
 _REMEMBERED = 1 << 17
+_phrases: WeakKeyDictionary[Sentence, PhraseColumns] = WeakKeyDictionary()
 # Universal tags that are no labels of the Penn Treebank.
 _UNIVERSAL_ALONE = frozenset(
     {
@@ -64,9 +65,11 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
     return WordTrees.of_sentence(len(sentence), governors, phrases)
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def phrases_of(sentence: Sentence) -> PhraseColumns:
     """The constituency tree: the sentence's own, else phrases from its dependency parse.
+
+    They are remembered as long as the sentence is in memory: those of training from epoch to epoch, those of
+    a service no longer than a request.
 
     Heads of phrases come from the labels' head rules in a tree with Penn Treebank tags; in one without labels
     (SST, SNLI, SICK), or that was made from a dependency parse, from that parse, where there is one.
@@ -75,6 +78,15 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
         DataError: It has neither.
         TreeError: The brackets are no tree over its words.
     """
+    found = _phrases.get(sentence)
+    if found is None:
+        found = _columns_of(sentence)
+        if len(_phrases) < _REMEMBERED:
+            _phrases[sentence] = found
+    return found
+
+
+def _columns_of(sentence: Sentence) -> PhraseColumns:
     if not sentence.words:
         return PhraseColumns(*(np.zeros(0, np.int32) for _ in range(3)))
     tree = _tree_of(sentence)

@@ -191,6 +191,7 @@ class SyntaxCollator:
             padding="longest",
             pad_to_multiple_of=self.pad_to_multiple_of,
             return_special_tokens_mask=True,
+            split_special_tokens=True,  # "[SEP]" in a text is text
             return_tensors="np",
         )
 

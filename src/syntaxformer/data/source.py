@@ -38,7 +38,7 @@ class EncodedText:
         factors: `[pieces, factors]`, int32; no column where there are no factors, or they are pieces.
         syntax: Trees of the lines, where the encoder reads any.
         n_tags: `[lines]`, how many of each line's pieces are tags; None for none.
-        n_cut: Lines that were cut.
+        is_cut: Which lines were cut, `[lines]`; None for none.
     """
 
     pieces: NDArray[np.int32]
@@ -46,7 +46,7 @@ class EncodedText:
     factors: NDArray[np.int32]
     syntax: SourceSyntax | None = None
     n_tags: NDArray[np.int64] | None = None
-    n_cut: int = 0
+    is_cut: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.splits) - 1
@@ -55,6 +55,11 @@ class EncodedText:
     def lengths(self) -> NDArray[np.int64]:
         """Pieces of each line, tags included."""
         return np.diff(self.splits)
+
+    @property
+    def n_cut(self) -> int:
+        """Lines that were cut."""
+        return 0 if self.is_cut is None else int(self.is_cut.sum())
 
     @property
     def text_lengths(self) -> NDArray[np.int64]:
@@ -173,7 +178,7 @@ class SourceEncoder:
             kept = _kept(splits, longest)
             nothing = np.zeros((len(pieces), 0), np.int32)
             left = _splits_of(splits, kept)
-            return EncodedText(pieces[kept], left, nothing[kept], n_cut=_n_cut(splits, left))
+            return EncodedText(pieces[kept], left, nothing[kept], is_cut=np.diff(splits) != np.diff(left))
         offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
         owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
         kept = _kept(
@@ -181,7 +186,7 @@ class SourceEncoder:
         )
         left = _splits_of(splits, kept)
         encoded = self._with_annotation(pieces[kept], left, owners[kept], offsets[kept], words)
-        return replace(encoded, n_cut=_n_cut(splits, left))
+        return replace(encoded, is_cut=np.diff(splits) != np.diff(left))
 
     def _with_annotation(
         self,
@@ -220,10 +225,6 @@ def _kept(
     n_tags: int = 0,
 ) -> NDArray[np.int64] | slice:
     return slice(None) if longest is None else fitting_pieces(splits, longest, is_first, n_tags)
-
-
-def _n_cut(before: NDArray[np.int64], after: NDArray[np.int64]) -> int:
-    return int((np.diff(before) != np.diff(after)).sum())
 
 
 def _splits_of(splits: NDArray[np.int64], kept: NDArray[np.int64] | slice) -> NDArray[np.int64]:

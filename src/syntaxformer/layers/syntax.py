@@ -62,7 +62,8 @@ def syntax_attention(
         key: K.
         value: V.
         relations: Relation ids 0 to 3D + 1, or an index made of them once for all layers; 0, as between a
-            piece and itself, is no sub-network.
+            piece and itself, is no sub-network. In multiplicative mode every piece must have 0 to itself: a
+            row that one relation fills leaves no logit of 0, and loses its precision far below it.
         topical_query: u = W_O W_K q_task / √d_model of each head; None for a summation of all sub-networks.
         key_mask: True for valid keys; None for all. An index already holds it.
         scaling: Factor of QKᵀ; None for 1/√d_head.

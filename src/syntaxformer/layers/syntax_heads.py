@@ -131,16 +131,14 @@ class SyntaxHeads(nn.Module):
         if self.bias is not None:
             bias = self.bias(_needed(context.relations, "relations"), context.active)
         if self.masks is not None:
-            heads, weight, output_bias = self._by_relation(query, key, value, output, context, bias, dropout)
-            weights = None
+            heads, weights = self._by_relation(query, key, value, output, context, bias, dropout), None
         else:
             attention = attend_with_weights if return_weights else attend
             found = attention(query, key, value, mask, False, dropout, bias)
             heads, weights = found if return_weights else (found, None)
-            weight, output_bias = output.weight, output.bias
         if self.lisa_head is not None and context.injected is not None:
             heads = inject_governors(heads, value, context.injected, self.lisa_head)
-        return F.linear(heads.transpose(1, 2).flatten(2), weight, output_bias), weights
+        return self._project(heads.transpose(1, 2).flatten(2), output, context), weights
 
     def _with_lisa(self, query: Tensor, key: Tensor, mask: Tensor | None, context: SyntaxContext) -> Tensor:
         """Queries in which those of LISA's head make its plain dot products biaffine."""
@@ -163,12 +161,11 @@ class SyntaxHeads(nn.Module):
         context: SyntaxContext,
         bias: Tensor | None,
         dropout: float,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Heads of syntax attention, and the output layer with W_V folded in."""
+    ) -> Tensor:
+        """Heads of syntax attention."""
         rules = self.masks
         assert rules is not None, "held by forward"
-        topical = (self.topical or context.topical) if rules.topical else None
-        gate = None if self.gate is None else self.gate()
+        topical = self._topical(context)
         heads, _ = syntax_attention(
             query,
             key,
@@ -182,12 +179,21 @@ class SyntaxHeads(nn.Module):
             dropout=dropout,
             return_weights=False,
             active=context.active,
-            gate=gate,
+            gate=None if self.gate is None else self.gate(),
             summation=rules.summation,
         )
-        if topical is None:
-            return heads, output.weight, output.bias
-        return heads, *topical.output_layer(output.weight, output.bias, gate)
+        return heads
+
+    def _topical(self, context: SyntaxContext) -> TopicalAttention | None:
+        """What weighs the sub-networks: the layer's own, or that of all layers."""
+        return (self.topical or context.topical) if self.masks is not None and self.masks.topical else None
+
+    def _project(self, heads: Tensor, output: nn.Linear, context: SyntaxContext) -> Tensor:
+        """W_O, and W_V of topical attention behind it."""
+        if (topical := self._topical(context)) is None:
+            return F.linear(heads, output.weight, output.bias)
+        gate = None if self.gate is None else self.gate()
+        return topical.project(heads, output.weight, output.bias, gate)
 
 
 def _needed(found: RelationIndex | Tensor | None, what: str):  # type: ignore[no-untyped-def]

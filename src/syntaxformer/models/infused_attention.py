@@ -68,8 +68,7 @@ class FoldedLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Apply W_O, then W_V behind the layer's gate."""
         infusion, layer = self.place.infusion, self.place.layer
-        topical = infusion.topical_of(layer)
-        return F.linear(input, *topical.output_layer(self.weight, self.bias, infusion.gate_of(layer)))
+        return infusion.topical_of(layer).project(input, self.weight, self.bias, infusion.gate_of(layer))
 
 
 @dataclass(frozen=True, eq=False)

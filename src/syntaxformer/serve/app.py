@@ -130,7 +130,7 @@ def _add_work(app: FastAPI) -> None:
         assert isinstance(engine, ClassifierEngine)
         parts = [part for text in body.texts for part in ([text] if isinstance(text, str) else text)]
         _note(request, config, engine, parts)
-        check_texts(parts, config)
+        check_texts(body.texts, config)
         items = check_pairs(body.texts, engine)
         name = engine.description.name
         found = await _work(request, name, items, None)

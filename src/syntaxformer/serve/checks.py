@@ -78,8 +78,8 @@ def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
         raise Problem(422, "text: expected one that is not empty, got ''.", "empty_text")
 
 
-def check_texts(texts: Sequence[str], config: ServiceConfig) -> None:
-    """Hold that texts are few, short and Unicode.
+def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> None:
+    """Hold that texts, or pairs of texts, are few, short and Unicode.
 
     Raises:
         Problem: 422.
@@ -87,18 +87,23 @@ def check_texts(texts: Sequence[str], config: ServiceConfig) -> None:
     if len(texts) > config.max_texts:
         message = f"texts: expected at most {config.max_texts}, got {len(texts)}. Send several requests."
         raise Problem(422, message, "too_many_texts")
-    for place, text in enumerate(texts):
+    parts = {
+        f"texts.{place}" if isinstance(one, str) else f"texts.{place}.{part}": text
+        for place, one in enumerate(texts)
+        for part, text in enumerate([one] if isinstance(one, str) else one)
+    }
+    for place, text in parts.items():
         if len(text) > config.max_characters:
             raise Problem(
                 422,
-                f"texts.{place}: expected at most {config.max_characters} characters, got {len(text)}. "
+                f"{place}: expected at most {config.max_characters} characters, got {len(text)}. "
                 "Send it in parts, a sentence each.",
                 "text_too_long",
             )
         surrogate = next((at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff"), None)
         if surrogate is not None:
             found = ascii(text[surrogate])
-            message = f"texts.{place}: expected Unicode text, got {found}, half a character, at {surrogate}."
+            message = f"{place}: expected Unicode text, got {found}, half a character, at {surrogate}."
             raise Problem(422, message, "not_unicode")
 
 

@@ -111,7 +111,7 @@ class TranslatorEngine:
             for best in found
         ]
         for place, translation in enumerate(translations):
-            translation.truncated = bool(source.n_cut) and bool(self.translator.encode([lines[place]]).n_cut)
+            translation.truncated = source.is_cut is not None and bool(source.is_cut[place])
             self._show(translation, settings.show, lines[place], source, place)
         return translations
 

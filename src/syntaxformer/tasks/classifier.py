@@ -12,6 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import check_lines
+from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.errors import DataError
 from syntaxformer.evaluation.classification import score_predictions
 from syntaxformer.tasks.annotated_examples import annotate_examples, load_for
@@ -129,8 +130,9 @@ class Classifier:
 
     def is_cut(self, text: str | tuple[str, str]) -> bool:
         """Whether a text, or pair, has more pieces than the model reads; its end is not seen then."""
-        pieces = self.collator.tokenizer(*self._example(text, 1).texts, verbose=False)["input_ids"]
-        return len(pieces) > self.collator.max_length
+        texts = self._example(text, 1).texts
+        encoded = self.collator.tokenizer(*texts, split_special_tokens=True, verbose=False)
+        return len(encoded["input_ids"]) > self.collator.max_length
 
     def predict_set(
         self, texts: TextSet, batch_size: int | None = None, cache: Path | None = None, cached: bool = True
@@ -150,8 +152,10 @@ class Classifier:
         if not len(texts):
             return Predictions([], None if self.info.is_regression else [])
         use_trees = self.info.gold_trees and texts.has_trees
+        # Parsed files, one a split, are those of data sets; raw texts have none.
+        annotator = annotator_for(self.annotator, texts.name) if self.annotator and cached else self.annotator
         unlabelled = [replace(one, label=None) for one in texts.examples]  # a table may have some labels
-        examples = annotate_examples(unlabelled, self.annotator, use_trees, cache, cached=cached)
+        examples = annotate_examples(unlabelled, annotator, use_trees, cache, cached=cached)
         self.collator.n_truncated = 0
         size = batch_size or self.info.eval_batch_size
         logits = batch_logits(self.model, self.collator, examples, size, self.text_labels)

@@ -143,7 +143,7 @@ def _piece_lengths(tokenizer: Any, texts: TextSet) -> list[int]:
     """Pieces of each example, uncut."""
     firsts = [one.texts[0] for one in texts.examples]
     seconds = [one.texts[1] for one in texts.examples] if len(texts.examples[0].texts) > 1 else None
-    encoded = tokenizer(firsts, seconds, add_special_tokens=True, verbose=False)
+    encoded = tokenizer(firsts, seconds, add_special_tokens=True, split_special_tokens=True, verbose=False)
     return [len(pieces) for pieces in encoded["input_ids"]]
 
 

@@ -45,11 +45,14 @@ class TextLabels:
             model: An encoder-decoder.
             batch: Its inputs.
         """
-        rows = len(batch["input_ids"])
+        rows, given = len(batch["input_ids"]), batch
         found: list[Tensor] = []
         for pieces in self.pieces.to(batch["input_ids"].device):
             labels = pieces[None].expand(rows, -1)
-            logits = model(**batch, labels=labels.contiguous()).logits.float()
-            picked = logits.log_softmax(-1).gather(-1, labels.clamp_min(0)[..., None])[..., 0]
+            output = model(**given, labels=labels.contiguous())
+            # Labels differ in the decoder only: the encoder runs for the first of them.
+            states = (output.encoder_last_hidden_state,)
+            given = {"encoder_outputs": states, "attention_mask": batch["attention_mask"]}
+            picked = output.logits.float().log_softmax(-1).gather(-1, labels.clamp_min(0)[..., None])[..., 0]
             found.append(picked.where(labels != IGNORED, 0.0).sum(1))
         return torch.stack(found, 1)

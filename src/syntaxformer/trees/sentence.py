@@ -18,7 +18,7 @@ ROOT = -1
 _PER_WORD = ("offsets", "upos", "xpos", "lemmas", "governors", "deprels")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Sentence:
     """One input line: its words and, where known, tags, lemmas and trees over the words.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
 import syntaxformer as sf
+from syntaxformer.data import example_trees
 from syntaxformer.data.example_trees import cut_trees, phrases_of, sentence_trees
 from syntaxformer.errors import ConfigError, DataError, TreeError
 from syntaxformer.layers import NO_GOVERNOR
@@ -68,6 +70,29 @@ DOGS = sentence("Dogs bark", [1, -1], "NOUN VERB", deprels=("nsubj", "root"))
 
 def collator(tokenizer, names="masks,lisa,pos_add", **options):
     return sf.SyntaxCollator(tokenizer, sf.InfusionConfig.parse(names), **options)
+
+
+def test_text_that_spells_a_special_piece_is_text(tokenizer):
+    """Else "[SEP]" in a text would end it, and T5 would find two ends in a row."""
+    spelt = sentence("dogs [SEP] bark", [2, 2, -1], "NOUN X VERB", deprels=("nsubj", "dep", "root"))
+    made = collator(tokenizer)
+    batch = made([sf.SyntaxExample((spelt,))])
+    assert batch["input_ids"][0].tolist().count(tokenizer.sep_token_id) == 1
+    assert tokenizer.unk_token_id in batch["input_ids"][0].tolist()
+    words, _ = made.words_of_pieces([sf.SyntaxExample((spelt,))])
+    assert {0, 1, 2} <= set(words[0].tolist())
+
+
+def test_phrases_are_remembered_no_longer_than_the_sentence():
+    """A service would else keep the texts of all its users."""
+    before = len(example_trees._phrases)
+    kept = sentence("Dogs bark loudly", [1, -1, 1], "NOUN VERB ADV", deprels=("nsubj", "root", "advmod"))
+    found = phrases_of(kept)
+    assert phrases_of(kept) is found
+    assert len(example_trees._phrases) == before + 1
+    del kept, found
+    gc.collect()
+    assert len(example_trees._phrases) == before
 
 
 def test_a_plain_batch_is_the_tokenizers(tokenizer):

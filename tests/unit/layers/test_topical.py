@@ -107,3 +107,24 @@ def test_under_autocast() -> None:
             states = nn.functional.linear(torch.randn(KEYS, HEADS * D_HEAD), weight)
             assert states.dtype == torch.bfloat16
         assert topical.head_queries(output.weight).shape == (HEADS, D_HEAD)
+
+
+@pytest.mark.parametrize(
+    "gate", [None, torch.tensor(0.3), torch.full((HEADS,), 0.3)], ids=["none", "one", "heads"]
+)
+@pytest.mark.parametrize("n_rows", [1, 5 * D_MODEL])
+def test_a_small_batch_is_projected_as_a_large_one(n_rows, gate, monkeypatch):
+    topical, output = _topical(), _output_layer()
+    heads = torch.randn(n_rows, output.in_features)
+    folded = torch.nn.functional.linear(heads, *topical.output_layer(output.weight, output.bias, gate))
+    assert torch.equal(topical.project(heads, output.weight, output.bias, gate), folded)  # in training
+    calls = []
+    monkeypatch.setattr(
+        topical,
+        "output_layer",
+        lambda *given: calls.append(given) or type(topical).output_layer(topical, *given),
+    )
+    with torch.inference_mode():
+        found = topical.project(heads, output.weight, output.bias, gate)
+    torch.testing.assert_close(found, folded.detach())
+    assert len(calls) == (n_rows > 1 or (gate is not None and gate.ndim > 0))

@@ -113,6 +113,7 @@ def test_not_ready_before_the_start_and_after_the_end(make_app):
         ("translate", {"texts": ["x"], "model": "none"}, 422, "no_such_model", "model: expected one of echo, second, got 'none'. See GET /v1/models."),
         ("translate", {"texts": ["x"], "model": "length"}, 422, "no_such_model", "model: expected one of echo, second, got 'length'. See GET /v1/models."),
         ("translate", {"texts": ["x"], "show": ["tags", "attention"]}, 422, "invalid", "show: expected tags, got attention, which echo, exported to ctranslate2, does not give. Ask a model that was not exported."),
+        ("classify", {"texts": [["x", "y"], ["x", "y" * 102]], "model": "pairs"}, 422, "text_too_long", "texts.1.1: expected at most 101 characters, got 102. Send it in parts, a sentence each."),
         ("classify", {"texts": ["x", " "]}, 422, "empty_text", "texts.1: expected a text that is not empty, got ''."),
         ("classify", {"texts": [["x", "y"]]}, 422, "invalid", "texts.0: expected a text for length, got 2."),
         ("classify", {"texts": ["x"], "model": "pairs"}, 422, "invalid", "texts.0: expected a pair of texts for pairs, got 1."),
@@ -122,6 +123,17 @@ def test_not_ready_before_the_start_and_after_the_end(make_app):
 def test_what_cannot_be_says_what_to_change(make_app, path, body, status, code, message):
     with TestClient(make_app(max_texts=7, max_characters=101)) as client:
         assert _error(client.post(f"/v1/{path}", json=body), status, code) == message
+
+
+def test_a_pair_counts_as_one_text(make_app):
+    with TestClient(make_app(max_texts=3)) as client:
+        answer = client.post("/v1/classify", json={"texts": [["x", "y"]] * 3, "model": "pairs"})
+        assert (answer.status_code, len(answer.json()["classifications"])) == (200, 3)
+        _error(
+            client.post("/v1/classify", json={"texts": [["x", "y"]] * 4, "model": "pairs"}),
+            422,
+            "too_many_texts",
+        )
 
 
 def test_no_model_of_the_task(make_app, echo):

@@ -29,9 +29,9 @@ class CountingTranslator:
     def encode(self, lines):
         lengths = [min(5, len(line.split())) for line in lines]
         splits = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        n_cut = sum(len(line.split()) > 5 for line in lines)
+        is_cut = np.array([len(line.split()) > 5 for line in lines])
         pieces = np.arange(splits[-1], dtype=np.int32)
-        return EncodedText(pieces, splits, np.zeros((len(pieces), 0), np.int32), n_cut=n_cut)
+        return EncodedText(pieces, splits, np.zeros((len(pieces), 0), np.int32), is_cut=is_cut)
 
     def search(self, lines, source, settings, n_best, scored):
         self.settings = settings

@@ -7,8 +7,9 @@ import json
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
 
+import syntaxformer as sf
 from syntaxformer.errors import ConfigError
 from syntaxformer.tasks.classification import finetune
 from syntaxformer.tasks.classifier import Classifier
@@ -53,9 +54,34 @@ def test_words_of_labels():
     assert label_words(("neutral", "entailment")) == ("neutral", "entailment")
 
 
-def test_labels_of_several_lengths_are_scored_to_their_end(t5):
-    from transformers import AutoTokenizer
+@pytest.mark.parametrize("infuse", ["", "masks"])
+def test_the_encoder_runs_once_for_all_labels(t5, infuse):
+    tokenizer = AutoTokenizer.from_pretrained(t5)
+    model = T5ForConditionalGeneration.from_pretrained(t5).eval()
+    config = sf.InfusionConfig.parse(infuse or "none")
+    if infuse:
+        model = sf.infuse(model, config).eval()
+        for gate in (one for name, one in model.named_parameters() if name.endswith("gate.weight")):
+            gate.data.fill_(0.7)
+    words = sf.Sentence.from_words(
+        ["the", "cat"], governors=(1, -1), upos=("DET", "NOUN"), deprels=("det", "root")
+    )
+    batch = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((words,))] * 2)
+    calls = []
+    model.get_encoder().register_forward_hook(lambda *_: calls.append(1))
+    scorer = TextLabels(tokenizer, ("true", "tr tr false", "false"))
+    with torch.inference_mode():
+        found = scorer(model, batch)
+        assert len(calls) == 1
+        for column, pieces in enumerate(scorer.pieces):
+            labels = pieces[None].expand(2, -1)
+            logits = model(**batch, labels=labels.contiguous()).logits.log_softmax(-1)
+            kept = labels != -100
+            expected = logits.gather(-1, labels.clamp_min(0)[..., None])[..., 0].where(kept, 0.0).sum(1)
+            torch.testing.assert_close(found[:, column], expected)
 
+
+def test_labels_of_several_lengths_are_scored_to_their_end(t5):
     model, tokenizer = (
         T5ForConditionalGeneration.from_pretrained(t5).eval(),
         AutoTokenizer.from_pretrained(t5),

@@ -21,7 +21,8 @@ __all__ = ["pick_precision"]
 _WORTH_IT = 1.5
 """How many times as fast as in fp32 products have to be: a step in bf16 also casts weights and states."""
 
-_ROWS, _COLUMNS, _REPEATS = 2048, 512, 5
+_ROWS, _COLUMNS, _REPEATS = 512, 512, 20
+"""A product of a few milliseconds: of so many some are whole also where another process has the core half the time."""
 
 
 def pick_precision(wanted: str) -> str:

@@ -22,7 +22,7 @@ _WORTH_IT = 1.5
 """How many times as fast as in fp32 products have to be: a step in bf16 also casts weights and states."""
 
 _ROWS, _COLUMNS, _REPEATS = 512, 512, 20
-"""A product of a few milliseconds: of so many some are whole also where another process has the core half the time."""
+"""Products of a few milliseconds: some of so many are whole also where another process shares the core."""
 
 
 def pick_precision(wanted: str) -> str:

@@ -71,9 +71,9 @@ class TopicalAttention(nn.Module):
             bias: Of the output layer.
             gate: As for `output_layer`.
         """
-        is_small = heads.shape[:-1].numel() < len(weight)
         is_recorded = torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing()
-        if is_recorded or not is_small or (gate is not None and gate.ndim):
+        # The size last: to ask for it would bind a graph to it.
+        if is_recorded or (gate is not None and gate.ndim) or heads.shape[:-1].numel() >= len(weight):
             return F.linear(heads, *self.output_layer(weight, bias, gate))
         return self(F.linear(heads, weight, bias), gate)
 

@@ -423,9 +423,9 @@ def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], met
     """
     weights = average_weights(chosen) if recipe.training.average > 1 else load_tensors(chosen[0] / WEIGHTS)
     metrics["checkpoints"] = [path.name for path in chosen]
-    metrics["source_table"] = "shared" if model.config.shares_source_table else "own"
     check_finite(weights, ", ".join(metrics["checkpoints"]))
     load_weights(model, weights, chosen[0])
+    metrics["source_table"] = "shared" if model.config.shares_source_table else "own"
     with disk_errors(recipe.output), TemporaryDirectory(PARTIAL, ".", recipe.output) as temporary:
         model.eval().save_pretrained(temporary)
         report = json.dumps({**metrics, **_environment(recipe)}, indent=1)

@@ -221,9 +221,10 @@ def _named(text: str) -> tuple[str, str]:
 
 def _layer(name: str) -> int | None:
     """0 for "embeddings", n for "layer n"; None for a control."""
-    return (
-        0 if name == "embeddings" else int(name.removeprefix("layer ")) if name.startswith("layer ") else None
-    )
+    if name == "embeddings":
+        return 0
+    number = name.removeprefix("layer ")
+    return int(number) if number.isdigit() else None
 
 
 def _write(path: Path, blocks: Sequence[Block]) -> None:

@@ -7,7 +7,7 @@ JOBS ?= 2
 DATA ?= $(or $(SYNTAXFORMER_DATA),../shared/data)
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-kinds check format bench docs gallery results annotators install clean
+.PHONY: demo test test-long check format bench docs gallery results annotators install clean
 
 install: $(STAMP)
 
@@ -23,8 +23,8 @@ demo: $(STAMP)  ## train baseline and infused translator on the generated corpus
 test: $(STAMP)  ## all tests; those that need the real corpora skip where these are absent
 	SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-kinds: $(STAMP)  ## the long tests: every infusion kind learns to reverse digits, LISA's head learns governors
-	SYNTAXFORMER_EXHAUSTIVE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
+test-long: $(STAMP)  ## what takes too long for `make test`: every kind learns, all pairs of the contract, Inductor, whole Trainer runs
+	SYNTAXFORMER_EXHAUSTIVE=1 SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 	  tests/integration/test_digits_kinds.py tests/integration/test_kinds.py
 
 check: $(STAMP)  ## lint, format and types

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from syntaxformer.annotate import load_annotator
     from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
+    from syntaxformer.infusion import infuse, infusion_parameters, load, parameter_report
     from syntaxformer.infusion_config import InfusionConfig
-    from syntaxformer.models import SyntaxTransformer, infuse, infusion_parameters, load, parameter_report
+    from syntaxformer.models import SyntaxTransformer
     from syntaxformer.relations import constituency_relations, dependency_relations
     from syntaxformer.tasks.pipeline import pipeline
     from syntaxformer.tasks.translator import Translator
@@ -29,11 +30,11 @@ _HOMES = {
     "Translator": "syntaxformer.tasks.translator",
     "constituency_relations": "syntaxformer.relations",
     "dependency_relations": "syntaxformer.relations",
-    "infuse": "syntaxformer.models",
-    "infusion_parameters": "syntaxformer.models",
-    "load": "syntaxformer.models",
+    "infuse": "syntaxformer.infusion",
+    "infusion_parameters": "syntaxformer.infusion",
+    "load": "syntaxformer.infusion",
     "load_annotator": "syntaxformer.annotate",
-    "parameter_report": "syntaxformer.models",
+    "parameter_report": "syntaxformer.infusion",
     "pipeline": "syntaxformer.tasks.pipeline",
 }
 _ROOMS = (
@@ -43,6 +44,7 @@ _ROOMS = (
     "data",
     "evaluation",
     "export",
+    "infusion",
     "layers",
     "models",
     "relations",

@@ -31,8 +31,9 @@ class BiaffineHead(nn.Module):
 
     Args:
         d_query: Columns of Q: those of a head, or of the whole state.
-        d_key: Columns of K; None for as many. Then U starts as I / √d, which makes the head the scaled dot
-            product of a pretrained model; otherwise it starts normal with the deviation 1 / √(d_query d_key).
+        d_key: Columns of K; None for as many. Then U starts as I · scaling, which makes the head the scaled
+            dot product of a pretrained model; otherwise normal with the deviation 1 / √(d_query d_key).
+        scaling: Of that product; None for 1 / √d.
 
     Source: Strubell et al. (2018), "Linguistically-Informed Self-Attention", section 3.2; differs: Q, K and
     V are
@@ -40,15 +41,26 @@ class BiaffineHead(nn.Module):
         trainable matrix").
     """
 
-    def __init__(self, d_query: int, d_key: int | None = None) -> None:
+    def __init__(self, d_query: int, d_key: int | None = None, scaling: float | None = None) -> None:
         super().__init__()
-        if d_key is None or d_key == d_query:
-            weight = torch.eye(d_query) * d_query**-0.5
-        else:
-            weight = torch.randn(d_query, d_key) * (d_query * d_key) ** -0.5
-        self.weight = nn.Parameter(weight)
+        self.scaling = d_query**-0.5 if scaling is None else scaling
+        self.weight = nn.Parameter(torch.empty(d_query, d_query if d_key is None else d_key))
+        self.reset_parameters()
 
-    def forward(
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Start anew, as documented."""
+        d_query, d_key = self.weight.shape
+        if d_key == d_query:
+            self.weight.copy_(torch.eye(d_query) * self.scaling)
+        else:
+            self.weight.copy_(torch.randn(d_query, d_key) * (d_query * d_key) ** -0.5)
+
+    def forward(self, query: Float[Tensor, "batch pieces d_query"]) -> Float[Tensor, "batch pieces d_key"]:
+        """Q U: the query whose plain dot products with K are this head's logits."""
+        return (query.to(self.weight.dtype) @ self.weight).to(query.dtype)
+
+    def attend(
         self,
         query: Float[Tensor, "batch pieces d_query"],
         key: Float[Tensor, "batch pieces d_key"],
@@ -68,7 +80,7 @@ class BiaffineHead(nn.Module):
         Returns:
             The output, and the logits that `governor_loss` takes (-inf on invalid keys).
         """
-        logits = self.project(query) @ key.transpose(-1, -2)
+        logits = self(query) @ key.transpose(-1, -2)
         valid = logits.new_ones(1, 1, key.shape[1], dtype=torch.bool)
         if key_mask is not None:
             valid = key_mask[:, None, :]
@@ -78,10 +90,6 @@ class BiaffineHead(nn.Module):
         if governors is not None:
             output = inject_governors(output[:, None], value[:, None], governors, 0)[:, 0]
         return output, logits.masked_fill(~valid, -torch.inf)
-
-    def project(self, query: Float[Tensor, "batch pieces d_query"]) -> Float[Tensor, "batch pieces d_key"]:
-        """Q U: the query whose plain dot products with K are this head's logits."""
-        return query @ self.weight
 
     def substitute(
         self, query: Float[Tensor, "batch heads pieces d_head"], attn_head: int, scaling: float
@@ -93,7 +101,7 @@ class BiaffineHead(nn.Module):
             attn_head: The head to replace.
             scaling: What that attention multiplies QKᵀ with, 1/√d_head as a rule; it is undone here.
         """
-        replaced = self.project(query[:, attn_head]).unsqueeze(1) / scaling
+        replaced = self(query[:, attn_head]).unsqueeze(1) / scaling
         return torch.cat([query[:, :attn_head], replaced, query[:, attn_head + 1 :]], 1)
 
 

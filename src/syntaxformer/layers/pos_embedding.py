@@ -25,16 +25,41 @@ class PosAdd(nn.Module):
     def __init__(self, n_values: int, d_model: int) -> None:
         super().__init__()
         self.table = nn.Embedding(n_values, d_model)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start anew, at zero."""
         nn.init.zeros_(self.table.weight)
 
     def forward(
         self, words: Float[Tensor, "batch pieces d_model"], tags: Int[Tensor, "batch pieces"]
     ) -> Float[Tensor, "batch pieces d_model"]:
         """Add the tags' embeddings to those of the pieces."""
-        return words + self.table(tags)
+        return words + self.table(tags).to(words.dtype)
 
 
-class PosConcat(nn.Module):
+class _Joined(nn.Module):
+    """A table of tags, and an affine map that starts as the identity on what the tags are joined to."""
+
+    def __init__(self, n_values: int, d_model: int, d_pos: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(n_values, d_pos)
+        self.join = nn.Linear(d_model + d_pos, d_model)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Start anew, as documented."""
+        self.table.reset_parameters()
+        self.join.weight.copy_(torch.eye(*self.join.weight.shape))
+        nn.init.zeros_(self.join.bias)
+
+    def _join(self, states: Tensor, embedded: Tensor) -> Tensor:
+        """W [states ; embedded] + b, computed in the type of the embeddings, given in that of the states."""
+        return self.join(torch.cat([states.to(embedded.dtype), embedded], -1)).to(states.dtype)
+
+
+class PosConcat(_Joined):
     """h' = W [e ; f_pos] + b; W starts as the identity on e and zero on f_pos.
 
     Args:
@@ -46,18 +71,16 @@ class PosConcat(nn.Module):
     """
 
     def __init__(self, n_values: int, d_model: int, d_pos: int = 20) -> None:
-        super().__init__()
-        self.table = nn.Embedding(n_values, d_pos)
-        self.join = _identity_on_first(d_model, d_pos)
+        super().__init__(n_values, d_model, d_pos)
 
     def forward(
         self, words: Float[Tensor, "batch pieces d_model"], tags: Int[Tensor, "batch pieces"]
     ) -> Float[Tensor, "batch pieces d_model"]:
         """Join the tags' embeddings to those of the pieces."""
-        return self.join(torch.cat([words, self.table(tags).to(words.dtype)], -1))
+        return self._join(words, self.table(tags))
 
 
-class PosLet(nn.Module):
+class PosLet(_Joined):
     """C' = W [C ; mean of f_pos over the sentence] + b, C final vector of [CLS]; W starts as in `PosConcat`.
 
     Args:
@@ -70,9 +93,7 @@ class PosLet(nn.Module):
     """
 
     def __init__(self, n_values: int, d_model: int, d_pos: int = 20) -> None:
-        super().__init__()
-        self.table = nn.Embedding(n_values, d_pos)
-        self.join = _identity_on_first(d_model, d_pos)
+        super().__init__(n_values, d_model, d_pos)
 
     def forward(
         self,
@@ -88,18 +109,8 @@ class PosLet(nn.Module):
             piece_mask: True for pieces that count, not padding or specials; None for all. Without any the
                 mean is 0.
         """
-        embedded = self.table(tags).to(final.dtype)
-        counted = (
-            torch.ones_like(tags, dtype=final.dtype) if piece_mask is None else piece_mask.to(final.dtype)
-        )
+        embedded = self.table(tags)
+        counted = torch.ones_like(tags) if piece_mask is None else piece_mask
+        counted = counted.to(embedded.dtype)
         mean = (embedded * counted[..., None]).sum(1) / counted.sum(1, keepdim=True).clamp(min=1)
-        return self.join(torch.cat([final, mean], -1))
-
-
-def _identity_on_first(d_model: int, d_other: int) -> nn.Linear:
-    """From d_model + d_other to d_model columns: the first d_model as they are."""
-    linear = nn.Linear(d_model + d_other, d_model)
-    with torch.no_grad():
-        linear.weight.copy_(torch.eye(d_model, d_model + d_other))
-        linear.bias.zero_()
-    return linear
+        return self._join(final, mean)

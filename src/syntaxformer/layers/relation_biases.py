@@ -5,6 +5,7 @@ The cheap sibling of syntax attention on the same matrices; the papers do not ha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,6 +73,10 @@ class RelationBias(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(n_trees, 3 * max_distance + 2, n_heads))
 
+    def reset_parameters(self) -> None:
+        """Start anew, at zero."""
+        nn.init.zeros_(self.weight)
+
     def weight_of(self, active: Bool[Tensor, " networks"] | None) -> Float[Tensor, "trees ids heads"]:
         """b, with 0 for relations that take no part; "none" always does.
 
@@ -88,12 +93,13 @@ class RelationBias(nn.Module):
         self,
         relations: UInt8[Tensor, "batch trees keys keys"],
         active: Bool[Tensor, " networks"] | None = None,
+        look_up: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "batch heads keys keys"]:
-        """What to add to the scaled logits; `active` as in `weight_of`.
+        """What to add to the scaled logits; `active` as in `weight_of`, `look_up` for `relation_bias`.
 
         Raises:
             ValueError: Another number of trees than there are biases for.
         """
         if relations.shape[1] != len(self.weight):
             raise ValueError(f"relations: expected {len(self.weight)} trees, got {relations.shape[1]}.")
-        return relation_bias(relations, self.weight_of(active))
+        return (look_up or relation_bias)(relations, self.weight_of(active))

@@ -147,7 +147,7 @@ class SyntaxHeads(nn.Module):
         scaling = query.shape[-1] ** -0.5
         if context.wants_logits:
             check_gradient(context.with_gradient)
-            projected = self.lisa.project(query[:, self.lisa_head])
+            projected = self.lisa(query[:, self.lisa_head])
             logits = (projected @ key[:, self.lisa_head].transpose(-1, -2)).float()
             context.logits.append(logits if mask is None else logits.masked_fill(~mask[:, 0], -torch.inf))
         return self.lisa.substitute(query, self.lisa_head, scaling)

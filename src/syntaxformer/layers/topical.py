@@ -30,10 +30,23 @@ class TopicalAttention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, init_std: float = 0.02) -> None:
         super().__init__()
-        self.n_heads = n_heads
-        self.task_query = nn.Parameter(torch.randn(d_model) * init_std)
-        self.key = nn.Parameter(torch.randn(d_model, d_model) * init_std)
-        self.value = nn.Parameter(torch.eye(d_model))
+        self.n_heads, self.init_std = n_heads, init_std
+        self.task_query = nn.Parameter(torch.empty(d_model))
+        self.key = nn.Parameter(torch.empty(d_model, d_model))
+        self.value = nn.Parameter(torch.empty(d_model, d_model))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Start anew, as documented."""
+        d_model = len(self.task_query)
+        self.task_query.copy_(torch.randn(d_model) * self.init_std)
+        self.key.copy_(torch.randn(d_model, d_model) * self.init_std)
+        self.value.copy_(torch.eye(d_model))
+
+    def forward(self) -> tuple[Float[Tensor, " d_model"], Float[Tensor, "d_model d_model"]]:
+        """W_K q_task and W_V: all that is made of the parameters, which only a forward pass may read."""
+        return self.key @ self.task_query, self.value
 
     def head_queries(self, output_weight: Float[Tensor, "d_model d_heads"]) -> Float[Tensor, "heads d_head"]:
         """Query u = W_O W_K q_task / √d, cut into heads: what `syntax_attention` takes.
@@ -44,14 +57,16 @@ class TopicalAttention(nn.Module):
         Args:
             output_weight: Weight of the attention's output layer, as `nn.Linear` stores it: W_Oᵀ.
         """
-        query = output_weight.T @ (self.key @ self.task_query) * len(self.task_query) ** -0.5
+        direction, _ = self()
+        query = output_weight.T.to(direction.dtype) @ direction * len(direction) ** -0.5
         return query.view(self.n_heads, -1)
 
-    def forward(
+    def map(
         self, states: Float[Tensor, "*axes d_model"], gate: Float[Tensor, ""] | None = None
     ) -> Float[Tensor, "*axes d_model"]:
         """H W_V, or H ((1 - g) I + g W_V) behind a gate g, after the output layer."""
-        return states @ (self.value if gate is None else self._behind(gate))
+        value = self._behind(gate)
+        return (states.to(value.dtype) @ value).to(states.dtype)
 
     def project(
         self,
@@ -60,7 +75,7 @@ class TopicalAttention(nn.Module):
         bias: Float[Tensor, " d_model"] | None,
         gate: Float[Tensor, ""] | Float[Tensor, " heads"] | None = None,
     ) -> Float[Tensor, "*axes d_model"]:
-        """The output layer, then W_V: what `forward` after it gives, in the cheaper way.
+        """The output layer, then W_V: what `map` after it gives, in the cheaper way.
 
         Folding takes one product of d³, W_V on the states one of pieces · d². In training, and where a graph
         is recorded for all sizes, it is always folded.
@@ -75,7 +90,7 @@ class TopicalAttention(nn.Module):
         # The size last: to ask for it would bind a graph to it.
         if is_recorded or (gate is not None and gate.ndim) or heads.shape[:-1].numel() >= len(weight):
             return F.linear(heads, *self.output_layer(weight, bias, gate))
-        return self(F.linear(heads, weight, bias), gate)
+        return self.map(F.linear(heads, weight, bias), gate)
 
     def output_layer(
         self,
@@ -91,16 +106,19 @@ class TopicalAttention(nn.Module):
             gate: g of all heads, or of each: a closed one leaves the layer as it is. The bias follows their
                 mean.
         """
-        value = self.value if gate is None else self._behind(gate.mean())
-        mapped_bias = None if bias is None else bias @ value
+        value = self._behind(None if gate is None else gate.mean())
+        exact = weight.to(value.dtype)
+        mapped_bias = None if bias is None else (bias.to(value.dtype) @ value).to(bias.dtype)
         if gate is None or gate.ndim == 0:
-            return value.T @ weight, mapped_bias
+            return (value.T @ exact).to(weight.dtype), mapped_bias
         columns = gate.repeat_interleave(weight.shape[1] // self.n_heads)
-        return weight + columns * (self.value.T @ weight - weight), mapped_bias
+        folded = exact + columns * (self._behind(None).T @ exact - exact)
+        return folded.to(weight.dtype), mapped_bias
 
-    def _behind(self, gate: Float[Tensor, ""]) -> Float[Tensor, "d_model d_model"]:
-        """(1 - g) I + g W_V: exactly I for g = 0."""
-        return gate * self.value + torch.diag((1 - gate).expand(len(self.value)))
+    def _behind(self, gate: Float[Tensor, ""] | None) -> Float[Tensor, "d_model d_model"]:
+        """(1 - g) I + g W_V: exactly I for g = 0; W_V without a gate."""
+        _, value = self()
+        return value if gate is None else gate * value + torch.diag((1 - gate).expand(len(value)))
 
 
 class SyntaxGate(nn.Module):
@@ -120,6 +138,10 @@ class SyntaxGate(nn.Module):
         self.is_one = n_heads is None
         # Of one axis also for a single gate: FSDP cannot shard scalars.
         self.weight = nn.Parameter(torch.zeros(n_heads or 1))
+
+    def reset_parameters(self) -> None:
+        """Start anew, closed."""
+        nn.init.zeros_(self.weight)
 
     def forward(self) -> Float[Tensor, ""] | Float[Tensor, " heads"]:
         """The gate, -1 to 1."""

@@ -9,7 +9,13 @@ from syntaxformer.relations.dependency import (
     dependency_relations,
 )
 from syntaxformer.relations.head_rules import head_child
-from syntaxformer.relations.ids import MAX_DISTANCE, n_relations, pair_relation, relation_name
+from syntaxformer.relations.ids import (
+    MAX_DISTANCE,
+    RELATIONS_VERSION,
+    n_relations,
+    pair_relation,
+    relation_name,
+)
 from syntaxformer.relations.phrases import NO_PHRASE, PhraseColumns, phrase_columns
 from syntaxformer.relations.pieces import pair_words_of_pieces, piece_relations
 from syntaxformer.relations.words import WordTrees, word_relations
@@ -18,6 +24,7 @@ __all__ = [
     "MAX_DISTANCE",
     "NO_PATH",
     "NO_PHRASE",
+    "RELATIONS_VERSION",
     "PhraseColumns",
     "WordTrees",
     "batch_constituency_relations",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "MAX_DISTANCE",
+    "RELATIONS_VERSION",
     "RelationArray",
     "n_relations",
     "pair_relation",
@@ -24,6 +25,9 @@ __all__ = [
 
 MAX_DISTANCE = 15
 """Largest distance by default, as in the paper."""
+
+RELATIONS_VERSION = 1
+"""Of the definitions of this room, stored with every model: one that was trained on others reads these wrongly."""
 
 _LARGEST = 84
 """3 * 84 + 1 = 253 is the largest pair relation that fits into a byte."""

@@ -27,8 +27,7 @@ from transformers.utils import logging as hf_logging
 from syntaxformer.data.nlu_collator import SyntaxCollator
 from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.infusion_config import InfusionConfig
-from syntaxformer.models import infuse, infusion_parameters, load
-from syntaxformer.models.plug_in import INFUSION_FILE
+from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
 from syntaxformer.tasks.model_kind import TRANSLATOR
 
 __all__ = [

@@ -221,7 +221,7 @@ def load_word_encoder(
 def _load_infused(folder: Path, annotator: str | None, device: torch.device) -> InfusedWords:
     from syntaxformer.annotate import load_annotator
     from syntaxformer.data.nlu_collator import SyntaxCollator
-    from syntaxformer.models import load
+    from syntaxformer.infusion import load
     from syntaxformer.tasks.classifier_folder import CLASSIFIER, read_classifier_info
 
     stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -122,16 +124,27 @@ def test_what_is_saved_comes_back_exactly(tiny, model_name, tmp_path):
     loaded = sf.load(tmp_path).eval()
     assert type(loaded) is type(model)
     assert loaded.infusion.config == config
-    assert torch.equal(_scores(tiny, loaded, batch), _scores(tiny, model, batch))
+    for (name, value), (_, stored) in zip(loaded.named_parameters(), model.named_parameters(), strict=True):
+        assert torch.equal(value, stored), name
+    assert_close(_scores(tiny, loaded, batch), _scores(tiny, model, batch), atol=1e-6, rtol=1e-6)
     assert not [path for path in tmp_path.iterdir() if path.suffix in (".bin", ".pt", ".pkl")]
 
 
-def test_plain_transformers_reads_the_backbone(tiny, model_name, tmp_path):
+def test_a_plain_class_of_transformers_reads_the_backbone_and_names_us(tiny, model_name, tmp_path, caplog):
+    """Whoever names the class of the plain model gets that, and two warnings: whose model it is, what is unused."""
     model = tiny.model(model_name)
     backbone = {name: value.clone() for name, value in model.state_dict().items()}
+    plain_class = type(model)
     sf.infuse(model, sf.InfusionConfig.parse("masks,lisa"))
     model.save_pretrained(tmp_path)
-    plain = type(model).from_pretrained(tmp_path)
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        plain = plain_class.from_pretrained(tmp_path)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "You are using a model of type `syntaxformer_infused`" in caplog.text
+    assert "infusion." in caplog.text
     assert not hasattr(plain, "infusion")
     assert plain.config._attn_implementation != "syntax"
     assert all(torch.equal(value, backbone[name]) for name, value in plain.state_dict().items())

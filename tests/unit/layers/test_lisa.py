@@ -66,7 +66,7 @@ def test_refuses_words_that_are_not_there(governors: list, words: list, text: st
 def test_head_is_its_formula() -> None:
     query, key, value = _head_inputs()
     head = BiaffineHead(D_QUERY, D_KEY)
-    output, logits = head(query, key, value)
+    output, logits = head.attend(query, key, value)
     torch.testing.assert_close(logits, torch.einsum("bid,de,bje->bij", query, head.weight, key))
     torch.testing.assert_close(output, logits.softmax(-1) @ value)
 
@@ -74,7 +74,7 @@ def test_head_is_its_formula() -> None:
 def test_a_square_head_starts_as_the_head_it_replaces() -> None:
     query, key, value = (torch.randn(BATCH, 3, PIECES, D_KEY) for _ in range(3))
     head = BiaffineHead(D_KEY)
-    output, _ = head(query[:, 1], key[:, 1], value[:, 1])
+    output, _ = head.attend(query[:, 1], key[:, 1], value[:, 1])
     torch.testing.assert_close(output, attend(query, key, value)[:, 1])
     substituted = head.substitute(query, 1, D_KEY**-0.5)
     torch.testing.assert_close(substituted, query)
@@ -87,7 +87,7 @@ def test_substituted_queries_make_any_attention_biaffine() -> None:
     key_mask = torch.arange(PIECES) < torch.tensor([PIECES, 5])[:, None]
     substituted = head.substitute(query, 2, D_KEY**-0.5)
     output = attend(substituted, key, value, key_mask[:, None, None])
-    expected, _ = head(query[:, 2], key[:, 2], value[:, 2], key_mask)
+    expected, _ = head.attend(query[:, 2], key[:, 2], value[:, 2], key_mask)
     torch.testing.assert_close(output[:, 2], expected)
     torch.testing.assert_close(output[:, :2], attend(query, key, value, key_mask[:, None, None])[:, :2])
     relations = torch.zeros(BATCH, 1, PIECES, PIECES, dtype=torch.uint8)
@@ -101,8 +101,8 @@ def test_padded_keys_have_no_influence_and_a_row_of_padding_is_zero() -> None:
     query, key, value = _head_inputs()
     head = BiaffineHead(D_QUERY, D_KEY)
     key_mask = torch.tensor([[True] * 4 + [False] * 3, [False] * PIECES])
-    output, logits = head(query, key, value, key_mask)
-    short, short_logits = head(query[:1, :4], key[:1, :4], value[:1, :4])
+    output, logits = head.attend(query, key, value, key_mask)
+    short, short_logits = head.attend(query[:1, :4], key[:1, :4], value[:1, :4])
     torch.testing.assert_close(output[:1, :4], short)
     torch.testing.assert_close(logits[:1, :4, :4], short_logits)
     assert output[1].abs().max() == 0
@@ -114,8 +114,8 @@ def test_padded_keys_have_no_influence_and_a_row_of_padding_is_zero() -> None:
 def test_injected_governors_are_one_hot_attention() -> None:
     query, key, value = _head_inputs()
     head = BiaffineHead(D_QUERY, D_KEY)
-    free, _ = head(query, key, value)
-    output, _ = head(query, key, value, governors=TARGETS)
+    free, _ = head.attend(query, key, value)
+    output, _ = head.attend(query, key, value, governors=TARGETS)
     assert torch.equal(output[0, 1], value[0, 2])
     assert torch.equal(output[0, 4], value[0, 4])
     assert torch.equal(output[1, 0], free[1, 0])
@@ -143,7 +143,7 @@ def test_loss_teaches_the_head() -> None:
     optimizer = torch.optim.Adam([query, key, *head.parameters()], lr=0.1)
     for _ in range(30):
         optimizer.zero_grad()
-        logits = head(query, key, value)[1]
+        logits = head.attend(query, key, value)[1]
         governor_loss(logits, TARGETS).backward()
         optimizer.step()
     assert governor_hits(logits, TARGETS) == (5, 5)

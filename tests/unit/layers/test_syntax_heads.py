@@ -95,7 +95,7 @@ def test_the_papers_form_is_the_literal_loop(mode):
         query, key, value, relations, topical.head_queries(attention.output.weight), mode=mode,
         max_distance=DISTANCE,
     )  # fmt: skip
-    expected = topical(attention.output(heads.transpose(1, 2).flatten(2)))
+    expected = topical.map(attention.output(heads.transpose(1, 2).flatten(2)))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 

@@ -57,7 +57,7 @@ def test_folded_is_the_same_as_applied_to_the_states() -> None:
     states = torch.randn(BATCH, KEYS, HEADS * D_HEAD)
     for gate in (None, torch.tensor(0.3)):
         folded = nn.functional.linear(states, *topical.output_layer(output.weight, output.bias, gate))
-        torch.testing.assert_close(folded, topical(output(states), gate), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(folded, topical.map(output(states), gate), atol=1e-5, rtol=1e-5)
 
 
 def test_a_gate_of_each_head() -> None:

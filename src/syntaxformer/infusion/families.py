@@ -25,7 +25,6 @@ class Family:
         layers: Path of the list of layers, from the stack; a second step where layers stand in groups.
         attention: Path of the self-attention, from a layer; it calls the attention interface.
         output: Path of W_O, from a layer.
-        embeddings: Path of the piece embeddings, from the stack.
         final: Paths from the model of the module that takes the final vector of the sentence: the first that
             is there.
         stack: Path of the encoder, from `model.base_model`.
@@ -35,7 +34,6 @@ class Family:
     layers: tuple[str, ...]
     attention: str
     output: str
-    embeddings: str
     final: tuple[str, ...]
     stack: str = ""
 
@@ -46,7 +44,6 @@ def _like_bert(title: str, *final: str) -> Family:
         ("encoder.layer",),
         "attention.self",
         "attention.output.dense",
-        "embeddings.word_embeddings",
         final,
     )
 
@@ -61,7 +58,6 @@ FAMILIES: dict[str, Family] = {
         ("transformer.layer",),
         "attention",
         "attention.out_lin",
-        "embeddings.word_embeddings",
         ("pre_classifier",),
     ),
     "albert": Family(
@@ -69,18 +65,16 @@ FAMILIES: dict[str, Family] = {
         ("encoder.albert_layer_groups", "albert_layers"),
         "attention",
         "attention.dense",
-        "embeddings.word_embeddings",
         ("albert.pooler", "pooler"),
     ),
     "modernbert": Family(
-        "ModernBERT", ("layers",), "attn", "attn.Wo", "embeddings.tok_embeddings", ("head",)
+        "ModernBERT", ("layers",), "attn", "attn.Wo", ("head",)
     ),
     "t5": Family(
         "T5",
         ("block",),
         "layer.0.SelfAttention",
         "layer.0.SelfAttention.o",
-        "embed_tokens",
         ("classification_head",),
         "encoder",
     ),
@@ -102,14 +96,12 @@ class Parts:
         family: Its role names.
         stack: The encoder, whose `forward` takes the pieces.
         layers: Its layers; where layers share parameters (ALBERT), each set of parameters once.
-        embeddings: The table of piece embeddings.
         final: What takes the final vector of the sentence; None where nothing does.
     """
 
     family: Family
     stack: PreTrainedModel
     layers: tuple[nn.Module, ...]
-    embeddings: nn.Embedding
     final: nn.Module | None
 
     def attention(self, layer: int) -> nn.Module:
@@ -132,7 +124,7 @@ def parts_of(model: PreTrainedModel) -> Parts:
     layers = list(_listed(stack, family.layers[0]))
     for step in family.layers[1:]:
         layers = [layer for group in layers for layer in _listed(group, step)]
-    return Parts(family, stack, tuple(layers), stack.get_submodule(family.embeddings), _final(model, family))
+    return Parts(family, stack, tuple(layers), _final(model, family))
 
 
 def _listed(module: nn.Module, path: str) -> nn.ModuleList:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from syntaxformer.layers import RelationIndex
+
+if TYPE_CHECKING:
+    from syntaxformer.infusion.parameters import Infusion
 
 __all__ = ["Seen", "SyntaxBatch"]
 
@@ -32,6 +35,7 @@ class Seen:
         pointed_at: Place that the biaffine head points at, `[batch, pieces]`.
         targets: Where it should, `[batch, pieces]`.
         counted: First pieces of words, `[batch, pieces]`; None counts all pieces.
+        attended: Whether any layer's attention was ours.
         closed: Whether the forward pass is over: what runs again for gradients is not seen again.
     """
 
@@ -43,6 +47,7 @@ class Seen:
     pointed_at: dict[int, list[Tensor]] = field(default_factory=dict)
     targets: Tensor | None = None
     counted: Tensor | None = None
+    attended: bool = False
     closed: bool = False
 
     def add(self, kind: str, layer: int, value: Tensor) -> None:
@@ -73,9 +78,11 @@ class Seen:
 
 @dataclass(eq=False)
 class SyntaxBatch:
-    """Syntax of a batch.
+    """Syntax of a batch, and what the layers need besides: it travels as an argument from layer to layer.
 
     Args:
+        infusion: Of the model, as it is when the model is called: PEFT may have put a copy in its place.
+        outputs: W_O of each layer, as it is then.
         relations: uint8 `[batch, trees, pieces, pieces]`.
         key_mask: True for pieces that are no padding, `[batch, pieces]`; None for all.
         max_distance: D.
@@ -86,6 +93,8 @@ class SyntaxBatch:
         seen: What it leaves to read.
     """
 
+    infusion: Infusion
+    outputs: tuple[nn.Module, ...]
     relations: Tensor | None
     key_mask: Tensor | None
     max_distance: int

@@ -1,6 +1,6 @@
 """The attention function that transformers calls in infused layers, registered as "syntax".
 
-It composes what `layers` has; parameters come from `Infusion`, the batch's syntax from the layer's arguments.
+It composes what `layers` has; parameters, W_O and the batch's syntax come with the arguments of the layer.
 Layers without syntax of their own compute plain attention.
 """
 
@@ -15,60 +15,20 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
+from syntaxformer.infusion.syntax_batch import SyntaxBatch
 from syntaxformer.layers import (
-    RelationBias,
     check_gradient,
     governor_loss,
     inject_governors,
-    relation_bias,
     relation_bias_graph,
     syntax_attention,
     syntax_attention_graph,
 )
-from syntaxformer.models.infusion import Infusion, includes_full
-from syntaxformer.models.syntax_batch import SyntaxBatch
 
-__all__ = ["IMPLEMENTATION", "FoldedLinear", "Place"]
+__all__ = ["IMPLEMENTATION", "output_weight"]
 
 IMPLEMENTATION = "syntax"
 """Name under which transformers knows the attention and the mask function."""
-
-
-@dataclass(eq=False)
-class Place:
-    """Where an attention module or its W_O stands: not a module, so that no parameter changes its name.
-
-    Args:
-        infusion: Of the model.
-        layer: Number of the layer.
-        output: W_O.
-    """
-
-    infusion: Infusion
-    layer: int
-    output: nn.Linear
-
-    @property
-    def key(self) -> str:
-        """The layer's name among parameters."""
-        return str(self.layer)
-
-
-class FoldedLinear(nn.Linear):
-    """W_O that has W_V of topical attention folded in. Takes over an existing layer and its parameters."""
-
-    place: Place
-
-    @classmethod
-    def take_over(cls, linear: nn.Linear, place: Place) -> None:
-        """Make an existing layer one of these: same object, same parameters, same names."""
-        linear.__class__ = cls
-        linear.place = place
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Apply W_O, then W_V behind the layer's gate."""
-        infusion, layer = self.place.infusion, self.place.layer
-        return infusion.topical_of(layer).project(input, self.weight, self.bias, infusion.gate_of(layer))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +42,8 @@ class _Call:
     bias: Tensor | None
     scaling: float
     dropout: float
+    layer: int
+    batch: SyntaxBatch
 
 
 def _attend(
@@ -98,34 +60,43 @@ def _attend(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls: `[batch, heads, pieces, d_head]` in, `[batch, pieces, heads, d_head]` out."""
-    place = cast("Place", module.place)
     if syntax_batch is None:
         raise ValueError(
             "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
             "Call the encoder as a whole."
         )
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    call = _Call(query, key, value, attention_mask, position_bias, scaling, dropout)
-    call, logits = _with_lisa(
-        place, _with_relation_bias(place, call, syntax_batch), syntax_batch, position_bias
-    )
-    output = _attended(place, call, syntax_batch, sliding_window is not None)
+    layer = cast("int", module.syntax_layer)
+    call = _Call(query, key, value, attention_mask, position_bias, scaling, dropout, layer, syntax_batch)
+    # A compiled graph breaks here: what follows looks at values, and leaves what it has seen in the batch.
+    run = _run if syntax_batch.infusion.is_exporting else _run_eagerly
+    return run(call, sliding_window is not None), None
+
+
+def _run(call: _Call, is_local: bool) -> Tensor:
+    """Heads after pieces."""
+    batch, position_bias = call.batch, call.bias
+    batch.seen.attended = True
+    call, logits = _with_lisa(_with_relation_bias(call), position_bias)
+    output = _attended(call, is_local)
     if logits is not None:
-        _supervise(place, logits, syntax_batch)
-        output = _pointed(place, call, output, syntax_batch)
-    if place.infusion.records_attention:
-        _record_attention(place, call, syntax_batch, sliding_window is not None)
-    return output.transpose(1, 2), None
+        _supervise(call, logits)
+        output = _pointed(call, output)
+    if batch.infusion.records_attention:
+        _record_attention(call, is_local)
+    return output.transpose(1, 2)
 
 
-def _with_relation_bias(place: Place, call: _Call, batch: SyntaxBatch) -> _Call:
-    infusion = place.infusion
-    if place.key not in infusion.relation_bias:
+_run_eagerly = torch.compiler.disable(_run, reason="syntax attention indexes the relations of its batch")
+
+
+def _with_relation_bias(call: _Call) -> _Call:
+    infusion = call.batch.infusion
+    if str(call.layer) not in infusion.relation_bias:
         return call
-    bias = cast("RelationBias", infusion.relation_bias[place.key])
-    weight = bias.weight_of(infusion.active if infusion.left_out else None)
-    look_up = relation_bias_graph if infusion.is_exporting else relation_bias
-    return _plus_bias(call, look_up(batch.relations, weight))
+    look_up = relation_bias_graph if infusion.is_exporting else None
+    active = infusion.active(call.query.device)
+    return _plus_bias(call, infusion.relation_bias[str(call.layer)](call.batch.relations, active, look_up))
 
 
 def _plus_bias(call: _Call, bias: Tensor) -> _Call:
@@ -133,18 +104,16 @@ def _plus_bias(call: _Call, bias: Tensor) -> _Call:
     return replace(call, bias=bias if call.bias is None else call.bias + bias)
 
 
-def _with_lisa(
-    place: Place, call: _Call, batch: SyntaxBatch, position_bias: Tensor | None
-) -> tuple[_Call, Tensor | None]:
+def _with_lisa(call: _Call, position_bias: Tensor | None) -> tuple[_Call, Tensor | None]:
     """One head replaced by the biaffine one, and that head's logits; None for them in other layers."""
-    infusion = place.infusion
-    if place.key not in infusion.lisa:
+    infusion = call.batch.infusion
+    if str(call.layer) not in infusion.lisa:
         return call, None
-    lisa, head = infusion.config.lisa, infusion.lisa[place.key]
+    lisa, head = infusion.config.lisa, infusion.lisa[str(call.layer)]
     query, keys = call.query[:, lisa.attn_head], call.key[:, lisa.attn_head]
     if lisa.keys == "model":
         keys = call.key.transpose(1, 2).flatten(2)
-    logits = head.project(query) @ keys.transpose(-1, -2)
+    logits = head(query) @ keys.transpose(-1, -2)
     if lisa.keys == "head":
         call = replace(call, query=head.substitute(call.query, lisa.attn_head, call.scaling))
     else:
@@ -160,21 +129,21 @@ def _logits_of_head(call: _Call, attn_head: int, logits: Tensor) -> _Call:
     return _plus_bias(call, chosen[:, None, None] * logits[:, None])
 
 
-def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool, is_first: bool = True) -> Tensor:
+def _attended(call: _Call, is_local: bool, is_first: bool = True) -> Tensor:
     """Syntax attention in the layers that have it, plain attention in the others."""
-    infusion = place.infusion
-    if place.layer not in infusion.masked_layers:
+    batch, infusion = call.batch, call.batch.infusion
+    if call.layer not in infusion.masked_layers:
         return _plain(call)
-    masks, topical = infusion.config.masks, infusion.topical_of(place.layer)
+    masks, topical = infusion.config.masks, infusion.topical_of(call.layer)
     window = call.mask if is_local else None
     if window is not None:
         outside = torch.zeros_like(window, dtype=call.query.dtype).masked_fill(~window, -torch.inf)
         call = _plus_bias(call, outside.expand(-1, call.query.shape[1], -1, -1))
-    active = None
-    if infusion.left_out:
-        active = F.pad(infusion.active, (0, int(includes_full(infusion.config))), value=True)
-    topical_query = None if topical is None else topical.head_queries(place.output.weight)
-    if topical_query is not None:
+    if (active := infusion.active(call.query.device)) is not None:
+        active = F.pad(active, (0, int(infusion.includes_full)), value=True)
+    topical_query = None
+    if topical is not None:
+        topical_query = topical.head_queries(output_weight(batch.outputs[call.layer], call.value))
         # Columns that `_record_attention` has added have no part in it.
         topical_query = F.pad(topical_query, (0, call.value.shape[-1] - topical_query.shape[-1]))
     if infusion.is_exporting:
@@ -189,10 +158,10 @@ def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool, is_
             masks.mode,
             masks.on_empty_row,
             batch.max_distance,
-            includes_full(infusion.config),
+            infusion.includes_full,
             call.bias,
             active,
-            infusion.gate_of(place.layer),
+            infusion.gate_of(call.layer),
             masks.summation,
         )
     output, weights = syntax_attention(
@@ -204,17 +173,36 @@ def _attended(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool, is_
         scaling=call.scaling,
         mode=masks.mode,
         on_empty_row=masks.on_empty_row,
-        include_full=includes_full(infusion.config),
+        include_full=infusion.includes_full,
         position_bias=call.bias,
         dropout=call.dropout,
         return_weights=infusion.records_weights and is_first,
         active=active,
-        gate=infusion.gate_of(place.layer),
+        gate=infusion.gate_of(call.layer),
         summation=masks.summation,
     )
     if weights is not None:
-        batch.seen.add("weights", place.layer, weights.detach())
+        batch.seen.add("weights", call.layer, weights.detach())
     return output
+
+
+def output_weight(output: nn.Module, like: Tensor) -> Tensor:
+    """W_Oᵀ `[d_model, d_heads]` as the layer applies it now, with what adapters add to it.
+
+    A plain layer that lies where the states are is read. Otherwise the module is asked for what it makes of
+    the unit vectors: so it also holds for LoRA and for weights that are fetched only when a module runs.
+
+    Args:
+        output: W_O.
+        like: States, whose type and device the unit vectors have.
+    """
+    weight = getattr(output, "weight", None)
+    is_plain = isinstance(output, nn.Linear) and weight is not None and weight.is_floating_point()
+    if is_plain and weight.device == like.device:
+        return weight
+    units = torch.eye(output.in_features, dtype=like.dtype, device=like.device)
+    of_units, of_nothing = output(torch.cat([units, units[:1] * 0]), is_mapped=False).split([len(units), 1])
+    return (of_units - of_nothing).T
 
 
 def _plain(call: _Call) -> Tensor:
@@ -227,26 +215,27 @@ def _plain(call: _Call) -> Tensor:
     )
 
 
-def _supervise(place: Place, logits: Tensor, batch: SyntaxBatch) -> None:
+def _supervise(call: _Call, logits: Tensor) -> None:
     """Note where the biaffine head points, and how well."""
+    batch = call.batch
     if batch.key_mask is not None:
         logits = logits.masked_fill(~batch.key_mask[:, None, :], -torch.inf)
-    batch.seen.add("pointed_at", place.layer, logits.detach().argmax(-1))
-    if batch.governors is not None and place.infusion.config.lisa.supervised:
+    batch.seen.add("pointed_at", call.layer, logits.detach().argmax(-1))
+    if batch.governors is not None and batch.infusion.config.lisa.supervised:
         check_gradient(batch.with_gradient and not batch.seen.closed)
-        batch.seen.add("governor_losses", place.layer, governor_loss(logits, batch.governors))
+        batch.seen.add("governor_losses", call.layer, governor_loss(logits, batch.governors))
 
 
-def _pointed(place: Place, call: _Call, output: Tensor, batch: SyntaxBatch) -> Tensor:
+def _pointed(call: _Call, output: Tensor) -> Tensor:
     """Have the biaffine head look at given governors, where that is wanted."""
-    infusion = place.infusion
-    if infusion.inject != "gold" or infusion.training or batch.governors is None:
+    infusion, governors = call.batch.infusion, call.batch.governors
+    if infusion.inject != "gold" or infusion.training or governors is None:
         return output
-    return inject_governors(output, call.value, batch.governors, infusion.config.lisa.attn_head)
+    return inject_governors(output, call.value, governors, infusion.config.lisa.attn_head)
 
 
 @torch.no_grad()
-def _record_attention(place: Place, call: _Call, batch: SyntaxBatch, is_local: bool) -> None:
+def _record_attention(call: _Call, is_local: bool) -> None:
     """The weights that fall on each value: attend once more, each value with a column of its own.
 
     Queries and keys are as wide, with zeros, so that logits stay; so does α, which sees the first columns.
@@ -255,16 +244,16 @@ def _record_attention(place: Place, call: _Call, batch: SyntaxBatch, is_local: b
     logits = logits if call.bias is None else logits + call.bias
     if is_local and call.mask is not None:
         logits = logits.masked_fill(~call.mask, -torch.inf)
-    batch.seen.add("logits", place.layer, logits)
+    call.batch.seen.add("logits", call.layer, logits)
     width, n_keys = call.value.shape[-1], call.value.shape[2]
     ones = torch.eye(n_keys, dtype=call.value.dtype, device=call.value.device)
     value = torch.cat([call.value, ones.expand(*call.value.shape[:2], -1, -1)], -1)
     query, key = (F.pad(states, (0, n_keys)) for states in (call.query, call.key))
     call = replace(call, query=query, key=key, value=value, dropout=0.0)
-    output = _attended(place, call, batch, is_local, is_first=False)
-    if place.key in place.infusion.lisa:
-        output = _pointed(place, call, output, batch)
-    batch.seen.add("attention", place.layer, output[..., width:])
+    output = _attended(call, is_local, is_first=False)
+    if str(call.layer) in call.batch.infusion.lisa:
+        output = _pointed(call, output)
+    call.batch.seen.add("attention", call.layer, output[..., width:])
 
 
 AttentionInterface.register(IMPLEMENTATION, _attend)

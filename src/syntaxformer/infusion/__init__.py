@@ -1,0 +1,16 @@
+"""The one plug-in that puts syntax inside an encoder: what is infused, into which families, and its folders."""
+
+from syntaxformer.infusion.infused_folder import INFUSION_FILE, load
+from syntaxformer.infusion.parameters import Infusion
+from syntaxformer.infusion.plug_in import infuse, infusion_parameters, parameter_report
+from syntaxformer.infusion_config import InfusionConfig
+
+__all__ = [
+    "INFUSION_FILE",
+    "Infusion",
+    "InfusionConfig",
+    "infuse",
+    "infusion_parameters",
+    "load",
+    "parameter_report",
+]

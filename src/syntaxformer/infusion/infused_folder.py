@@ -1,0 +1,280 @@
+"""Folders of infused models: written, read, and known to transformers' Auto classes.
+
+`config.json` there names a model of ours, so that whoever loads it without this package is told so, and
+whoever loads it with this package gets it with its syntax. In memory the config is the host's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import transformers
+from safetensors import SafetensorError
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto import auto_factory, modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.utils import cached_file
+
+from syntaxformer.errors import CheckpointError, ConfigError
+from syntaxformer.folders import read_json
+from syntaxformer.infusion.plug_in import infuse
+from syntaxformer.infusion_config import InfusionConfig
+from syntaxformer.relations import RELATIONS_VERSION
+
+__all__ = ["INFUSION_FILE", "InfusedConfig", "from_folder", "load", "save"]
+
+INFUSION_FILE = "infusion.json"
+"""Beside `config.json` in a model folder."""
+
+_HOST, _PREFIX = "host_model_type", "infusion."
+
+
+class InfusedConfig(PreTrainedConfig):
+    """`config.json` of an infused model: that of its host, under a name of ours.
+
+    Attributes:
+        host: The host's config, which the loaded model has.
+    """
+
+    model_type = "syntaxformer_infused"
+    host: Any = None
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Read the host's config; arguments as in transformers.
+
+        Raises:
+            CheckpointError: The host is no model that transformers knows.
+        """
+        of_host = {**config_dict, "model_type": config_dict.get(_HOST)}
+        if of_host.pop(_HOST, None) not in CONFIG_MAPPING:
+            raise CheckpointError(
+                f"{_HOST}: expected a kind of model that transformers knows, got {of_host['model_type']!r}. "
+                "The folder was altered or written by another version."
+            )
+        found = CONFIG_MAPPING[of_host["model_type"]].from_dict(of_host, **kwargs)
+        host, *unused = found if isinstance(found, tuple) else (found,)
+        config = cls()
+        config.host = host
+        return (config, *unused) if unused else config
+
+    def __getattr__(self, name: str) -> Any:
+        """What the host's config has."""
+        if name.startswith("__") or "host" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__dict__["host"], name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The host's, under a name of ours."""
+        host = self.__dict__.get("host")
+        if host is None:
+            return super().to_dict()
+        return {**host.to_dict(), "model_type": self.model_type, _HOST: host.model_type}
+
+
+def save(
+    model: PreTrainedModel, by_host: Callable[..., None], save_directory: str | Path, *args: Any, **kwargs: Any
+) -> None:
+    """Write a model's folder with its infusion, and upload it where that is wanted.
+
+    Args:
+        model: An infused one.
+        by_host: `save_pretrained` of its host's class.
+        save_directory: The folder.
+        args: As there.
+        kwargs: As there.
+    """
+    folder = Path(save_directory)
+    uploads, repository = kwargs.pop("push_to_hub", False), kwargs.pop("repo_id", folder.name)
+    upload = {key: kwargs.pop(key) for key in ("commit_message", "private", "create_pr") if key in kwargs}
+    by_host(save_directory, *args, **kwargs)
+    if kwargs.get("is_main_process", True) and not folder.is_file():
+        content = {
+            "architecture": _host_class(type(model)).__name__,
+            "options": {"add_pooling_layer": False} if _lacks_pooler(model) else {},
+            "relations": RELATIONS_VERSION,
+            "infusion": model.infusion.config.model_dump(mode="json"),
+        }
+        (folder / INFUSION_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+        path = folder / "config.json"
+        if path.is_file():  # PEFT's integration writes an adapter alone
+            written = json.loads(path.read_text("utf-8"))
+            written |= {"model_type": InfusedConfig.model_type, _HOST: model.config.model_type}
+            path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n", "utf-8")
+    if uploads:
+        model.push_to_hub(repository, **upload)
+
+
+def _lacks_pooler(model: PreTrainedModel) -> bool:
+    arguments = inspect.signature(_host_class(type(model)).__init__).parameters
+    return "add_pooling_layer" in arguments and getattr(model, "pooler", None) is None
+
+
+def _host_class(infused: type) -> type:
+    """The class of transformers that an infused model is, also where a user's own class is between."""
+    return next(
+        found
+        for found in infused.__mro__
+        if found.__module__.startswith("transformers.") and "by" not in found.__dict__
+    )
+
+
+def load(folder: str | Path, **options: Any) -> PreTrainedModel:
+    """Load what an infused model's `save_pretrained` wrote.
+
+    Args:
+        folder: The folder, or its name on the Hub.
+        options: As `from_pretrained` of transformers takes them: `dtype`, `device_map`,
+            `attn_implementation` (of what is not infused), `revision` and others. New parameters stay fp32.
+
+    Raises:
+        CheckpointError: Not such a folder, or its weights do not fit its config.
+    """
+    return from_folder(folder, **options)
+
+
+def from_folder(
+    folder: str | Path, *args: Any, auto: Any = None, config: Any = None, **options: Any
+) -> PreTrainedModel:
+    """Load an infused model.
+
+    Args:
+        folder: The folder, or its name on the Hub.
+        args: For the host's class.
+        auto: The Auto class whose kind of model is wanted; None for that which was saved, whole.
+        config: An `InfusedConfig`, where one was read before.
+        options: As in `load`.
+
+    Raises:
+        CheckpointError: As in `load`.
+    """
+    stored, infusion = _stored(folder)
+    _check_files(folder)
+    try:
+        config = AutoConfig.from_pretrained(folder) if config is None else config
+        host_config = getattr(config, "host", config)
+        host = _architecture(folder, stored) if auto is None else _kind_of(auto, host_config)
+        options = {"use_safetensors": True, **(stored.get("options", {}) if auto is None else {}), **options}
+        wants_report = options.pop("output_loading_info", False)
+        model, report = _infused(host, infusion).from_pretrained(
+            folder, *args, config=host_config, output_loading_info=True, **options
+        )
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{folder}: expected weights that fit config.json, got: {_short(error)}"
+        ) from error
+    _check_whole(folder, host.__name__, report, auto is None)
+    return (model, report) if wants_report else model
+
+
+def _infused(host: type, infusion: InfusionConfig) -> Any:
+    """A class of transformers that is infused when it is made, so that transformers loads all of it."""
+
+    class Infused(host):
+        def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
+            super().__init__(config, *args, **kwargs)
+            self.__class__ = host
+            infuse(self, infusion)
+
+    Infused.__name__ = Infused.__qualname__ = host.__name__
+    return Infused
+
+
+def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig]:
+    """What `infusion.json` says, checked."""
+    path = Path(folder) / INFUSION_FILE
+    if not Path(folder).is_dir():
+        path = Path(cached_file(str(folder), INFUSION_FILE))
+    stored = read_json(path)
+    version = stored.get("relations", 1)
+    if version != RELATIONS_VERSION:
+        raise CheckpointError(
+            f"{path}: expected relations of definition {RELATIONS_VERSION}, which this version computes, got "
+            f"{version!r}. Load the folder with the version of syntaxformer that wrote it."
+        )
+    try:
+        return stored, InfusionConfig.from_json(stored.get("infusion"), str(path))
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _check_files(folder: str | Path) -> None:
+    if Path(folder).is_dir() and not any(Path(folder).glob("model*.safetensors")):
+        raise CheckpointError(f"{folder}: expected model.safetensors, found none. Was it saved whole?")
+
+
+def _architecture(folder: str | Path, stored: dict[str, Any]) -> type[PreTrainedModel]:
+    """The class that was infused."""
+    found = getattr(transformers, str(stored.get("architecture")), None)
+    if not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
+        raise CheckpointError(
+            f"{Path(folder) / INFUSION_FILE}: expected the name of a transformers model as architecture, got "
+            f"{stored.get('architecture')!r}. The folder was altered or written by another version."
+        )
+    return found
+
+
+def _kind_of(auto: Any, host_config: Any) -> type[PreTrainedModel]:
+    return auto_factory._get_model_class(host_config, auto._model_mapping)
+
+
+def _check_whole(folder: str | Path, name: str, report: dict[str, Any], is_whole: bool) -> None:
+    """Every parameter must be there, since a random one would go unnoticed.
+
+    Args:
+        folder: The folder.
+        name: The host's class.
+        report: What transformers tells of loading.
+        is_whole: Another head than that which was saved is not wanted.
+    """
+    odd = sorted({*report["missing_keys"], *report["unexpected_keys"]})
+    if ours := [key.removeprefix(_PREFIX) for key in odd if key.startswith(_PREFIX)]:
+        raise CheckpointError(
+            f"{folder}: expected the parameters that {INFUSION_FILE} describes, got others: "
+            f"{', '.join(ours[:3])}. The folder was altered."
+        )
+    if odd and is_whole:
+        raise CheckpointError(
+            f"{folder}: expected exactly the parameters of {name}, differing: {', '.join(odd[:3])}. "
+            "The folder was altered."
+        )
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _register() -> None:
+    """Let the Auto classes of transformers find infused models, as the kind of model that each gives."""
+    AutoConfig.register(InfusedConfig.model_type, InfusedConfig, exist_ok=True)
+    for name in modeling_auto.__all__:
+        auto = getattr(modeling_auto, name)
+        if getattr(auto, "_model_mapping", None) is not None:
+            auto.register(InfusedConfig, _loader(auto), exist_ok=True)
+
+
+def _loader(auto: Any) -> type:
+    class InfusedLoader:
+        """Stands for the host's class, which transformers asks to load."""
+
+        config_class = InfusedConfig
+
+        @classmethod
+        def from_pretrained(cls, folder: Any, *args: Any, **options: Any) -> Any:
+            return from_folder(folder, *args, auto=auto, **options)
+
+        @classmethod
+        def _from_config(cls, config: Any, **_: Any) -> Any:
+            raise ConfigError(
+                "config: expected the config of a plain model, got that of an infused one, which does not "
+                "say what is infused. Use from_pretrained, or infuse a plain model."
+            )
+
+    return InfusedLoader
+
+
+_register()

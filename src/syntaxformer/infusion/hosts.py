@@ -71,7 +71,9 @@ def _with_syntax(signature: inspect.Signature) -> inspect.Signature:
         if key not in signature.parameters
     ]
     n_last = sum(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in given)
-    return signature.replace(parameters=[*given[: len(given) - n_last], *named, *given[len(given) - n_last :]])
+    return signature.replace(
+        parameters=[*given[: len(given) - n_last], *named, *given[len(given) - n_last :]]
+    )
 
 
 def _reduce(self: nn.Module) -> tuple[Any, ...]:
@@ -188,23 +190,19 @@ def _opened(
     infusion, parts = cast("Infusion", root.infusion), parts_of(root)
     _check(infusion, given, pieces.shape[:2])
     wants = inputs.get("output_attentions")
-    if infusion.attends and (stack.config.output_attentions if wants is None else wants):
-        raise ValueError(
-            "output_attentions: expected false for an infused model, got true. "
-            "Use model.infusion.record(attention=True)."
-        )
     place(root, parts)
     options = infusion.config.tree_options
     batch = SyntaxBatch(
         infusion=infusion,
         outputs=tuple(parts.output(layer) for layer in range(len(parts.layers))),
-        relations=given["syntax"] if options else None,
+        relations=_as_bytes(given["syntax"]) if options else None,
         key_mask=_key_mask(inputs.get("attention_mask")),
         max_distance=options.max_distance if options else 1,
         pos_ids=given["pos_ids"],
         governors=given["governors"],
         first_pieces=given["first_pieces"],
         with_gradient=torch.is_grad_enabled(),
+        wants_attention=bool(stack.config.output_attentions if wants is None else wants),
         seen=seen,
     )
     infusion.show(seen)
@@ -274,6 +272,15 @@ def _check(infusion: Infusion, given: dict[str, Any], shape: torch.Size) -> None
             raise ValueError(f"{name}: expected shape {expected}, got {list(found.shape)}.")
 
 
+def _as_bytes(relations: Tensor) -> Tensor:
+    """Relations in the type that they have by definition, where rows of a table have become whole numbers."""
+    if relations.dtype == torch.uint8:
+        return relations
+    if relations.is_floating_point() or not 0 <= int(relations.min()) <= int(relations.max()) <= 255:
+        raise ValueError(f"syntax: expected relations as uint8, got {relations.dtype}.")
+    return relations.to(torch.uint8)
+
+
 def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
     if attention_mask is None:
         return None
@@ -300,12 +307,12 @@ class InfusedModel(_TakesSyntax):
             _end()
         return _with_governor_loss(self, output, seen, args, kwargs)
 
-    def _init_weights(self, module: nn.Module) -> None:
+    def _initialize_weights(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
         """What is ours starts as documented, whatever the host does to its own layers."""
         if isinstance(module, Infusion):
             module.reset_parameters()
         else:
-            super()._init_weights(module)
+            super()._initialize_weights(module, *args, **kwargs)
 
     def set_attn_implementation(self, attn_implementation: Any, *args: Any, **kwargs: Any) -> None:
         """Refuse another attention where ours is the encoder's; all others as the host does.

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.infusion.syntax_batch import SyntaxBatch
@@ -57,9 +58,12 @@ def _attend(
     position_bias: Tensor | None = None,
     sliding_window: int | None = None,
     syntax_batch: SyntaxBatch | None = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
     """What transformers calls: `[batch, heads, pieces, d_head]` in, `[batch, pieces, heads, d_head]` out."""
+    if not hasattr(module, "syntax_layer"):  # a plain model that was made from an infused one's config
+        others |= {"dropout": dropout, "scaling": scaling, "position_bias": position_bias}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
     if syntax_batch is None:
         raise ValueError(
             "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
@@ -70,11 +74,11 @@ def _attend(
     call = _Call(query, key, value, attention_mask, position_bias, scaling, dropout, layer, syntax_batch)
     # A compiled graph breaks here: what follows looks at values, and leaves what it has seen in the batch.
     run = _run if syntax_batch.infusion.is_exporting else _run_eagerly
-    return run(call, sliding_window is not None), None
+    return run(call, sliding_window is not None)
 
 
-def _run(call: _Call, is_local: bool) -> Tensor:
-    """Heads after pieces."""
+def _run(call: _Call, is_local: bool) -> tuple[Tensor, Tensor | None]:
+    """Heads after pieces; and the collapsed attention where that is wanted."""
     batch, position_bias = call.batch, call.bias
     batch.seen.attended = True
     call, logits = _with_lisa(_with_relation_bias(call), position_bias)
@@ -82,9 +86,11 @@ def _run(call: _Call, is_local: bool) -> Tensor:
     if logits is not None:
         _supervise(call, logits)
         output = _pointed(call, output)
-    if batch.infusion.records_attention:
-        _record_attention(call, is_local)
-    return output.transpose(1, 2)
+    is_recorded = batch.infusion.records_attention
+    weights = _weights(call, is_local) if is_recorded or batch.wants_attention else None
+    if is_recorded and weights is not None:
+        batch.seen.add("attention", call.layer, weights)
+    return output.transpose(1, 2), weights
 
 
 _run_eagerly = torch.compiler.disable(_run, reason="syntax attention indexes the relations of its batch")
@@ -144,7 +150,7 @@ def _attended(call: _Call, is_local: bool, is_first: bool = True) -> Tensor:
     topical_query = None
     if topical is not None:
         topical_query = topical.head_queries(output_weight(batch.outputs[call.layer], call.value))
-        # Columns that `_record_attention` has added have no part in it.
+        # Columns that `_weights` has added have no part in it.
         topical_query = F.pad(topical_query, (0, call.value.shape[-1] - topical_query.shape[-1]))
     if infusion.is_exporting:
         return syntax_attention_graph(
@@ -235,16 +241,17 @@ def _pointed(call: _Call, output: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _record_attention(call: _Call, is_local: bool) -> None:
+def _weights(call: _Call, is_local: bool) -> Tensor:
     """The weights that fall on each value: attend once more, each value with a column of its own.
 
     Queries and keys are as wide, with zeros, so that logits stay; so does α, which sees the first columns.
     """
-    logits = call.query @ call.key.transpose(-1, -2) * call.scaling
-    logits = logits if call.bias is None else logits + call.bias
-    if is_local and call.mask is not None:
-        logits = logits.masked_fill(~call.mask, -torch.inf)
-    call.batch.seen.add("logits", call.layer, logits)
+    if call.batch.infusion.records_attention:
+        logits = call.query @ call.key.transpose(-1, -2) * call.scaling
+        logits = logits if call.bias is None else logits + call.bias
+        if is_local and call.mask is not None:
+            logits = logits.masked_fill(~call.mask, -torch.inf)
+        call.batch.seen.add("logits", call.layer, logits)
     width, n_keys = call.value.shape[-1], call.value.shape[2]
     ones = torch.eye(n_keys, dtype=call.value.dtype, device=call.value.device)
     value = torch.cat([call.value, ones.expand(*call.value.shape[:2], -1, -1)], -1)
@@ -253,7 +260,7 @@ def _record_attention(call: _Call, is_local: bool) -> None:
     output = _attended(call, is_local, is_first=False)
     if str(call.layer) in call.batch.infusion.lisa:
         output = _pointed(call, output)
-    call.batch.seen.add("attention", call.layer, output[..., width:])
+    return output[..., width:]
 
 
 AttentionInterface.register(IMPLEMENTATION, _attend)

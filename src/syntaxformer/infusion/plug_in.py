@@ -167,4 +167,4 @@ def _train_with_adapter(peft_model: Any, inner: PreTrainedModel) -> None:
     adapter = peft_model.peft_config[name]
     adapter.modules_to_save = [*(adapter.modules_to_save or ()), "infusion"]
     inner.infusion = ModulesToSaveWrapper(inner.infusion, name)
-    peft_model.modules_to_save = {*(peft_model.modules_to_save or ()), "infusion"}
+    inner.infusion.set_adapter(name)

@@ -90,6 +90,7 @@ class SyntaxBatch:
         governors: Place of each piece's governor, `[batch, pieces]`.
         first_pieces: True for the first piece of each word.
         with_gradient: Whether the forward pass records gradients.
+        wants_attention: Whether layers give their collapsed attention, too; each then attends twice.
         seen: What it leaves to read.
     """
 
@@ -102,6 +103,7 @@ class SyntaxBatch:
     governors: Tensor | None
     first_pieces: Tensor | None
     with_gradient: bool
+    wants_attention: bool
     seen: Seen
     _local_index: RelationIndex | None = None
 

@@ -131,7 +131,7 @@ def test_a_batch_without_its_syntax_is_refused():
     relations = torch.zeros(3, 2, 5, 5, dtype=torch.uint8)
     with pytest.raises(ValueError, match=(
         r"^syntax: expected a tensor of shape \[3, 2, 5, 5\], as this model is infused with it, got none\. "
-        r"Make batches with SyntaxCollator\.$"
+        r"Make batches with SyntaxCollator, or give raw text to syntaxformer\.pipeline\.$"
     )):  # fmt: skip
         model(pieces)
     with pytest.raises(ValueError, match=r"^pos_ids: expected a tensor of shape \[3, 5\], as this model"):
@@ -140,19 +140,41 @@ def test_a_batch_without_its_syntax_is_refused():
         model(pieces, syntax=relations[:, :1], pos_ids=pieces)
     with pytest.raises(ValueError, match=r"^governors: expected shape \[3, 5\], got \[3, 4\]\.$"):
         model(pieces, syntax=relations, pos_ids=pieces, governors=pieces[:, 1:])
-    with pytest.raises(ValueError, match=r"^input_ids: expected them beside pos_ids, got inputs_embeds\.$"):
-        model(inputs_embeds=torch.zeros(3, 5, 22), syntax=relations, pos_ids=pieces)
+    with pytest.raises(ValueError, match=r"^syntax: expected relations as uint8, got torch\.float32\.$"):
+        model(pieces, syntax=relations.float(), pos_ids=pieces)
+    with pytest.raises(ValueError, match=r"^syntax: expected relations as uint8, got torch\.int64\.$"):
+        model(pieces, syntax=relations.long() + 256, pos_ids=pieces)
     with pytest.raises(ValueError, match=(
         r"^attention_mask: expected shape \[batch, pieces\], got \[3, 1, 5, 5\]\. "
         r"An infused model takes which pieces are padding, nothing finer\.$"
     )):  # fmt: skip
         model(pieces, torch.ones(3, 1, 5, 5), syntax=relations, pos_ids=pieces)
-    with pytest.raises(ValueError, match=(
-        r"^output_attentions: expected false for an infused model, got true\. "
-        r"Use model\.infusion\.record\(attention=True\)\.$"
-    )):  # fmt: skip
-        model(pieces, syntax=relations, pos_ids=pieces, output_attentions=True)
     model(pieces, syntax=relations, pos_ids=pieces)
+
+
+def test_embeddings_stand_for_pieces():
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,pos_add")).eval()
+    pieces, relations = torch.randint(4, 31, (3, 5)), torch.randint(0, 46, (3, 2, 5, 5), dtype=torch.uint8)
+    tags = torch.randint(0, 20, (3, 5))
+    expected = model(pieces, syntax=relations, pos_ids=tags).logits
+    embedded = model.get_input_embeddings()(pieces)
+    torch.testing.assert_close(model(inputs_embeds=embedded, syntax=relations, pos_ids=tags).logits, expected)
+
+
+def test_attention_that_is_asked_for_is_the_collapsed_one():
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,lisa")).eval()
+    nn.init.constant_(model.infusion.gates["0"].weight, 0.7)
+    pieces, relations = torch.randint(4, 31, (3, 5)), torch.randint(0, 46, (3, 2, 5, 5), dtype=torch.uint8)
+    with model.infusion.record(attention=True):
+        model(pieces, syntax=relations)
+    recorded = model.infusion.seen.attention
+    found = model(pieces, syntax=relations, output_attentions=True).attentions
+    assert len(found) == 2
+    for layer, weights in enumerate(found):
+        assert weights.shape == (3, 2, 5, 5)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 5))
+        assert torch.equal(weights, recorded[layer][-1])
+    assert model(pieces, syntax=relations).attentions is None
 
 
 def test_a_layer_by_itself_has_no_syntax():
@@ -262,7 +284,9 @@ def test_folders_that_are_not_whole(tmp_path):
     save_file({**weights, name: torch.zeros(23)}, tmp_path / "model.safetensors")
     assert altered().startswith(": expected weights that fit config.json, got: ")
     (tmp_path / "model.safetensors").write_bytes(b"broken")
-    assert altered().startswith("model.safetensors: expected safetensors, got: ")
+    assert altered().startswith(
+        ": expected weights that fit config.json, got: Error while deserializing header"
+    )
     (tmp_path / "model.safetensors").unlink()
     assert altered() == ": expected model.safetensors, found none. Was it saved whole?"
 
@@ -290,12 +314,15 @@ def test_an_upload_holds_the_infusion(tmp_path, monkeypatch):
     uploaded = []
     monkeypatch.setattr(
         hf.BertForSequenceClassification,
-        "save_pretrained",
-        lambda model, folder, **options: uploaded.extend(sorted(file.name for file in folder.iterdir())),
+        "push_to_hub",
+        lambda model, name, **options: uploaded.append((name, options)),
     )
     model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
-    model.save_pretrained(tmp_path / "new", push_to_hub=True)
-    assert uploaded == ["infusion.json"]
+    model.save_pretrained(tmp_path / "new", push_to_hub=True, commit_message="new")
+    assert uploaded == [("new", {"commit_message": "new"})]
+    model.save_pretrained(tmp_path / "other", push_to_hub=True, repo_id="ours/named")
+    assert uploaded[1] == ("ours/named", {})
+    assert (tmp_path / "new" / "infusion.json").exists()
 
 
 @pytest.mark.parametrize("names", ["pos_add", "let", "masks,pos_concat"])
@@ -337,7 +364,9 @@ def test_precision_and_generation_settings_come_back(tmp_path):
     model.save_pretrained(tmp_path)
     loaded = sf.load(tmp_path)
     assert loaded.generation_config.num_beams == 3
-    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.bfloat16}
+    backbone = {one.dtype for name, one in loaded.named_parameters() if not name.startswith("infusion.")}
+    assert backbone == {torch.bfloat16}
+    assert {one.dtype for _, one in sf.infusion_parameters(loaded)} == {torch.float32}
 
 
 def test_shards_are_read(tmp_path):

@@ -1,0 +1,476 @@
+"""However an infused model is loaded, wrapped, moved or switched: its syntax stays, or one sentence refuses."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers as hf
+from torch.testing import assert_close
+
+import syntaxformer as sf
+from syntaxformer.errors import CheckpointError
+
+# PEFT asks transformers by a name that transformers calls old.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+
+EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
+BATCH, PIECES, VOCAB = 3, 7, 31
+SIZES = {
+    "hidden_size": 22,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 29,
+    "vocab_size": VOCAB,
+    "max_position_embeddings": 23,
+    "num_labels": 3,
+}
+COMBINED = ("masks", "masks,lisa,pos_add", "relation_bias,lisa", "masks,let")
+
+
+def _plain(**changes):
+    torch.manual_seed(1)
+    model = hf.BertForSequenceClassification(hf.BertConfig(**{**SIZES, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def _open(model):
+    """Let every new parameter do something."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for name, parameter in sf.infusion_parameters(model):
+            if ".gates." in name:
+                parameter.fill_(0.7)
+            else:
+                parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator).to(parameter.device))
+    return model
+
+
+def _infused(names, **changes):
+    return _open(sf.infuse(_plain(**changes), names))
+
+
+def _batch(names, seed=3):
+    generator = torch.Generator().manual_seed(seed)
+
+    def numbers(low, high, *shape):
+        return torch.randint(low, high, shape, generator=generator)
+
+    batch = {
+        "input_ids": numbers(4, VOCAB, BATCH, PIECES),
+        "attention_mask": torch.ones(BATCH, PIECES, dtype=torch.int64),
+    }
+    batch["attention_mask"][1, 5:] = 0
+    if "masks" in names or "relation" in names:
+        batch["syntax"] = numbers(0, 46, BATCH, 2, PIECES, PIECES).to(torch.uint8)
+    if "pos" in names or "let" in names:
+        batch["pos_ids"] = numbers(1, 20, BATCH, PIECES)
+    if "lisa" in names:
+        batch["governors"] = numbers(0, 5, BATCH, PIECES).masked_fill(batch["attention_mask"] == 0, -100)
+    return batch
+
+
+def _logits(model, batch):
+    with torch.no_grad():
+        return model(**batch).logits
+
+
+# Folders
+
+
+@pytest.mark.parametrize("names", COMBINED)
+def test_auto_classes_load_it_with_its_syntax(names, tmp_path):
+    model, batch = _infused(names), _batch(names)
+    model.save_pretrained(tmp_path)
+    loaded = hf.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert loaded.config.model_type == "bert"
+    assert loaded.infusion.config == model.infusion.config
+    assert_close(_logits(loaded, batch), _logits(model, batch), atol=1e-6, rtol=0)
+    if "let" not in names:
+        base = hf.AutoModel.from_pretrained(tmp_path).eval()
+        with torch.no_grad():
+            assert_close(
+                base(**batch).last_hidden_state, model.bert(**batch).last_hidden_state, atol=1e-6, rtol=0
+            )
+
+
+def test_without_our_package_auto_classes_name_it(tmp_path):
+    _infused("masks").save_pretrained(tmp_path)
+    code = (
+        "import sys; sys.modules['syntaxformer'] = None\n"
+        "from transformers import AutoModelForSequenceClassification as A\n"
+        f"A.from_pretrained({str(tmp_path)!r})"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "syntaxformer" in ran.stderr.strip().splitlines()[-1] or "`syntaxformer_infused`" in ran.stderr
+
+
+def test_the_pipeline_of_transformers_refuses_raw_text_and_names_ours(tmp_path, word_tokenizer):
+    _infused("masks,pos_add").save_pretrained(tmp_path)
+    word_tokenizer.save_pretrained(tmp_path)
+    pipe = hf.pipeline("text-classification", model=str(tmp_path), tokenizer=str(tmp_path))
+    with pytest.raises(
+        ValueError, match=r"^syntax: expected a tensor .* or give raw text to syntaxformer\.pipeline\.$"
+    ):
+        pipe("a b c")
+
+
+def test_load_takes_what_from_pretrained_takes(tmp_path):
+    model, batch = _infused("masks,pos_add"), _batch("masks,pos_add")
+    model.save_pretrained(tmp_path)
+    half = sf.load(tmp_path, dtype=torch.bfloat16, device_map="cpu", attn_implementation="eager").eval()
+    assert {one.dtype for name, one in half.named_parameters() if not name.startswith("infusion.")} == {
+        torch.bfloat16
+    }
+    assert {one.dtype for _, one in sf.infusion_parameters(half)} == {torch.float32}
+    assert_close(_logits(half, batch).float(), _logits(model, batch), atol=0.1, rtol=0.1)
+
+
+def test_relations_of_another_definition_are_refused(tmp_path):
+    _infused("masks").save_pretrained(tmp_path)
+    path = tmp_path / "infusion.json"
+    stored = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**stored, "relations": 2}), "utf-8")
+    with pytest.raises(
+        CheckpointError, match=r"expected relations of definition 1, which this version computes, got 2\."
+    ):
+        sf.load(tmp_path)
+    with pytest.raises(CheckpointError, match=r"expected relations of definition 1"):
+        hf.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+
+
+# One model beside others
+
+
+def test_a_config_that_two_models_share_is_not_changed():
+    student, teacher = _plain(), None
+    teacher = hf.BertForSequenceClassification(student.config).eval()
+    late = student.config
+    before = late.to_dict()
+    pieces = torch.randint(4, VOCAB, (BATCH, PIECES))
+    expected = _logits(teacher, {"input_ids": pieces})
+    sf.infuse(student, "masks,lisa")
+    assert late.to_dict() == before
+    assert torch.equal(_logits(teacher, {"input_ids": pieces}), expected)
+    third = hf.BertForSequenceClassification(late).eval()
+    assert _logits(third, {"input_ids": pieces}).isfinite().all()
+    from_student = hf.BertForSequenceClassification(student.config).eval()
+    assert _logits(from_student, {"input_ids": pieces}).isfinite().all()
+
+
+def test_a_subclass_that_infuses_itself_starts_as_documented(tmp_path):
+    plain = _plain()
+    plain.save_pretrained(tmp_path)
+
+    class Own(hf.BertForSequenceClassification):
+        def __init__(self, config):
+            super().__init__(config)
+            sf.infuse(self, "masks,lisa,pos_add")
+
+    loaded = Own.from_pretrained(tmp_path).eval()
+    expected = dict(sf.infusion_parameters(sf.infuse(_plain(), "masks,lisa,pos_add")))
+    for name, parameter in sf.infusion_parameters(loaded):
+        assert torch.equal(parameter, expected[name]), name
+    batch = _batch("masks,lisa,pos_add")
+    plain_batch = {key: batch[key] for key in ("input_ids", "attention_mask")}
+    assert_close(_logits(loaded, batch), _logits(plain, plain_batch), atol=1e-5, rtol=0)
+
+
+def test_another_attention_is_refused_after_infuse():
+    model = _infused("masks")
+    with pytest.raises(ValueError, match=(
+        r"^attn_implementation: expected 'syntax', the attention of this infused model, got 'sdpa', which "
+        r"leaves its syntax out\. Switch it before `infuse`\.$"
+    )):  # fmt: skip
+        model.set_attn_implementation("sdpa")
+    model.bert.config._attn_implementation = "sdpa"
+    with pytest.raises(
+        ValueError, match=r"^attn_implementation: expected 'syntax' in the encoder of an infused model"
+    ):
+        _logits(model, _batch("masks"))
+
+
+def test_tags_alone_leave_the_choice_of_attention():
+    model, batch = _infused("pos_add"), _batch("pos_add")
+    expected = _logits(model, batch)
+    model.set_attn_implementation("eager")
+    assert_close(_logits(model, batch), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("names", ["pos_add", "pos_concat"])
+def test_a_new_table_of_pieces_is_followed(names):
+    model, batch = _infused(names), _batch(names)
+    table = torch.nn.Embedding(VOCAB, SIZES["hidden_size"])
+    model.set_input_embeddings(table)
+    found = _logits(model, batch)
+    reference = _plain()
+    reference.set_input_embeddings(table)
+    _open(sf.infuse(reference, names))
+    assert torch.equal(found, _logits(reference, batch))
+    other = {**batch, "pos_ids": batch["pos_ids"].flip(0)}
+    assert not torch.equal(_logits(model, other), found)
+
+
+def test_forward_called_past_call_has_its_syntax():
+    model, batch = _infused("masks,lisa,pos_add"), _batch("masks,lisa,pos_add")
+    with torch.no_grad():
+        assert torch.equal(model.forward(**batch).logits, _logits(model, batch))
+
+
+# Types
+
+
+@pytest.mark.parametrize("names", COMBINED)
+def test_new_parameters_of_a_bfloat16_model_are_float32_and_learn(names):
+    model, batch = sf.infuse(_plain().to(torch.bfloat16), names).train(), _batch(names)
+    assert {one.dtype for _, one in sf.infusion_parameters(model)} == {torch.float32}
+    _open(model)
+    before = {name: one.detach().clone() for name, one in sf.infusion_parameters(model)}
+    optimizer = torch.optim.Adam([one for _, one in sf.infusion_parameters(model)], lr=1e-3)
+    for _ in range(3):
+        loss = model(**batch, labels=torch.tensor([0, 1, 2])).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.isfinite()
+    for name, one in sf.infusion_parameters(model):
+        moved = (one - before[name]).abs()
+        assert moved.max() > 5e-4, name
+
+
+def test_new_parameters_are_half_where_it_is_asked():
+    model = _infused("masks,pos_add").to(torch.bfloat16)
+    assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
+    assert _logits(model, _batch("masks,pos_add")).isfinite().all()
+
+
+# torch.compile
+
+
+COMPILED = """
+import importlib.util, json, sys, torch
+spec = importlib.util.spec_from_file_location("contract", sys.argv[1])
+t = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(t)
+gaps = {}
+for names in t.COMBINED:
+    model = t._infused(names)
+    t._logits(model, t._batch(names))
+    compiled = torch.compile(model, backend=sys.argv[2])
+    for seed in (3, 4):
+        batch = t._batch(names, seed)
+        gap = (t._logits(compiled, batch) - t._logits(model, batch)).abs().max()
+        gaps[names] = max(gaps.get(names, 0.0), float(gap))
+    torch._dynamo.reset()
+model = t._infused("masks,lisa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
+batch, labels = t._batch("masks,lisa"), torch.tensor([0, 1, 2])
+without = model(**{**batch, "governors": None}, labels=labels).loss
+expected = model(**batch, labels=labels).loss
+compiled = torch.compile(model, backend=sys.argv[2])
+loss = compiled(**batch, labels=labels).loss
+gaps["loss"] = (loss - expected).abs().item()
+gaps["pointing"] = (expected - without).item()
+loss.backward()
+found = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
+model.zero_grad()
+model(**batch, labels=labels).loss.backward()
+gaps["gradient"] = max(float((one.grad - found[name]).abs().max()) for name, one in model.named_parameters() if one.grad is not None)
+print(json.dumps(gaps))
+"""
+
+
+def _compiled(backend):
+    """Differences between a compiled model and the eager one, in a process without run-time checks of shapes."""
+    ran = subprocess.run(
+        [sys.executable, "-c", COMPILED, __file__, backend], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "aot_eager",
+        pytest.param("inductor", marks=pytest.mark.skipif(not EXHAUSTIVE, reason="minutes: make test-long")),
+    ],
+)
+def test_compiled_after_an_eager_call_is_eager(backend):
+    gaps = _compiled(backend)
+    assert gaps.pop("pointing") > 0.05, "the loss of pointing takes part"
+    assert set(gaps) == {*COMBINED, "loss", "gradient"}
+    assert max(gaps.values()) < 1e-5, gaps
+
+
+# Accelerate
+
+
+@pytest.mark.parametrize("names", COMBINED)
+@pytest.mark.parametrize("kind", ["cpu", "disk"])
+def test_offloaded_is_the_same(names, kind, tmp_path):
+    import accelerate
+
+    model, batch = _infused(names), _batch(names)
+    expected = _logits(model, batch)
+    if kind == "cpu":
+        accelerate.cpu_offload(model, torch.device("cpu"))
+    else:
+        accelerate.disk_offload(model, str(tmp_path / "offload"), torch.device("cpu"))
+    assert_close(_logits(model, batch), expected, atol=1e-6, rtol=0)
+
+
+# PEFT
+
+
+def _adapted(model, **options):
+    import peft
+
+    torch.manual_seed(5)
+    config = peft.LoraConfig(r=3, lora_alpha=6, **options)
+    return peft.get_peft_model(model, config)
+
+
+def _train(model, batch, n_steps=3):
+    model.train()
+    optimizer = torch.optim.Adam([one for one in model.parameters() if one.requires_grad], lr=1e-2)
+    for _ in range(n_steps):
+        loss = model(**batch, labels=torch.tensor([0, 1, 2])).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+PEFT_TARGETS = {
+    "attention": ["query", "value"],
+    "output": ["attention.output.dense"],
+    "all": "all-linear",
+}
+
+
+@pytest.mark.parametrize("names", COMBINED)
+@pytest.mark.parametrize("target", PEFT_TARGETS)
+@pytest.mark.parametrize("order", ["infuse first", "adapt first"])
+def test_adapters_train_save_load_and_merge(names, target, order, tmp_path):
+    import peft
+
+    batch, options = _batch(names), {"target_modules": PEFT_TARGETS[target]}
+    if order == "infuse first":
+        model = _adapted(_infused(names), modules_to_save=["infusion"], **options)
+    else:
+        model = sf.infuse(_adapted(_plain(), **options), names)
+        _open(model.get_base_model())
+    start = {name: one.detach().clone() for name, one in model.named_parameters() if one.requires_grad}
+    assert any("infusion" in name for name in start), "the infusion trains"
+    _train(model, batch)
+    moved = {
+        name for name, one in model.named_parameters() if name in start and not torch.equal(one, start[name])
+    }
+    assert {name for name in start if "infusion" in name} <= moved
+    expected = _logits(model, batch)
+    other = {**batch, **{key: batch[key].flip(0) for key in ("syntax", "pos_ids") if key in batch}}
+    assert (_logits(model, other) - expected).abs().max() > 1e-4
+
+    model.save_pretrained(tmp_path)
+    again = peft.PeftModel.from_pretrained(sf.infuse(_plain(), names), tmp_path).eval()
+    assert_close(_logits(again, batch), expected, atol=1e-5, rtol=0)
+    merged = model.merge_and_unload()
+    assert_close(_logits(merged, batch), expected, atol=1e-5, rtol=0)
+    merged.save_pretrained(tmp_path / "merged")
+    assert_close(_logits(sf.load(tmp_path / "merged").eval(), batch), expected, atol=1e-5, rtol=0)
+
+
+def test_a_copy_of_an_adapted_model_is_one_of_its_own():
+    names = "masks,pos_add"
+    model, batch = (
+        _adapted(_infused(names), modules_to_save=["infusion"], target_modules="all-linear"),
+        _batch(names),
+    )
+    expected = _logits(model, batch)
+    other = copy.deepcopy(model)
+    _train(other, batch)
+    assert torch.equal(_logits(model, batch), expected)
+    assert not torch.equal(_logits(other, batch), expected)
+
+
+# Trainers and others who call it
+
+
+def _rows(names, n_rows=8):
+    batch = _batch(names)
+    rows = []
+    for place in range(n_rows):
+        row = {key: value[place % BATCH].tolist() for key, value in batch.items()}
+        rows.append({**row, "labels": place % 3, "comment": "dropped by the trainer"})
+    return rows
+
+
+def _trainer(model, names, folder, **options):
+    import datasets
+
+    arguments = hf.TrainingArguments(
+        str(folder), per_device_train_batch_size=4, report_to=[], use_cpu=True, disable_tqdm=True, learning_rate=1e-2,
+        dataloader_pin_memory=False, **options,
+    )  # fmt: skip
+    rows = datasets.Dataset.from_list(_rows(names))
+    return hf.Trainer(model, arguments, train_dataset=rows, eval_dataset=rows)
+
+
+def test_the_default_trainer_keeps_the_columns_of_syntax(tmp_path):
+    names = "masks,lisa,pos_add"
+    model = _infused(names)
+    before = {name: one.detach().clone() for name, one in sf.infusion_parameters(model)}
+    trainer = _trainer(model, names, tmp_path, max_steps=2, save_strategy="no")
+    trainer.train()
+    assert {name for name, one in sf.infusion_parameters(model) if torch.equal(one, before[name])} == set()
+    rows = _rows(names)[:1]
+    one = {key: torch.tensor([rows[0][key]]) for key in rows[0] if key != "comment"}
+    one["syntax"] = one["syntax"].to(torch.uint8)
+    expected = model.eval()(**one).loss.item()
+    trainer.eval_dataset = trainer.eval_dataset.select([0])
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.skipif(not EXHAUSTIVE, reason="a whole run for each: make test-long")
+@pytest.mark.parametrize("names", COMBINED)
+def test_the_best_checkpoint_of_a_trainer_comes_back(names, tmp_path):
+    model = _infused(names)
+    trainer = _trainer(
+        model, names, tmp_path, num_train_epochs=4, eval_strategy="epoch", save_strategy="epoch",
+        load_best_model_at_end=True, metric_for_best_model="loss",
+    )  # fmt: skip
+    trainer.train()
+    losses = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
+    assert len(losses) == 4
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(min(losses), abs=1e-5)
+    loaded = sf.load(trainer.state.best_model_checkpoint).eval()
+    batch = _batch(names)
+    assert_close(_logits(loaded, batch), _logits(trainer.model.eval(), batch), atol=1e-5, rtol=0)
+
+
+def test_sentence_transformers_calls_it_with_its_syntax(tmp_path, word_tokenizer):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    names = "masks,pos_add"
+    model, batch = _infused(names), _batch(names)
+    model.save_pretrained(tmp_path)
+    word_tokenizer.save_pretrained(tmp_path)
+    words = Transformer(str(tmp_path))
+    encoder = SentenceTransformer(modules=[words, Pooling(SIZES["hidden_size"])], device="cpu").eval()
+    with torch.no_grad():
+        states = model.bert(**batch).last_hidden_state
+        found = encoder({key: value.clone() for key, value in batch.items()})["sentence_embedding"]
+    counted = batch["attention_mask"][..., None]
+    assert_close(found, (states * counted).sum(1) / counted.sum(1), atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match=r"^syntax: expected a tensor of shape .*, got none\."):
+        encoder.encode(["a b c"])

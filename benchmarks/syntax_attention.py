@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
-from syntaxformer.layers import RelationIndex, syntax_attention, syntax_attention_reference
 from syntaxformer.infusion import InfusionConfig, infuse
+from syntaxformer.layers import RelationIndex, syntax_attention, syntax_attention_reference
 from syntaxformer.relations import batch_dependency_relations, pair_relation
 
 WIDTH, HEADS, LAYERS, BATCH, PIECES = 768, 12, 2, 8, 128

@@ -1,4 +1,4 @@
-"""The one plug-in that puts syntax inside an encoder: what is infused, into which families, and its folders."""
+"""The one plug-in that puts syntax inside an encoder: what is infused, into which families, its folders."""
 
 from syntaxformer.infusion.infused_folder import INFUSION_FILE, load
 from syntaxformer.infusion.parameters import Infusion

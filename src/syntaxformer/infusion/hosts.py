@@ -1,8 +1,10 @@
 """The classes that stand in front of a host's own: its model, its encoder, its W_O, its head.
 
-A module that is taken over stays the object that it was, with its parameters and their names. Its class gets
-ours in front, under the same name, so `forward` is ours whoever calls it, and takes syntax as named arguments.
-Nothing is hooked. Modules are looked up when the model is called: what PEFT has put in their place counts.
+A module that is taken over stays the object that it was, with its parameters and their names. Its class
+gets ours in front, under the same name, so `forward` is ours whoever calls it, and takes syntax as named
+arguments. Nothing is hooked. Modules are looked up when the model is called: what PEFT has put in their place
+counts. One thing cannot travel as an argument: the head that takes the final vector of the sentence is called
+by the host with that vector alone, so for `let` it finds the tags of the batch by its thread.
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ class FoldedOutput(nn.Module):
 
 
 class _Running(threading.local):
-    """The batch of the forward pass that runs in a thread, for a module that is given nothing of it: the head."""
+    """The batch of the forward pass of a thread, for the head, which is given nothing of it."""
 
     batch: SyntaxBatch | None = None
     is_open = False
@@ -130,7 +132,7 @@ _running = _Running()
 
 
 class TaggedFinal(nn.Module):
-    """What takes the final vector of the sentence, to which `pos` let has joined the sentence's tags before."""
+    """What takes the final vector of the sentence, to which `let` joins the sentence's tags before."""
 
     def forward(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
         """Join, and go on as the host does.
@@ -396,7 +398,7 @@ def place(model: PreTrainedModel, parts: Parts) -> None:
         if (topical := infusion.topical_of(layer)) is not None:
             output = parts.output(layer)
             _hold(output, FoldedOutput)
-            gate = infusion.gates[str(layer)] if str(layer) in infusion.gates else None
+            gate = dict(infusion.gates.items()).get(str(layer))
             if getattr(output, "maps_with", None) != (topical, gate):
                 output.maps_with = (topical, gate)
     if infusion.config.pos == "let" and parts.final is not None:

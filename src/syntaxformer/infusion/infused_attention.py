@@ -205,7 +205,7 @@ def output_weight(output: nn.Module, like: Tensor) -> Tensor:
     weight = getattr(output, "weight", None)
     is_plain = isinstance(output, nn.Linear) and weight is not None and weight.is_floating_point()
     if is_plain and weight.device == like.device:
-        return weight
+        return cast("Tensor", weight)
     units = torch.eye(output.in_features, dtype=like.dtype, device=like.device)
     of_units, of_nothing = output(torch.cat([units, units[:1] * 0]), is_mapped=False).split([len(units), 1])
     return (of_units - of_nothing).T

@@ -141,9 +141,7 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     return from_folder(folder, **options)
 
 
-def from_folder(
-    folder: str | Path, *args: Any, auto: Any = None, config: Any = None, **options: Any
-) -> PreTrainedModel:
+def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = None, **options: Any) -> Any:
     """Load an infused model.
 
     Args:

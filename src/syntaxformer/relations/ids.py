@@ -27,7 +27,7 @@ MAX_DISTANCE = 15
 """Largest distance by default, as in the paper."""
 
 RELATIONS_VERSION = 1
-"""Of the definitions of this room, stored with every model: one that was trained on others reads these wrongly."""
+"""Of the definitions of this room, stored with each model: one trained on others would read these wrongly."""
 
 _LARGEST = 84
 """3 * 84 + 1 = 253 is the largest pair relation that fits into a byte."""

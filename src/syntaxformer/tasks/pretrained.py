@@ -26,8 +26,8 @@ from transformers.utils import logging as hf_logging
 
 from syntaxformer.data.nlu_collator import SyntaxCollator
 from syntaxformer.errors import CheckpointError, ConfigError
-from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
+from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.tasks.model_kind import TRANSLATOR
 
 __all__ = [

@@ -30,8 +30,8 @@ from syntaxformer.analysis import (
 from syntaxformer.analysis.charts import Curve
 from syntaxformer.data.nlu_collator import SyntaxCollator
 from syntaxformer.errors import ConfigError
-from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.infusion import infuse
+from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.classifier_folder import ClassifierInfo
 from syntaxformer.tasks.onnx_network import OnnxNetwork

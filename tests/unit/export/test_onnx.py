@@ -17,8 +17,8 @@ from syntaxformer.data.nlu_collator import SyntaxCollator
 from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.export import export_classifier, onnx_folder
 from syntaxformer.folders import write_manifest
-from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.infusion import infuse
+from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.tasks.annotated_examples import needed_columns
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.classifier_folder import ClassifierInfo

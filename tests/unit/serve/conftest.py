@@ -110,8 +110,8 @@ def _tiny_classifier(infusion, n_texts, parser):
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     from syntaxformer.data.nlu_collator import SyntaxCollator
-    from syntaxformer.infusion_config import InfusionConfig
     from syntaxformer.infusion import infuse
+    from syntaxformer.infusion_config import InfusionConfig
     from syntaxformer.tasks.annotated_examples import needed_columns
     from syntaxformer.tasks.classifier import Classifier
     from syntaxformer.tasks.classifier_folder import ClassifierInfo

@@ -132,7 +132,9 @@ class SyntaxHeads(nn.Module):
             bias = self.bias(_needed(context.relations, "relations"), context.active)
         if self.masks is not None:
             size = value.shape[-1]
-            if return_weights:  # each value gets a column of its own; zeros beside queries and keys keep logits
+            if (
+                return_weights
+            ):  # each value gets a column of its own; zeros beside queries and keys keep logits
                 value = torch.cat([value, _unit_values(value)], -1)
             heads = self._by_relation(query, key, value, size, output, context, bias, dropout)
             heads, weights = heads[..., :size], heads[..., size:] if return_weights else None

@@ -143,9 +143,7 @@ class DecoderLayer(nn.Module):
         """
         own_cache = None if cache is None else cache.self_attention_cache
         around = self.around_self_attention
-        update, own = self.self_attention(
-            around.enter(states), None, True, own_cache, layer, return_weights
-        )
+        update, own = self.self_attention(around.enter(states), None, True, own_cache, layer, return_weights)
         states = around.leave(states, update)
         around = self.around_cross_attention
         update, weights = self.cross_attention(

@@ -123,7 +123,9 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         embedding, width = self.encoder.embedding, self.config.width_plan.word_width
         given = getattr(value, "embedding_dim", width)
         if not isinstance(value, MappedEmbedding) and given != width:
-            raise ValueError(f"input embeddings: expected {width} columns, as source words have, got {given}.")
+            raise ValueError(
+                f"input embeddings: expected {width} columns, as source words have, got {given}."
+            )
         embedding.word = value
         if self.config.shares_source_table and self.config.tie_word_embeddings:
             self.decoder.embedding = value
@@ -162,6 +164,16 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             self.decoder.embedding, len(resized.weight), None, mean_resizing
         )
         return resized
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As the base class; the config says that tables are tied where they are, whatever a library set there.
+
+        PEFT takes tables for untied that are not those of the source.
+        """
+        tables = (self.encoder.embedding.word, self.decoder.embedding, self.output)
+        if len({id(table.weight) for table in tables}) < len(tables):
+            self.config.tie_word_embeddings = True
+        super().save_pretrained(*args, **kwargs)
 
     def forward(
         self,

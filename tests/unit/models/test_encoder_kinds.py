@@ -329,7 +329,9 @@ def test_encoder_attention_of_open_gates_weighs_the_values():
     attention.syntax._project = project
     weights = model(**batch, output_attentions=True).encoder_attentions[0]
     value = seen["qkv"].view(3, SRC, 3, HEADS, D // HEADS)[:, :, 2].transpose(1, 2)
-    torch.testing.assert_close((weights @ value).transpose(1, 2).flatten(2), seen["heads"], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        (weights @ value).transpose(1, 2).flatten(2), seen["heads"], atol=1e-5, rtol=1e-5
+    )
 
 
 def test_a_config_of_the_first_version_loads(tmp_path: Path):

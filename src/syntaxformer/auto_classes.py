@@ -1,4 +1,4 @@
-"""Make transformers' Auto classes know the models of this package, without importing them before one is asked for.
+"""Make transformers' Auto classes know the models of this package before these are imported.
 
 `import syntaxformer` imports neither transformers nor torch. So the kinds of model are announced when
 transformers' own table of kinds has been loaded, and the rooms that have them are imported when a folder of

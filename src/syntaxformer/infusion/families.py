@@ -67,7 +67,9 @@ FAMILIES: dict[str, Family] = {
         "attention.dense",
         ("albert.pooler", "pooler"),
     ),
-    "modernbert": Family("ModernBERT", ("layers",), "attn", "attn.Wo", ("head",)),
+    "modernbert": Family(
+        "ModernBERT", ("layers",), "attn", "attn.Wo", ("head",)
+    ),
     "t5": Family(
         "T5",
         ("block",),

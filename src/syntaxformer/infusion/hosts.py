@@ -71,9 +71,7 @@ def _with_syntax(signature: inspect.Signature) -> inspect.Signature:
         if key not in signature.parameters
     ]
     n_last = sum(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in given)
-    return signature.replace(
-        parameters=[*given[: len(given) - n_last], *named, *given[len(given) - n_last :]]
-    )
+    return signature.replace(parameters=[*given[: len(given) - n_last], *named, *given[len(given) - n_last :]])
 
 
 def _reduce(self: nn.Module) -> tuple[Any, ...]:

@@ -77,11 +77,7 @@ class InfusedConfig(PreTrainedConfig):
 
 
 def save(
-    model: PreTrainedModel,
-    by_host: Callable[..., None],
-    save_directory: str | Path,
-    *args: Any,
-    **kwargs: Any,
+    model: PreTrainedModel, by_host: Callable[..., None], save_directory: str | Path, *args: Any, **kwargs: Any
 ) -> None:
     """Write a model's folder with its infusion, and upload it where that is wanted.
 

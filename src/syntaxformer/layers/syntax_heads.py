@@ -124,7 +124,7 @@ class SyntaxHeads(nn.Module):
             context: Of the batch; logits of LISA's head are added to it.
             mask: True for valid keys, the same for all queries.
             dropout: Probability of dropping an attention weight.
-            return_weights: Return the attention weights; those of syntax attention are what falls on each value.
+            return_weights: Return the attention weights; of syntax attention what falls on each value.
         """
         query = self._with_lisa(query, key, mask, context)
         bias = None
@@ -132,9 +132,7 @@ class SyntaxHeads(nn.Module):
             bias = self.bias(_needed(context.relations, "relations"), context.active)
         if self.masks is not None:
             size = value.shape[-1]
-            if (
-                return_weights
-            ):  # each value gets a column of its own; zeros beside queries and keys keep logits
+            if return_weights:  # a column for each value; zeros beside queries and keys keep logits
                 value = torch.cat([value, _unit_values(value)], -1)
             heads = self._by_relation(query, key, value, size, output, context, bias, dropout)
             heads, weights = heads[..., :size], heads[..., size:] if return_weights else None

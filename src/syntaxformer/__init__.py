@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from syntaxformer.auto_classes import announce
+
 if TYPE_CHECKING:
     from syntaxformer.annotate import load_annotator
     from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
@@ -82,3 +84,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES, *_ROOMS])
+
+
+announce()

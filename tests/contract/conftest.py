@@ -1,8 +1,304 @@
-"""What the tests of the contract share."""
+"""The models that the contract is tested on: tiny, with every parameter doing something, and what they are given.
+
+`make test` takes the translators and infused encoders that issue pages name; SYNTAXFORMER_EXHAUSTIVE=1 takes all.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
+import torch
+import transformers as hf
+
+import syntaxformer as sf
+from syntaxformer.layers import INFUSION_KINDS, plan_widths
+from syntaxformer.models import SyntaxTransformerConfig
+
+EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
+BATCH, PIECES, TARGETS, VOCAB, EOS = 3, 7, 5, 31, 1
+
+_BERT = {
+    "hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 29,
+    "vocab_size": VOCAB, "max_position_embeddings": 23, "num_labels": 3,
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+_DISTIL = {
+    "dim": 22, "n_layers": 2, "n_heads": 2, "hidden_dim": 29, "vocab_size": VOCAB, "num_labels": 3,
+    "max_position_embeddings": 23, "dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0,
+}  # fmt: skip
+_MODERN = {
+    **_BERT, "hidden_size": 24, "local_attention": 8, "global_attn_every_n_layers": 2, "pad_token_id": 0,
+    "cls_token_id": 3, "sep_token_id": 2, "bos_token_id": 3, "eos_token_id": 2,
+    "attention_dropout": 0.0, "embedding_dropout": 0.0, "mlp_dropout": 0.0,
+}  # fmt: skip
+_T5 = {
+    "d_model": 22, "d_kv": 7, "d_ff": 29, "num_layers": 2, "num_heads": 3, "vocab_size": VOCAB,
+    "decoder_start_token_id": 0, "dropout_rate": 0.0,
+}  # fmt: skip
+_HOSTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "bert": (hf.BertConfig, hf.BertForSequenceClassification, _BERT),
+    "roberta": (hf.RobertaConfig, hf.RobertaForSequenceClassification, _BERT),
+    "xlm-roberta": (hf.XLMRobertaConfig, hf.XLMRobertaForSequenceClassification, _BERT),
+    "electra": (hf.ElectraConfig, hf.ElectraForSequenceClassification, {**_BERT, "embedding_size": 17}),
+    "distilbert": (hf.DistilBertConfig, hf.DistilBertForSequenceClassification, _DISTIL),
+    "albert": (
+        hf.AlbertConfig,
+        hf.AlbertForSequenceClassification,
+        {**_BERT, "embedding_size": 17, "classifier_dropout_prob": 0.0},
+    ),
+    "modernbert": (hf.ModernBertConfig, hf.ModernBertForSequenceClassification, _MODERN),
+    "t5": (hf.T5Config, hf.T5ForConditionalGeneration, _T5),
+}
+
+_SINGLE = ["masks", "relation_bias", "lisa", "pos_add", "pos_concat", "let"]
+_COMBINED = ["masks,lisa,pos_add", "relation_bias,lisa", "masks,let"]
+_ON_OTHERS = [
+    ("roberta", "masks,lisa,pos_add"),
+    ("distilbert", "masks,lisa,pos_add"),
+    ("albert", "masks,lisa,pos_add"),
+    ("modernbert", "masks,lisa,pos_add"),
+    ("t5", "masks,lisa,pos_add"),
+]
+_TRANSLATORS = ["none", "sum_then_concat", "lisa"]
+_MORE_TRANSLATORS = [
+    *(kind for kind in INFUSION_KINDS if kind not in _TRANSLATORS),
+    *(
+        "masks",
+        "relation_bias",
+        "masks+head_gates",
+        "target_pos",
+        "source_vocabulary",
+        "narrow_table",
+        "post_norm",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kind of model under test.
+
+    Args:
+        name: Shown in the test's id.
+        config: Makes a config; takes changes.
+        build: Makes the model of a config, with the same values each time, not in training.
+        batch: Makes inputs with labels, in which one row is padded.
+        auto: The Auto class that loads its folder.
+        pieces: Argument names of what has a column for each source piece, and its axes of pieces.
+        has_lisa: A head is taught in training.
+        refuses_attentions: A part makes no attention weights.
+    """
+
+    name: str
+    config: Callable[..., Any]
+    build: Callable[[Any], Any]
+    batch: Callable[[], dict[str, torch.Tensor]]
+    auto: Any
+    pieces: tuple[tuple[str, int], ...]
+    is_translator: bool
+    has_lisa: bool = False
+    refuses_attentions: bool = False
+
+    def model(self, **changes: Any) -> Any:
+        return self.build(self.config(**changes))
+
+    def unlabelled(self) -> dict[str, torch.Tensor]:
+        """Inputs without labels; a decoder's are given."""
+        batch = self.batch()
+        labels = batch.pop("labels")
+        batch.pop("target_tags", None)
+        if self.is_seq2seq:
+            batch["decoder_input_ids"] = labels.clamp(min=0)
+        return batch
+
+    @property
+    def is_seq2seq(self) -> bool:
+        return self.is_translator or self.name.startswith("t5")
+
+    def source(self) -> dict[str, torch.Tensor]:
+        """What the encoder takes."""
+        batch = self.unlabelled()
+        return {key: one for key, one in batch.items() if key not in ("decoder_input_ids", "first_pieces")}
+
+    def scores(self, model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Logits, without gradients."""
+        with torch.no_grad():
+            return model(**batch).logits
+
+
+def _stirred(model: Any, seed: int = 2) -> Any:
+    """Every parameter does something, whatever it starts as; padding rows of tables stay zero."""
+    generator = torch.Generator().manual_seed(seed)
+    gates = {id(one) for name, one in model.named_parameters() if ".gate" in name}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if id(parameter) in gates:
+                parameter.fill_(0.7)
+            else:
+                parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    return model.eval()
+
+
+def _numbers(seed: int = 3) -> Callable[..., torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return lambda low, high, *shape: torch.randint(low, high, shape, generator=generator)
+
+
+def _source(has_trees: bool, has_governors: bool) -> dict[str, torch.Tensor]:
+    numbers = _numbers()
+    batch = {
+        "input_ids": numbers(4, VOCAB, BATCH, PIECES),
+        "attention_mask": torch.ones(BATCH, PIECES, dtype=torch.int64),
+    }
+    batch["attention_mask"][1, 5:] = 0
+    batch["input_ids"][1, 5:] = 0
+    if has_trees:
+        relations = numbers(0, 11, BATCH, 2, PIECES, PIECES).to(torch.uint8)
+        places = torch.arange(PIECES)
+        relations[:, :, places, places] = 0
+        batch["syntax"] = relations
+    if has_governors:
+        batch["governors"] = numbers(0, 5, BATCH, PIECES).masked_fill(batch["attention_mask"] == 0, -100)
+        batch["first_pieces"] = batch["governors"] >= 0
+    return batch
+
+
+def _of_pieces(batch: dict[str, torch.Tensor]) -> tuple[tuple[str, int], ...]:
+    """Argument → its first axis of pieces."""
+    axes = {"input_ids": 1, "attention_mask": 1, "syntax": 2, "governors": 1, "pos_ids": 1, "factor_ids": 1}
+    return tuple((name, axes[name]) for name in axes if name in batch)
+
+
+# Translators
+
+_SHAPE = {
+    "vocab_size": VOCAB, "d_model": 22, "n_heads": 2, "d_ff": 29, "encoder_layers": 2, "decoder_layers": 3,
+    "dropout": 0.0, "attention_dropout": 0.0,
+}  # fmt: skip
+_SIZES = {"pos": 13, "case": 4, "subword": 6}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "lisa": {"lisa": {"supervised": True, "weight": 0.7}},
+    "masks": {"masks": {"max_distance": 3}},
+    "masks+head_gates": {"masks": {"max_distance": 3, "gate": "head", "per_layer": True}},
+    "relation_bias": {"relation_bias": {"max_distance": 3}},
+    "target_pos": {"target_pos": {"tags": ["<none>", "<unk>", "NOUN", "VERB"], "weight": 0.5}},
+    "source_vocabulary": {"source_vocab_size": 37},
+    "narrow_table": {"source_table_width": 11},
+    "post_norm": {"norm": "post"},
+}
+
+
+def _translator(kind: str) -> Subject:
+    joins = kind if kind in INFUSION_KINDS else "none"
+    width = None if joins in ("onehot_concat", "concat") else 5
+    plan = plan_widths(
+        joins, 22, width=width, widths={"pos": 3, "case": 1, "subword": 1} if joins == "concat" else None
+    )
+    settings = {**_SHAPE, "infusion": plan.as_dict(), "factor_sizes": _SIZES, **_SETTINGS.get(kind, {})}
+
+    def config(**changes: Any) -> Any:
+        return SyntaxTransformerConfig(**{**settings, **changes})
+
+    def build(config: Any) -> Any:
+        torch.manual_seed(1)
+        return _stirred(sf.SyntaxTransformer(config))
+
+    def batch() -> dict[str, torch.Tensor]:
+        inputs, numbers = _source(kind.startswith(("masks", "relation")), kind == "lisa"), _numbers(5)
+        n_factors = len(INFUSION_KINDS[joins].default_factors)
+        if n_factors and joins != "prepend":
+            inputs["factor_ids"] = numbers(0, 4, BATCH, PIECES, n_factors)
+        inputs["labels"] = numbers(4, VOCAB, BATCH, TARGETS)
+        inputs["labels"][2, 3:] = -100
+        if kind == "target_pos":
+            inputs["target_tags"] = numbers(0, 4, BATCH, TARGETS)
+        return inputs
+
+    return Subject(
+        f"translator-{kind}",
+        config,
+        build,
+        batch,
+        hf.AutoModelForSeq2SeqLM,
+        _of_pieces(batch()),
+        True,
+        kind == "lisa",
+    )
+
+
+# Infused encoders
+
+
+def _infused(family: str, names: str) -> Subject:
+    make_config, host, sizes = _HOSTS[family]
+    has_trees, has_lisa = "masks" in names or "relation" in names, "lisa" in names
+
+    def config(**changes: Any) -> Any:
+        return make_config(**{**sizes, **changes})
+
+    def build(config: Any) -> Any:
+        torch.manual_seed(1)
+        return _stirred(sf.infuse(host(config), names))
+
+    def batch() -> dict[str, torch.Tensor]:
+        inputs, numbers = _source(has_trees, has_lisa), _numbers(5)
+        if family == "roberta" or family == "xlm-roberta":
+            inputs["input_ids"] = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, 1)
+        if "pos" in names or "let" in names:
+            inputs["pos_ids"] = numbers(1, 20, BATCH, PIECES)
+        shape = (BATCH, TARGETS) if family == "t5" else (BATCH,)
+        inputs["labels"] = numbers(0, 3, *shape)
+        return inputs
+
+    auto = hf.AutoModelForSeq2SeqLM if family == "t5" else hf.AutoModelForSequenceClassification
+    attends = has_trees or has_lisa
+    return Subject(
+        f"{family}-{names}", config, build, batch, auto, _of_pieces(batch()), False, has_lisa, attends
+    )
+
+
+def _subjects() -> list[Subject]:
+    found = [_translator(kind) for kind in _TRANSLATORS]
+    found += [_infused("bert", names) for names in (*_SINGLE, *_COMBINED)]
+    found += [_infused(family, names) for family, names in _ON_OTHERS]
+    if EXHAUSTIVE:
+        found += [_translator(kind) for kind in _MORE_TRANSLATORS]
+        taken = {subject.name for subject in found}
+        pairs = [(family, names) for family in _HOSTS for names in (*_SINGLE, *_COMBINED)]
+        found += [
+            _infused(family, names)
+            for family, names in pairs
+            if f"{family}-{names}" not in taken and not (family == "t5" and "let" in names)
+        ]
+    return found
+
+
+SUBJECTS = _subjects()
+_TRAINED = {
+    "translator-lisa",
+    "bert-masks,lisa,pos_add",
+    "roberta-masks,lisa,pos_add",
+    "t5-masks,lisa,pos_add",
+}
+"""In `make test` as well, where a test takes a whole Trainer, which takes a second."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`subject`: all; `translator` and `encoder`: those of the kind; `trained` and `compiled`: a few in short runs."""
+    chosen = {
+        "subject": SUBJECTS,
+        "translator": [subject for subject in SUBJECTS if subject.is_translator],
+        "encoder": [subject for subject in SUBJECTS if not subject.is_seq2seq],
+        "trained": [subject for subject in SUBJECTS if EXHAUSTIVE or subject.name in _TRAINED],
+        "compiled": [subject for subject in SUBJECTS if EXHAUSTIVE or subject.name == "translator-lisa"],
+    }
+    for argument, subjects in chosen.items():
+        if argument in metafunc.fixturenames:
+            metafunc.parametrize(argument, subjects, ids=[subject.name for subject in subjects])
 
 
 @pytest.fixture(scope="session")

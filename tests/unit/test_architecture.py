@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "src" / "syntaxformer"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 BASE = {
+    "auto_classes",
     "errors",
     "textfile",
     "atomic",

@@ -55,7 +55,7 @@ class TranslationCollator:
         Returns:
             `input_ids` [batch, src], `factor_ids` [batch, src, factors] where there are factors,
             `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt], what
-            `SourceSyntax.batch` gives where the encoder reads trees, and `tag_labels` [batch, tgt] where the
+            `SourceSyntax.batch` gives where the encoder reads trees, and `target_tags` [batch, tgt] where the
             target is tagged, -100 for pieces without a known tag.
         """
         batch = source_batch(self.pairs.src, rows, self.pad_id)
@@ -63,7 +63,7 @@ class TranslationCollator:
         batch["labels"] = torch.from_numpy(labels)
         if self.pairs.tgt.factors.shape[1]:
             tags, _ = _pad(self.pairs.tgt.factors[:, 0], self.pairs.tgt.splits, rows, NO_TAG)
-            batch["tag_labels"] = torch.from_numpy(np.where(tags <= UNKNOWN_TAG, IGNORED_LABEL, tags))
+            batch["target_tags"] = torch.from_numpy(np.where(tags <= UNKNOWN_TAG, IGNORED_LABEL, tags))
         return batch
 
 

@@ -99,11 +99,11 @@ class _MultiHead(nn.Module):
         self.dropout = dropout
         self.output = nn.Linear(d_model, d_model)
 
-    def _project(self, states: Tensor, linear: nn.Linear, n_parts: int) -> tuple[Tensor, ...]:
+    def _project(self, states: Tensor, linear: nn.Module, n_parts: int) -> tuple[Tensor, ...]:
         """[batch, pieces, d_model] → parts × [batch, heads, pieces, d_head]."""
         batch, pieces, _ = states.shape
         projected = from_rows(linear(to_rows(states)), batch, pieces)
-        d_head = linear.out_features // (n_parts * self.n_heads)
+        d_head = projected.shape[-1] // (n_parts * self.n_heads)
         return projected.view(batch, pieces, n_parts, self.n_heads, d_head).permute(2, 0, 3, 1, 4).unbind(0)
 
     def _combine(

@@ -32,6 +32,10 @@ class JoinedMap(nn.Linear):
         self.n_one_hot = n_one_hot
 
 
+def _all_rows(table: nn.Embedding) -> Int[Tensor, " rows"]:
+    return torch.arange(table.num_embeddings, device=table.weight.device)
+
+
 class InfusedEmbedding(nn.Module):
     """h' = [e ; f], e + f or W [e ; f] + b, with f the sum or the concatenation of the factor embeddings.
 
@@ -111,6 +115,6 @@ class InfusedEmbedding(nn.Module):
         """Words from their table, tags from one that follows it: the tables of all factors, end to end."""
         n_words = self.word.num_embeddings
         is_tag = pieces >= n_words
-        tags = torch.cat([table.weight for table in self.factors.values()])
+        tags = torch.cat([table(_all_rows(table)) for table in self.factors.values()])
         words = self.word(pieces.masked_fill(is_tag, self.word.padding_idx or 0))
         return torch.where(is_tag[..., None], F.embedding((pieces - n_words).clamp(min=0), tags), words)

@@ -81,7 +81,7 @@ class WidthPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """For a model's config; `from_dict` reads it."""
-        return asdict(self)
+        return {**asdict(self), "factors": [list(factor) for factor in self.factors]}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> WidthPlan:

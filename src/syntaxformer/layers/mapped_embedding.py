@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -25,4 +24,4 @@ class MappedEmbedding(nn.Embedding):
 
     def forward(self, input: Int[Tensor, "batch pieces"]) -> Float[Tensor, "batch pieces width"]:
         """Look up and map."""
-        return F.linear(super().forward(input), self.map.weight)
+        return self.map(super().forward(input))

@@ -19,7 +19,7 @@ from syntaxformer.layers.lisa import BiaffineHead, check_gradient, inject_govern
 from syntaxformer.layers.relation_biases import RelationBias
 from syntaxformer.layers.relation_index import RelationIndex
 from syntaxformer.layers.syntax import MaskMode, OnEmptyRow, Summation, syntax_attention
-from syntaxformer.layers.topical import SyntaxGate, TopicalAttention
+from syntaxformer.layers.topical import SyntaxGate, TopicalAttention, linear_map
 
 __all__ = ["MaskRules", "SyntaxContext", "SyntaxHeads"]
 
@@ -108,7 +108,7 @@ class SyntaxHeads(nn.Module):
         query: Float[Tensor, "batch heads keys d_head"],
         key: Float[Tensor, "batch heads keys d_head"],
         value: Float[Tensor, "batch heads keys d_head"],
-        output: nn.Linear,
+        output: nn.Module,
         context: SyntaxContext,
         mask: Bool[Tensor, "#batch #heads #keys keys"] | None = None,
         dropout: float = 0.0,
@@ -120,24 +120,31 @@ class SyntaxHeads(nn.Module):
             query: Q.
             key: K.
             value: V.
-            output: The layer's W_O.
+            output: The layer's W_O: a linear map, or what an adapter has put around one.
             context: Of the batch; logits of LISA's head are added to it.
             mask: True for valid keys, the same for all queries.
             dropout: Probability of dropping an attention weight.
-            return_weights: Return the attention weights; syntax attention has none to return.
+            return_weights: Return the attention weights; of syntax attention what falls on each value.
         """
         query = self._with_lisa(query, key, mask, context)
         bias = None
         if self.bias is not None:
             bias = self.bias(_needed(context.relations, "relations"), context.active)
         if self.masks is not None:
-            heads, weights = self._by_relation(query, key, value, output, context, bias, dropout), None
+            size = value.shape[-1]
+            if return_weights:  # a column for each value; zeros beside queries and keys keep logits
+                value = torch.cat([value, _unit_values(value)], -1)
+            heads = self._by_relation(query, key, value, size, output, context, bias, dropout)
+            heads, weights = heads[..., :size], heads[..., size:] if return_weights else None
+            value = value[..., :size]
         else:
             attention = attend_with_weights if return_weights else attend
             found = attention(query, key, value, mask, False, dropout, bias)
             heads, weights = found if return_weights else (found, None)
         if self.lisa_head is not None and context.injected is not None:
             heads = inject_governors(heads, value, context.injected, self.lisa_head)
+            if weights is not None:
+                weights = inject_governors(weights, _unit_values(value), context.injected, self.lisa_head)
         return self._project(heads.transpose(1, 2).flatten(2), output, context), weights
 
     def _with_lisa(self, query: Tensor, key: Tensor, mask: Tensor | None, context: SyntaxContext) -> Tensor:
@@ -157,21 +164,26 @@ class SyntaxHeads(nn.Module):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        output: nn.Linear,
+        size: int,
+        output: nn.Module,
         context: SyntaxContext,
         bias: Tensor | None,
         dropout: float,
     ) -> Tensor:
-        """Heads of syntax attention."""
+        """Heads of syntax attention; columns of values beyond `size` have no part in α."""
         rules = self.masks
         assert rules is not None, "held by forward"
-        topical = self._topical(context)
+        topical, topical_query, n_more = self._topical(context), None, value.shape[-1] - size
+        if topical is not None:
+            weight, _ = linear_map(output, value)
+            topical_query = F.pad(topical.head_queries(weight), (0, n_more))
         heads, _ = syntax_attention(
-            query,
-            key,
+            F.pad(query, (0, n_more)) if n_more else query,
+            F.pad(key, (0, n_more)) if n_more else key,
             value,
             _needed(context.index, "index"),
-            None if topical is None else topical.head_queries(output.weight),
+            topical_query,
+            scaling=size**-0.5,
             mode=rules.mode,
             on_empty_row=rules.on_empty_row,
             include_full=rules.gate is not None,
@@ -188,12 +200,18 @@ class SyntaxHeads(nn.Module):
         """What weighs the sub-networks: the layer's own, or that of all layers."""
         return (self.topical or context.topical) if self.masks is not None and self.masks.topical else None
 
-    def _project(self, heads: Tensor, output: nn.Linear, context: SyntaxContext) -> Tensor:
+    def _project(self, heads: Tensor, output: nn.Module, context: SyntaxContext) -> Tensor:
         """W_O, and W_V of topical attention behind it."""
         if (topical := self._topical(context)) is None:
-            return F.linear(heads, output.weight, output.bias)
+            return output(heads)
         gate = None if self.gate is None else self.gate()
-        return topical.project(heads, output.weight, output.bias, gate)
+        return topical.project(heads, *linear_map(output, heads), gate)
+
+
+def _unit_values(value: Tensor) -> Tensor:
+    """In place of values: each key's own unit vector."""
+    n_keys = value.shape[2]
+    return torch.eye(n_keys, dtype=value.dtype, device=value.device).expand(*value.shape[:2], -1, -1)
 
 
 def _needed(found: RelationIndex | Tensor | None, what: str):  # type: ignore[no-untyped-def]

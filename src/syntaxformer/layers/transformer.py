@@ -132,14 +132,18 @@ class DecoderLayer(nn.Module):
         cache: Any = None,
         layer: int = 0,
         return_weights: bool = False,
-    ) -> tuple[Float[Tensor, "batch tgt d_model"], Float[Tensor, "batch heads tgt src"] | None]:
-        """Return the new states and, if asked for, the cross-attention weights.
+    ) -> tuple[
+        Float[Tensor, "batch tgt d_model"],
+        Float[Tensor, "batch heads tgt key"] | None,
+        Float[Tensor, "batch heads tgt src"] | None,
+    ]:
+        """Return the new states and, if asked for, the weights of self-attention and of cross-attention.
 
         Targets are padded on the right, so the causal mask alone keeps padding out of every real position.
         """
         own_cache = None if cache is None else cache.self_attention_cache
         around = self.around_self_attention
-        update, _ = self.self_attention(around.enter(states), None, True, own_cache, layer)
+        update, own = self.self_attention(around.enter(states), None, True, own_cache, layer, return_weights)
         states = around.leave(states, update)
         around = self.around_cross_attention
         update, weights = self.cross_attention(
@@ -147,4 +151,4 @@ class DecoderLayer(nn.Module):
         )
         states = around.leave(states, update)
         around = self.around_feed_forward
-        return around.leave(states, self.feed_forward(around.enter(states))), weights
+        return around.leave(states, self.feed_forward(around.enter(states))), own, weights

@@ -7,6 +7,7 @@ import math
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 from syntaxformer.layers.dropout import Dropout
 from syntaxformer.layers.positions import SinusoidalPositions
@@ -21,7 +22,7 @@ class Decoder(Stack):
     """Target embeddings, positions, and a stack of decoder layers."""
 
     def __init__(self, config: SyntaxTransformerConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
@@ -36,13 +37,19 @@ class Decoder(Stack):
         memory: Float[Tensor, "batch src d_model"],
         memory_mask: Int[Tensor, "batch src"] | None = None,
         cache: EncoderDecoderCache | None = None,
-        return_weights: bool = False,
-    ) -> tuple[Float[Tensor, "batch tgt d_model"], tuple[Tensor, ...] | None]:
-        """Return the states of the target pieces and, if asked for, cross-attention weights by layer.
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """Return the states of the target pieces and, if asked for, those after each layer, and weights.
 
         Raises:
-            ValueError: A cache of fixed length.
+            ValueError: A cache of fixed length, or one that the backward pass would fill a second time.
         """
+        if cache is not None and self.runs_again:
+            raise ValueError(
+                "use_cache: expected false in training with gradient checkpointing, which runs each layer "
+                "twice, got true. Call the model without a cache, or under torch.no_grad."
+            )
         if cache is not None and cache.is_compileable:
             raise ValueError(
                 "past_key_values: expected a cache that grows, got one of fixed length, whose empty slots "
@@ -51,11 +58,18 @@ class Decoder(Stack):
         first = 0 if cache is None else cache.get_seq_length()
         states = self.dropout(self.positions(self.embedding(pieces) * self.scale, first))
         mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
-        attentions = []
+        hidden, own, cross = [states], [], []
         for place, layer in enumerate(self.layers):
-            states, weights = self.run(layer, states, memory, mask, cache, place, return_weights)
-            attentions.append(weights)
-        return self.norm(states), tuple(attentions) if return_weights else None
+            states, *weights = self.run(layer, states, memory, mask, cache, place, output_attentions)
+            hidden += [states] if output_hidden_states else []
+            own.append(weights[0])
+            cross.append(weights[1])
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=self.norm(states),
+            hidden_states=tuple(hidden) if output_hidden_states else None,
+            attentions=tuple(own) if output_attentions else None,
+            cross_attentions=tuple(cross) if output_attentions else None,
+        )
 
 
 class TranslationCache(EncoderDecoderCache):

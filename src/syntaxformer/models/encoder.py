@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Int, UInt8
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from syntaxformer.layers.syntax_heads import SyntaxContext
 from syntaxformer.layers.transformer import EncoderLayer
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.encoder_syntax import EncoderSyntax
-from syntaxformer.models.stack import Stack, final_norm, layer_arguments
+from syntaxformer.models.stack import Stack, asked, final_norm, layer_arguments, refuse_unserved
 from syntaxformer.models.tag_encoder import TagEncoder
 
 __all__ = ["Encoder", "EncoderOutput"]
@@ -41,7 +42,7 @@ class Encoder(Stack):
     main_input_name = "input_ids"
 
     def __init__(self, config: SyntaxTransformerConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         plan = config.width_plan
         own = config.source_vocab_size
         n_pieces = config.vocab_size if own is None else own
@@ -64,15 +65,16 @@ class Encoder(Stack):
 
     def forward(
         self,
-        input_ids: Int[Tensor, "batch src"],
+        input_ids: Int[Tensor, "batch src"] | None = None,
         attention_mask: Int[Tensor, "batch src"] | None = None,
         factor_ids: Int[Tensor, "batch src factors"] | None = None,
         syntax: UInt8[Tensor, "batch trees src src"] | None = None,
         governors: Int[Tensor, "batch src"] | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = True,
-    ) -> EncoderOutput:
+        return_dict: bool | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> EncoderOutput | tuple[Any, ...]:
         """Encode source pieces.
 
         Args:
@@ -82,26 +84,34 @@ class Encoder(Stack):
             syntax: Relations of the pieces in each tree, for masks and biases.
             governors: Place of each piece's governor, negative for none: what LISA's head is compared with,
                 or, where the model injects and is not in training, what it looks at.
-            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`; None with syntax
-                attention, which makes none.
-            output_hidden_states: Return the input and the states after each layer.
-            return_dict: Accepted because `generate` passes it; the answer is always an `EncoderOutput`.
+            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`; None: as the
+                config says. Likewise below.
+            output_hidden_states: Return the input and the states after each layer, before the final norm.
+            return_dict: Return an `EncoderOutput`, not a tuple.
+            inputs_embeds: Refused: factors meet the pieces' own embeddings.
+
+        Raises:
+            ValueError: Embeddings instead of pieces.
         """
+        refuse_unserved({"inputs_embeds": inputs_embeds})
+        attends = asked(self.config, "output_attentions", output_attentions)
+        shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
         key_mask = None if attention_mask is None else attention_mask.bool()
         mask = None if key_mask is None else key_mask[:, None, None, :]
         context = self.syntax.context(syntax, governors, key_mask, self.training)
         states = self.dropout(self.positions(self.embedding(input_ids, factor_ids) * self.scale))
         hidden, attentions = [states], []
         for layer in self.layers:
-            states, weights = self.run(layer, states, mask, bool(output_attentions), context)
-            hidden.append(states)
-            attentions += [] if weights is None else [weights]
-        return EncoderOutput(
+            states, weights = self.run(layer, states, mask, attends, context)
+            hidden += [states] if shows_states else []
+            attentions.append(weights)
+        output = EncoderOutput(
             last_hidden_state=self._with_tags(self.norm(states), factor_ids, mask, context),
-            hidden_states=tuple(hidden) if output_hidden_states else None,
-            attentions=tuple(attentions) if len(attentions) == len(self.layers) else None,
+            hidden_states=tuple(hidden) if shows_states else None,
+            attentions=tuple(attentions) if attends else None,
             governor_logits=tuple(context.logits) or None,
         )
+        return output if asked(self.config, "return_dict", return_dict) else output.to_tuple()
 
     @property
     def has_lisa_heads(self) -> bool:

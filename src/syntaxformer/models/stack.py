@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from syntaxformer.models.config import SyntaxTransformerConfig
 
-__all__ = ["Stack", "final_norm", "layer_arguments"]
+__all__ = ["Stack", "asked", "final_norm", "layer_arguments", "refuse_unserved"]
 
 _OF_A_LAYER = (
     "d_model",
@@ -34,17 +35,49 @@ def final_norm(config: SyntaxTransformerConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
 
 
+def asked(config: SyntaxTransformerConfig, name: str, given: bool | None) -> bool:
+    """An argument of `forward` that the config decides where it is not given."""
+    return bool(getattr(config, name) if given is None else given)
+
+
+def refuse_unserved(keywords: dict[str, Any]) -> None:
+    """Check that no keyword is taken and ignored.
+
+    Raises:
+        ValueError: One is given that a translator has no use for.
+    """
+    wanted = [name for name, value in keywords.items() if value is not None and value is not False]
+    mask = keywords.get("decoder_attention_mask")
+    # `generate` makes one for a cache of fixed length, which the decoder refuses by its own name.
+    if isinstance(mask, torch.Tensor) and (mask.ndim != 2 or bool(mask.all())):
+        wanted.remove("decoder_attention_mask")
+    if wanted:
+        raise ValueError(
+            f"forward: expected no {', '.join(wanted)}, which this model does not serve. Give pieces, not "
+            "embeddings of them; labels of -100 tell padding of the target."
+        )
+
+
 class Stack(nn.Module):
     """Layers one after the other, as `activation_checkpointing_enable` of transformers finds them."""
 
     gradient_checkpointing = False
     _gradient_checkpointing_func: Callable[..., Any] = staticmethod(checkpoint)
 
+    def __init__(self, config: SyntaxTransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether the backward pass will run the layers once more."""
+        return self.gradient_checkpointing and self.training and torch.is_grad_enabled()
+
     def run(self, layer: nn.Module, *inputs: Any) -> Any:
         """Apply a layer; with checkpointing on, in training, the backward pass makes its inner states anew.
 
         Source: Chen et al. (2016), "Training Deep Nets with Sublinear Memory Cost".
         """
-        if self.gradient_checkpointing and self.training:
+        if self.runs_again:
             return self._gradient_checkpointing_func(layer, *inputs)
         return layer(*inputs)

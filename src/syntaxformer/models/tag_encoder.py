@@ -30,7 +30,7 @@ class TagEncoder(Stack):
     """
 
     def __init__(self, config: SyntaxTransformerConfig, sizes: Mapping[str, int], attn_head: int = 0) -> None:
-        super().__init__()
+        super().__init__(config)
         self.tables = nn.ModuleDict(
             {name: nn.Embedding(size, config.d_model) for name, size in sizes.items()}
         )

@@ -21,15 +21,20 @@ from transformers.modeling_outputs import BaseModelOutput
 from syntaxformer.layers.attention import FusedLinear
 from syntaxformer.layers.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
 from syntaxformer.layers.infusion import JoinedMap
+from syntaxformer.layers.lisa import BiaffineHead
+from syntaxformer.layers.mapped_embedding import MappedEmbedding
+from syntaxformer.layers.relation_biases import RelationBias
+from syntaxformer.layers.topical import SyntaxGate, TopicalAttention
 from syntaxformer.models.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.decoder import Decoder, TranslationCache
 from syntaxformer.models.encoder import Encoder
+from syntaxformer.models.stack import asked, refuse_unserved
 
 __all__ = ["SyntaxTransformer"]
 
-_UNSERVED = ("output_hidden_states", "inputs_embeds", "decoder_inputs_embeds")
-"""Keywords of other translators' `forward`."""
+_OF_SYNTAX = (BiaffineHead, RelationBias, SyntaxGate, TopicalAttention)
+"""Parts that know themselves how they start."""
 
 
 class SyntaxTransformer(PreTrainedModel, GenerationMixin):
@@ -69,6 +74,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         Source: Glorot & Bengio (2010). Differs: fused projections take the bound of one projection, and
         factor tables that of the word table: Glorot on 20 rows would make features 20 times larger. So do
         the columns of a map that one-hot tags choose from: they would be √((vocab + d) / 2d) times larger.
+        Parts of syntax start as they say themselves.
         """
         source_rows = self.config.source_vocab_size or self.config.vocab_size
         if isinstance(module, nn.Linear):
@@ -87,6 +93,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
+        elif isinstance(module, _OF_SYNTAX) and not any(map(_is_loaded, module.parameters(recurse=False))):
+            module.reset_parameters()
 
     @staticmethod
     def _uniform(weight: Tensor, rows: int, columns: int) -> None:
@@ -106,9 +114,66 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         """Return the source word table."""
         return self.encoder.embedding.word
 
-    def get_output_embeddings(self) -> nn.Linear:
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Put another source word table in place; where the target side shares it, there as well.
+
+        Raises:
+            ValueError: Its rows are wider or narrower than source words.
+        """
+        embedding, width = self.encoder.embedding, self.config.width_plan.word_width
+        given = getattr(value, "embedding_dim", width)
+        if not isinstance(value, MappedEmbedding) and given != width:
+            raise ValueError(
+                f"input embeddings: expected {width} columns, as source words have, got {given}."
+            )
+        embedding.word = value
+        if self.config.shares_source_table and self.config.tie_word_embeddings:
+            self.decoder.embedding = value
+            self.tie_weights()
+
+    def get_output_embeddings(self) -> nn.Module:
         """Return the output projection."""
         return self.output
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        """Put another output projection in place; `tie_weights` ties it again, where the config says so.
+
+        Raises:
+            ValueError: It takes other states than the decoder makes.
+        """
+        given = getattr(new_embeddings, "in_features", self.config.d_model)
+        if given != self.config.d_model:
+            raise ValueError(f"output embeddings: expected {self.config.d_model} columns, got {given}.")
+        self.output = new_embeddings
+
+    def _resize_token_embeddings(
+        self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """All tables of the vocabulary that both sides share.
+
+        Raises:
+            ValueError: The source has a vocabulary of its own, or tags are pieces that follow the words.
+        """
+        if self.config.source_vocab_size is not None or self.encoder.embedding.kind.join == "pieces":
+            raise ValueError(
+                "resize_token_embeddings: expected one vocabulary of nothing but words, got "
+                "source_vocab_size or infusion kind 'prepend'. Build a model for the new vocabularies."
+            )
+        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        self.decoder.embedding = self._get_resized_embeddings(
+            self.decoder.embedding, len(resized.weight), None, mean_resizing
+        )
+        return resized
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As the base class; the config says that tables are tied where they are, whatever a library set there.
+
+        PEFT takes tables for untied that are not those of the source.
+        """
+        tables = (self.encoder.embedding.word, self.decoder.embedding, self.output)
+        if len({id(table.weight) for table in tables}) < len(tables):
+            self.config.tie_word_embeddings = True
+        super().save_pretrained(*args, **kwargs)
 
     def forward(
         self,
@@ -120,14 +185,16 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         first_pieces: Bool[Tensor, "batch src"] | None = None,
         decoder_input_ids: Int[Tensor, "batch tgt"] | None = None,
         labels: Int[Tensor, "batch tgt"] | None = None,
-        tag_labels: Int[Tensor, "batch tgt"] | None = None,
+        target_tags: Int[Tensor, "batch tgt"] | None = None,
         encoder_outputs: BaseModelOutput | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **ignored: Any,
-    ) -> TranslationOutput:
+        **others: Any,
+    ) -> TranslationOutput | tuple[Any, ...]:
         """Score target pieces; in training with labels only their loss is made, and `logits` are None.
 
         Args:
@@ -139,49 +206,63 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             first_pieces: True for the first piece of each word: those count for the accuracy of governors.
             decoder_input_ids: Target pieces shifted right; made from `labels` if absent.
             labels: Target pieces, -100 where no loss is wanted.
-            tag_labels: Part of speech of each target piece, -100 for none; without them no tag is predicted.
+            target_tags: Part of speech of each target piece, -100 for none; without them no tag is predicted.
             encoder_outputs: An earlier result of the encoder.
             past_key_values: Cache of an incremental decoding.
-            use_cache: Return a cache.
-            output_attentions: Return cross-attention weights, `layers × [batch, heads, tgt, src]`.
+            use_cache: Return a cache; None: as the config says, where there are no labels.
+            output_attentions: Return attention weights, `layers × [batch, heads, query, key]`; None: as the
+                config says. Likewise below.
+            output_hidden_states: Return the input and the states after each layer, before the final norm.
+            return_dict: Return a `TranslationOutput`, not a tuple, in which logits always are.
             num_items_in_batch: Divisor of the loss under accumulation: the target pieces of the update.
-            ignored: Further keywords of `generate`.
+            others: Keywords of other translators, of which none is served.
 
         Raises:
-            ValueError: Neither `decoder_input_ids` nor `labels` are given, or a keyword that asks for what
-                this model has not: hidden states of all layers, a tuple, embeddings, a mask of the target.
+            ValueError: Neither `decoder_input_ids` nor `labels` are given, or a keyword that this model has
+                no use for: embeddings, a mask of the target.
         """
-        _refuse_unserved(ignored)
+        refuse_unserved(others)
+        attends = asked(self.config, "output_attentions", output_attentions)
+        shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
+        is_dict = asked(self.config, "return_dict", return_dict)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
-                input_ids, attention_mask, factor_ids, syntax, governors, output_attentions
+                input_ids, attention_mask, factor_ids, syntax, governors, attends, shows_states, True
             )
         if decoder_input_ids is None:
             if labels is None:
                 raise ValueError("forward: expected decoder_input_ids or labels, got neither.")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if use_cache and past_key_values is None:
+        wants_cache = labels is None and not self.decoder.runs_again and self.config.use_cache
+        if past_key_values is None and (wants_cache if use_cache is None else use_cache):
             past_key_values = TranslationCache()
-        states, attentions = self.decoder(
+        decoded = self.decoder(
             decoder_input_ids,
             encoder_outputs.last_hidden_state,
             attention_mask,
             past_key_values,
-            bool(output_attentions),
+            attends,
+            shows_states,
         )
+        states = decoded.last_hidden_state
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
-        if self.target_tagger is not None and tag_labels is not None:
-            tasks.append(tag_task(self.target_tagger(states), tag_labels, self.target_pos_weight))
-        logits = None if self.training and labels is not None else self.output(states)
-        return TranslationOutput(
+        if self.target_tagger is not None and labels is not None and target_tags is not None:
+            tasks.append(tag_task(self.target_tagger(states), target_tags, self.target_pos_weight))
+        needs_logits = not self.training or labels is None or not is_dict or not _is_plain(self.output)
+        logits = self.output(states) if needs_logits else None
+        output = TranslationOutput(
             loss=None if labels is None else self._loss(states, logits, labels, num_items_in_batch, tasks),
             logits=logits,
             tallies={task.name: (task.right, task.total) for task in tasks} or None,
             past_key_values=past_key_values,
-            cross_attentions=attentions,
+            decoder_hidden_states=decoded.hidden_states,
+            decoder_attentions=decoded.attentions,
+            cross_attentions=decoded.cross_attentions,
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,
         )
+        return output if is_dict else output.to_tuple()
 
     def prepare_decoder_input_ids_from_labels(
         self, labels: Int[Tensor, "batch tgt"]
@@ -215,29 +296,19 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         An auxiliary loss is a mean of its own; where batches are accumulated, it counts by target pieces.
         """
         n_pieces = (labels != IGNORED_LABEL).sum()
+        smoothing = self.config.label_smoothing if self.training else 0.0
         if logits is None:
-            total = linear_cross_entropy(states, self.output.weight, labels, self.config.label_smoothing)
-            if tasks:
-                total = total + n_pieces * torch.stack([task.loss for task in tasks]).sum()
+            total = linear_cross_entropy(states, self.output.weight, labels, smoothing)
         else:
-            total = cross_entropy(logits, labels)
+            total = cross_entropy(logits, labels, smoothing)
+        if self.training and tasks:
+            total = total + n_pieces * torch.stack([task.loss for task in tasks]).sum()
         return total / (n_pieces if n_items is None else n_items)
 
 
-def _refuse_unserved(keywords: dict[str, Any]) -> None:
-    """Hold that no keyword is taken and ignored that would change the result."""
-    wanted = [name for name in _UNSERVED if keywords.get(name) is not None and keywords[name] is not False]
-    if keywords.get("return_dict") is False:
-        wanted.append("return_dict=False")
-    mask = keywords.get("decoder_attention_mask")
-    # `generate` makes one for a cache of fixed length, which the decoder refuses by its own name.
-    if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask.all()):
-        wanted.append("decoder_attention_mask")
-    if wanted:
-        raise ValueError(
-            f"forward: expected no {', '.join(wanted)}, which this model does not serve. Labels of -100 tell "
-            "padding of the target; encoder_last_hidden_state holds the encoder's last states."
-        )
+def _is_plain(head: nn.Module) -> bool:
+    """Whether its weight is all that it does, and lies here: no adapter, no bias, no offload."""
+    return type(head) is nn.Linear and head.bias is None and head.weight.device.type != "meta"
 
 
 def _is_loaded(weight: Tensor) -> bool:

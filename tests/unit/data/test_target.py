@@ -36,7 +36,7 @@ def test_pieces_of_a_word_have_its_tag_and_the_end_has_none(annotator, config):
     pairs = encode_pairs(_text(), encoder, None, None, side, columns)
     batch = TranslationCollator(pairs, 0)([0, 1])
     tags = target_tags()
-    shown = [[tags[one] if one >= 0 else None for one in row] for row in batch["tag_labels"].tolist()]
+    shown = [[tags[one] if one >= 0 else None for one in row] for row in batch["target_tags"].tolist()]
     pieces = encoder.tokenizer.convert_ids_to_tokens(batch["labels"][0].tolist())
     words = np.cumsum([piece.startswith("▁") for piece in pieces[:-1]]) - 1
     assert shown[0] == [["DET", "NOUN", "VERB", "PUNCT"][word] for word in words] + [None]
@@ -56,7 +56,7 @@ def test_tags_of_another_scheme_are_told_and_not_learned(config):
     found = pairs("DET", "STTS", "VERB", "PUNCT")
     with pytest.warns(UnseenFactorValueWarning, match="factor pos: 1 value unseen .*'STTS' 1x"):
         check_tags(found.tgt, side)
-    labels = TranslationCollator(found, 0)([0])["tag_labels"]
+    labels = TranslationCollator(found, 0)([0])["target_tags"]
     assert {target_tags()[one] for one in labels.flatten().tolist() if one >= 0} == {"DET", "VERB", "PUNCT"}
     with pytest.raises(ConfigError) as caught, pytest.warns(UnseenFactorValueWarning):
         check_tags(pairs(*["STTS"] * 4).tgt, side)
@@ -70,7 +70,7 @@ def test_without_the_task_there_are_no_tags(config):
     encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
     pairs = encode_pairs(_text(), encoder, None, None, target_encoder(encoder, config, tagged=False))
     assert isinstance(pairs, EncodedPairs)
-    assert "tag_labels" not in TranslationCollator(pairs, 0)([0])
+    assert "target_tags" not in TranslationCollator(pairs, 0)([0])
 
 
 def test_an_annotator_without_tags_is_refused(monkeypatch):

@@ -114,8 +114,8 @@ def test_layer_order(norm: str) -> None:
 def test_decoder_layer_sees_no_later_piece() -> None:
     layer = DecoderLayer(6, 2, 11).eval()
     states, memory = torch.randn(1, 5, 6), torch.randn(1, 4, 6)
-    before, _ = layer(states, memory)
+    before, *_ = layer(states, memory)
     states[0, 3:] += 1
-    after, _ = layer(states, memory)
+    after, *_ = layer(states, memory)
     torch.testing.assert_close(before[0, :3], after[0, :3])
     assert not torch.allclose(before[0, 3:], after[0, 3:])

@@ -297,12 +297,41 @@ def test_every_parameter_learns(kind):
         assert parameter.grad.isfinite().all(), name
 
 
-def test_encoder_attentions_where_all_layers_have_them():
-    model, batch = _model(masks={"max_distance": DISTANCE, "layers": [0]}, **LISA), _batch()
-    assert model(**batch, output_attentions=True).encoder_attentions is None
-    weights = _model(**LISA)(**batch, output_attentions=True).encoder_attentions
-    assert len(weights) == N_ENC
-    torch.testing.assert_close(weights[-1].sum(-1), torch.ones(3, HEADS, SRC))
+@pytest.mark.parametrize("settings", [LISA, MASKS, ALL], ids=["lisa", "masks", "all"])
+def test_encoder_attentions_are_what_falls_on_each_value(settings):
+    """Rows sum to 1 with closed gates; asking for them changes nothing else."""
+    model, batch = _model(**settings), _batch()
+    asked = model(**batch, output_attentions=True)
+    torch.testing.assert_close(asked.logits, model(**batch).logits)
+    assert len(asked.encoder_attentions) == N_ENC
+    torch.testing.assert_close(asked.encoder_attentions[-1].sum(-1), torch.ones(3, HEADS, SRC))
+    assert float(asked.encoder_attentions[0][1, ..., 7:].detach().abs().max()) == 0
+
+
+def test_attention_of_a_head_that_is_told_where_to_look_is_one_hot():
+    model = _model(lisa={"supervised": False, "inject": "gold"})
+    batch = _batch()
+    weights = model(**batch, output_attentions=True).encoder_attentions[-1][:, 0]
+    torch.testing.assert_close(weights[0], torch.eye(SRC)[batch["governors"][0]])
+
+
+def test_encoder_attention_of_open_gates_weighs_the_values():
+    """Syntax attention as one matrix a head: W V is what the layer gives on to its output."""
+    model, batch = _open(_model(**MASKS)), _batch()
+    attention, seen = model.encoder.layers[0].self_attention, {}
+    attention.query_key_value.register_forward_hook(lambda _, __, found: seen.update(qkv=found))
+    plain = attention.syntax._project
+
+    def project(heads, *rest):
+        seen["heads"] = heads
+        return plain(heads, *rest)
+
+    attention.syntax._project = project
+    weights = model(**batch, output_attentions=True).encoder_attentions[0]
+    value = seen["qkv"].view(3, SRC, 3, HEADS, D // HEADS)[:, :, 2].transpose(1, 2)
+    torch.testing.assert_close(
+        (weights @ value).transpose(1, 2).flatten(2), seen["heads"], atol=1e-5, rtol=1e-5
+    )
 
 
 def test_a_config_of_the_first_version_loads(tmp_path: Path):

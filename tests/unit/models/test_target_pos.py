@@ -38,7 +38,7 @@ def test_the_head_adds_its_parameters_and_teaches_in_training_only():
     count = lambda model: sum(one.numel() for one in model.parameters())  # noqa: E731
     assert count(tagged) - count(plain) == 12 * 5 + 5
     tagged.load_state_dict(plain.state_dict(), strict=False)
-    given = {"input_ids": SRC, "labels": LABELS, "tag_labels": TAG_LABELS}
+    given = {"input_ids": SRC, "labels": LABELS, "target_tags": TAG_LABELS}
     torch.testing.assert_close(tagged.eval()(**given).loss, plain.eval()(input_ids=SRC, labels=LABELS).loss)
     assert tagged(**given).tallies["target_pos_accuracy"][1] == 5
     for model in (plain, tagged):  # dropout would draw from another state

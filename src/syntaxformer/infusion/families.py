@@ -39,14 +39,11 @@ class Family:
 
 
 def _like_bert(title: str, *final: str) -> Family:
-    return Family(
-        title,
-        ("encoder.layer",),
-        "attention.self",
-        "attention.output.dense",
-        final,
-    )
+    return Family(title, ("encoder.layer",), "attention.self", "attention.output.dense", final)
 
+
+_ALBERT_LAYERS = ("encoder.albert_layer_groups", "albert_layers")
+_T5_ATTENTION = "layer.0.SelfAttention"
 
 FAMILIES: dict[str, Family] = {
     "bert": _like_bert("BERT", "bert.pooler", "pooler"),
@@ -54,28 +51,11 @@ FAMILIES: dict[str, Family] = {
     "xlm-roberta": _like_bert("XLM-R", "classifier", "pooler"),
     "electra": _like_bert("ELECTRA", "classifier"),
     "distilbert": Family(
-        "DistilBERT",
-        ("transformer.layer",),
-        "attention",
-        "attention.out_lin",
-        ("pre_classifier",),
+        "DistilBERT", ("transformer.layer",), "attention", "attention.out_lin", ("pre_classifier",)
     ),
-    "albert": Family(
-        "ALBERT",
-        ("encoder.albert_layer_groups", "albert_layers"),
-        "attention",
-        "attention.dense",
-        ("albert.pooler", "pooler"),
-    ),
+    "albert": Family("ALBERT", _ALBERT_LAYERS, "attention", "attention.dense", ("albert.pooler", "pooler")),
     "modernbert": Family("ModernBERT", ("layers",), "attn", "attn.Wo", ("head",)),
-    "t5": Family(
-        "T5",
-        ("block",),
-        "layer.0.SelfAttention",
-        "layer.0.SelfAttention.o",
-        ("classification_head",),
-        "encoder",
-    ),
+    "t5": Family("T5", ("block",), _T5_ATTENTION, f"{_T5_ATTENTION}.o", ("classification_head",), "encoder"),
 }
 """By `config.model_type`."""
 

@@ -21,12 +21,13 @@ from syntaxformer.layers import (
     check_gradient,
     governor_loss,
     inject_governors,
+    linear_map,
     relation_bias_graph,
     syntax_attention,
     syntax_attention_graph,
 )
 
-__all__ = ["IMPLEMENTATION", "output_weight"]
+__all__ = ["IMPLEMENTATION"]
 
 IMPLEMENTATION = "syntax"
 """Name under which transformers knows the attention and the mask function."""
@@ -149,7 +150,8 @@ def _attended(call: _Call, is_local: bool, is_first: bool = True) -> Tensor:
         active = F.pad(active, (0, int(infusion.includes_full)), value=True)
     topical_query = None
     if topical is not None:
-        topical_query = topical.head_queries(output_weight(batch.outputs[call.layer], call.value))
+        weight, _ = linear_map(batch.outputs[call.layer], call.value, is_mapped=False)
+        topical_query = topical.head_queries(weight)
         # Columns that `_weights` has added have no part in it.
         topical_query = F.pad(topical_query, (0, call.value.shape[-1] - topical_query.shape[-1]))
     if infusion.is_exporting:
@@ -190,25 +192,6 @@ def _attended(call: _Call, is_local: bool, is_first: bool = True) -> Tensor:
     if weights is not None:
         batch.seen.add("weights", call.layer, weights.detach())
     return output
-
-
-def output_weight(output: nn.Module, like: Tensor) -> Tensor:
-    """W_Oᵀ `[d_model, d_heads]` as the layer applies it now, with what adapters add to it.
-
-    A plain layer that lies where the states are is read. Otherwise the module is asked for what it makes of
-    the unit vectors: so it also holds for LoRA and for weights that are fetched only when a module runs.
-
-    Args:
-        output: W_O.
-        like: States, whose type and device the unit vectors have.
-    """
-    weight = getattr(output, "weight", None)
-    is_plain = isinstance(output, nn.Linear) and weight is not None and weight.is_floating_point()
-    if is_plain and weight.device == like.device:
-        return cast("Tensor", weight)
-    units = torch.eye(output.in_features, dtype=like.dtype, device=like.device)
-    of_units, of_nothing = output(torch.cat([units, units[:1] * 0]), is_mapped=False).split([len(units), 1])
-    return (of_units - of_nothing).T
 
 
 def _plain(call: _Call) -> Tensor:

@@ -23,7 +23,7 @@ from syntaxformer.layers.syntax import syntax_attention
 from syntaxformer.layers.syntax_graph import relation_bias_graph, syntax_attention_graph
 from syntaxformer.layers.syntax_heads import MaskRules, SyntaxContext, SyntaxHeads
 from syntaxformer.layers.syntax_reference import syntax_attention_reference
-from syntaxformer.layers.topical import SyntaxGate, TopicalAttention
+from syntaxformer.layers.topical import SyntaxGate, TopicalAttention, linear_map
 from syntaxformer.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "governor_loss",
     "governor_targets",
     "inject_governors",
+    "linear_map",
     "plan_widths",
     "relation_bias",
     "relation_bias_graph",

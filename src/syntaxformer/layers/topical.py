@@ -16,7 +16,7 @@ __all__ = ["SyntaxGate", "TopicalAttention", "linear_map"]
 
 
 def linear_map(
-    module: nn.Module, like: Tensor
+    module: nn.Module, like: Tensor, **options: Any
 ) -> tuple[Float[Tensor, "rows columns"], Float[Tensor, " rows"] | None]:
     """Weight and bias of a linear map as it is applied now, with what adapters add to it.
 
@@ -26,12 +26,14 @@ def linear_map(
     Args:
         module: The map.
         like: States, whose type and device the unit vectors have.
+        options: For the map, where it is asked.
     """
     weight: Any = getattr(module, "weight", None)
-    if type(module) is nn.Linear and weight.device == like.device:
+    is_plain = getattr(type(module), "host", type(module)) is nn.Linear
+    if is_plain and weight.device == like.device:
         return weight, module.bias
     units = torch.eye(int(module.in_features), dtype=like.dtype, device=like.device)
-    of_units, bias = module(torch.cat([units, units[:1] * 0])).split([len(units), 1])
+    of_units, bias = module(torch.cat([units, units[:1] * 0]), **options).split([len(units), 1])
     return (of_units - bias).T, bias[0]
 
 

@@ -90,7 +90,7 @@ class Subject:
         auto: The Auto class that loads its folder.
         pieces: Argument names of what has a column for each source piece, and its axes of pieces.
         has_lisa: A head is taught in training.
-        refuses_attentions: A part makes no attention weights.
+        attends: Attention is that of an infusion, so it cannot be switched.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Subject:
     pieces: tuple[tuple[str, int], ...]
     is_translator: bool
     has_lisa: bool = False
-    refuses_attentions: bool = False
+    attends: bool = False
 
     def model(self, **changes: Any) -> Any:
         return self.build(self.config(**changes))

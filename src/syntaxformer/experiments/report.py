@@ -22,6 +22,7 @@ from syntaxformer.analysis.document import (
     to_markdown,
 )
 from syntaxformer.atomic import atomic_file
+from syntaxformer.evaluation.classification import never_predicted_note
 from syntaxformer.evaluation.significance import Spread, spread
 from syntaxformer.experiments.figures import (
     curve_figures,
@@ -56,6 +57,7 @@ from syntaxformer.experiments.store import DONE, WAITING, RunStore, StoredRun
 __all__ = ["write_report"]
 
 NONE = "–"
+_ZERO_IF_CONSTANT = ("matthews", "pearson", "spearman")
 
 
 def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
@@ -83,6 +85,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
         *([Paragraph(spec.question)] if spec.question else []),
         Paragraph(_state(spec, mine)),
         *_warning_blocks(spec, mine),
+        *_unlearned_blocks(mine),
         *results,
         *map(Paragraph, spec.report.notes),
         *_missing_blocks(spec, mine),
@@ -129,6 +132,21 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
             last = Paragraph(f"{remedy}, or run all of it under another name.")
             blocks += [Heading(f"Warning: runs of {what}"), *map(Paragraph, found), last]
     return blocks
+
+
+def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
+    """Runs that never predict a class, by their own note or a correlation of exactly 0."""
+    found: dict[str, list[str]] = {}
+    for run in (one for one in runs if one.state == DONE):
+        zero = [name for name in _ZERO_IF_CONSTANT if run.result.get("metrics", {}).get(name) == 0]
+        what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
+        if missed := run.result.get("never_predicted"):
+            what = never_predicted_note(missed)
+        found.setdefault(what, []).append(_title(run.cell))
+    found.pop("", None)
+    note = "A difference or a p-value between such runs compares no systems. Train longer or at another rate."
+    lines = [*(f"{what}: {'; '.join(titles)}." for what, titles in found.items()), note]
+    return [Heading("Warning: classes that are never predicted"), *map(Paragraph, lines)] if found else []
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:

@@ -14,10 +14,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import MANIFEST, read_json, read_record, verify_manifest
+from syntaxformer.folders import MANIFEST, read_record, verify_manifest
 from syntaxformer.tasks.model_kind import CLASSIFIER, check_kind
 
-__all__ = ["CLASSIFIER", "ClassifierInfo", "read_classifier_info", "read_scores", "verify_classifier_folder"]
+__all__ = ["CLASSIFIER", "ClassifierInfo", "read_classifier_info", "verify_classifier_folder"]
 
 FORMAT_VERSION = 1
 
@@ -47,6 +47,8 @@ class ClassifierInfo(BaseModel):
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
+    quotes: str = "auto"
+    """How a TSV has them, as in `data.quotes`."""
     eval_batch_size: int = 64
 
     @property
@@ -81,8 +83,3 @@ def verify_classifier_folder(folder: Path) -> None:
         raise CheckpointError(
             f"{folder}: expected a model that `syntaxformer finetune` wrote, got another: no {CLASSIFIER}."
         )
-
-
-def read_scores(folder: Path) -> dict[str, float]:
-    """The scores on dev that a finished model was saved with."""
-    return dict(read_json(folder / "run.json").get("dev", {}))

@@ -66,9 +66,9 @@ def finetune(
 
     syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT -o runs/mine
     """
-    from syntaxformer.evaluation.classification import never_predicted_note
     from syntaxformer.folders import read_json
     from syntaxformer.tasks.classification import finetune as run
+    from syntaxformer.tasks.classifier_folder import missed_note
     from syntaxformer.training.finetune_config import load_finetune
     from syntaxformer.training.processes import process_team
 
@@ -98,5 +98,5 @@ def finetune(
     for name, value in report["dev"].items():
         typer.echo(f"{name} {value:.4f}")
     if missed := report.get("never_predicted"):
-        typer.echo(never_predicted_note(missed))
+        typer.echo(missed_note(missed))
     typer.echo(folder)

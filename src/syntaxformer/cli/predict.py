@@ -63,8 +63,9 @@ def predict(
     from syntaxformer.analysis.ablation import Ablation, ablate_classifier
     from syntaxformer.cli.outputs import refuse_inputs
     from syntaxformer.errors import ConfigError
-    from syntaxformer.evaluation.classification import never_predicted, never_predicted_note
+    from syntaxformer.evaluation.classification import never_predicted
     from syntaxformer.tasks.classifier import Classifier
+    from syntaxformer.tasks.classifier_folder import missed_note
     from syntaxformer.tasks.prediction import read_split_for, read_texts_for
     from syntaxformer.tasks.submission import prediction_rows, submission_rows, write_rows
 
@@ -108,4 +109,4 @@ def predict(
         names = classifier.info.labels or ()
         gold = [names[int(one.label or 0)] for one in texts.examples if names]
         if missed := never_predicted(gold, predictions.labels):
-            typer.echo(f"warning: {never_predicted_note(missed)}", err=True)
+            typer.echo(f"warning: {missed_note(missed)}", err=True)

@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = [
-    "CLASSIFICATION_METRICS",
-    "REGRESSION_METRICS",
-    "accuracy",
-    "never_predicted",
-    "never_predicted_note",
-    "score_predictions",
-]
+__all__ = ["CLASSIFICATION_METRICS", "REGRESSION_METRICS", "accuracy", "never_predicted", "score_predictions"]
 
 Numbers = Sequence[float] | np.ndarray
 
@@ -107,11 +100,6 @@ def score_predictions(
 def never_predicted(labels: Sequence[str], predictions: Sequence[str]) -> dict[str, int]:
     """Label that rows have and no prediction is → how many rows have it."""
     return {label: n for label, n in sorted(Counter(labels).items()) if label not in set(predictions)}
-
-
-def never_predicted_note(found: Mapping[str, int]) -> str:
-    """What to say of `never_predicted`."""
-    return "never predicted: " + ", ".join(f"{name} ({n:,} row{'s' * (n > 1)})" for name, n in found.items())
 
 
 def _correlation(measure: Callable[..., tuple[float, float]], labels: Numbers, predictions: Numbers) -> float:

@@ -22,7 +22,6 @@ from syntaxformer.analysis.document import (
     to_markdown,
 )
 from syntaxformer.atomic import atomic_file
-from syntaxformer.evaluation.classification import never_predicted_note
 from syntaxformer.evaluation.significance import Spread, spread
 from syntaxformer.experiments.figures import (
     curve_figures,
@@ -53,6 +52,7 @@ from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.search import best_trial, study_trials
 from syntaxformer.experiments.spec import Cell, Spec
 from syntaxformer.experiments.store import DONE, WAITING, RunStore, StoredRun
+from syntaxformer.tasks.classifier_folder import missed_note
 
 __all__ = ["write_report"]
 
@@ -141,12 +141,11 @@ def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
         zero = [name for name in _ZERO_IF_CONSTANT if run.result.get("metrics", {}).get(name) == 0]
         what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
         if missed := run.result.get("never_predicted"):
-            what = never_predicted_note(missed)
+            what = missed_note(missed)
         found.setdefault(what, []).append(_title(run.cell))
-    found.pop("", None)
     note = "A difference or a p-value between such runs compares no systems. Train longer or at another rate."
-    lines = [*(f"{what}: {'; '.join(titles)}." for what, titles in found.items()), note]
-    return [Heading("Warning: classes that are never predicted"), *map(Paragraph, lines)] if found else []
+    lines = [f"{what}: {'; '.join(titles)}." for what, titles in found.items() if what]
+    return [Heading("Warning: classes never predicted"), *map(Paragraph, [*lines, note])] if lines else []
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:

@@ -22,9 +22,9 @@ from transformers.utils import logging as hf_logging
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.errors import CheckpointError, ConfigError
-from syntaxformer.evaluation.classification import never_predicted, never_predicted_note, score_predictions
+from syntaxformer.evaluation.classification import never_predicted, score_predictions
 from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, verify_manifest, write_manifest
-from syntaxformer.tasks.classifier_folder import CLASSIFIER
+from syntaxformer.tasks.classifier_folder import CLASSIFIER, missed_note
 from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
 from syntaxformer.tasks.run_folder import RUN, check_run, hold_run, move_files, open_run, settle_precision
@@ -257,7 +257,7 @@ def _finish(config: FinetuneConfig, inputs: FinetuneInputs, trials: list[_Trial]
     _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
     if missed:
         remedy = "Train longer or at another learning rate, or give more such rows."
-        _log.warning("%s: %s. %s", config.output, never_predicted_note(missed), remedy)
+        _log.warning("%s: %s. %s", config.output, missed_note(missed), remedy)
 
 
 def _open_gates(model: PreTrainedModel) -> list[float]:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -17,7 +18,7 @@ from syntaxformer.errors import CheckpointError
 from syntaxformer.folders import MANIFEST, read_record, verify_manifest
 from syntaxformer.tasks.model_kind import CLASSIFIER, check_kind
 
-__all__ = ["CLASSIFIER", "ClassifierInfo", "read_classifier_info", "verify_classifier_folder"]
+__all__ = ["CLASSIFIER", "ClassifierInfo", "missed_note", "read_classifier_info", "verify_classifier_folder"]
 
 FORMAT_VERSION = 1
 
@@ -64,6 +65,12 @@ def read_classifier_info(folder: Path) -> ClassifierInfo:
         CheckpointError: It is missing or not what this version writes.
     """
     return read_record(folder / CLASSIFIER, ClassifierInfo, FORMAT_VERSION)
+
+
+def missed_note(never_predicted: Mapping[str, int]) -> str:
+    """What to say of labels that are never predicted, with their rows, as `run.json` has them."""
+    shown = (f"{label} ({n:,} row{'s' * (n > 1)})" for label, n in never_predicted.items())
+    return f"never predicted: {', '.join(shown)}"
 
 
 def verify_classifier_folder(folder: Path) -> None:

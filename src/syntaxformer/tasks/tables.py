@@ -1,8 +1,7 @@
 """Rows of TSV, CSV and JSON-lines files as mappings from column to cell, plain or gzip.
 
 The format is told by the name. TSV is read as the GLUE files are written: a tab ends a cell, and a quote is a
-character like any other; a user's own may be quoted as CSV is (`csv_quoted`). What the columns mean is the
-task's business.
+character like any other, if not `csv_quoted`. What the columns mean is the task's business.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How often answers to auxiliary tasks were right, summed over batches: accuracies for logs and reports.
 
-Also how evaluations on the development set compare. Everything follows from the trainer's log: a run that is
-resumed judges as one that never stopped.
+Also how evaluations compare, by the trainer's log alone: a resumed run judges as one that never stopped.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ __all__ = ["JUDGED_BY", "TallyBook", "best_step", "n_without_gain", "rank", "sco
 
 JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss")}
 """`training.best_by` → by what evaluations are compared; the first decides, of equal ones the next."""
-
-Log = Iterable[Mapping[str, Any]]
 
 
 class TallyBook:
@@ -37,16 +34,16 @@ class TallyBook:
         return rates
 
 
-def best_step(history: Log, best_by: str) -> int:
+def best_step(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
     """The update of the best evaluation in a trainer's log; of equal ones the first."""
-    found = _ranks(history, best_by)
+    found = {log["step"]: rank(log, best_by, "eval_") for log in history if "eval_loss" in log}
     return max(found, key=lambda step: found[step])
 
 
-def n_without_gain(history: Log, best_by: str) -> int:
+def n_without_gain(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
     """How many evaluations there were since one that was in any score the best until then."""
     since, best = 0, ()
-    for values in _ranks(history, best_by).values():
+    for values in (rank(log, best_by, "eval_") for log in history if "eval_loss" in log):
         since = since + 1 if best and all(map(le, values, best)) else 0
         best = tuple(map(max, values, best or values))
     return since
@@ -57,11 +54,7 @@ def rank(scores: Mapping[str, float], best_by: str, prefix: str = "") -> tuple[f
     return tuple((-1 if name == "loss" else 1) * scores[prefix + name] for name in JUDGED_BY[best_by])
 
 
-def scores_at(step: int, history: Log) -> dict[str, float]:
+def scores_at(step: int, history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Loss, accuracies and BLEU of the evaluation after an update."""
     found = {key: value for log in history if log["step"] == step for key, value in log.items()}
     return {key[5:]: value for key, value in found.items() if key[:5] == "eval_" and key != "eval_runtime"}
-
-
-def _ranks(history: Log, best_by: str) -> dict[int, tuple[float, ...]]:
-    return {log["step"]: rank(log, best_by, "eval_") for log in history if "eval_loss" in log}

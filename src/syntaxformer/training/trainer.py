@@ -190,12 +190,9 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
 
     @torch.no_grad()
     def dev_scores(self, dev_pairs: Any = None) -> dict[str, float]:
-        """What the weights as they are now come to on the development set.
+        """Loss per target piece on the development set, without smoothing; BLEU where the recipe wants it.
 
-        Every process computes the same, on the whole set.
-
-        Returns:
-            `loss` per target piece, without smoothing; accuracies; `bleu` where the recipe wants it.
+        Every process computes the same, on the whole set, with the weights as they are.
 
         Raises:
             ConfigError: The loss is not finite: training went astray.

@@ -522,7 +522,7 @@ def report_on_cola(content, write_spec, store, make_result, tmp_path):
     return report
 
 
-WARNING = """## Warning: classes that are never predicted
+WARNING = """## Warning: classes never predicted
 
 {}
 
@@ -537,7 +537,7 @@ def test_rows_of_exactly_nothing_are_remarked_on(report_on_cola):
     text = report_on_cola(plain=(0.0, {}), masks=(0.0, {}))
     assert _row(text, "masks")[4] == "1.000"  # all the same: p says nothing
     assert WARNING.format(f"matthews exactly 0, as where all predictions are the same: {OF_BOTH}.") in text
-    assert text.index("never predicted") < text.index("## Results")
+    assert text.index("classes never predicted") < text.index("## Results")
 
 
 def test_classes_that_runs_note_as_never_predicted_are_remarked_on(report_on_cola):

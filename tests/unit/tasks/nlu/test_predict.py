@@ -13,7 +13,6 @@ from syntaxformer.tasks.official_files import TASKS
 from syntaxformer.tasks.submission import submission_rows
 from syntaxformer.tasks.text_sets import TextExample, TextSet
 
-
 QUICK = ("--set", "training.precision=fp32", "--set", "training.batch_size=4", "--set", "training.max_length=32",
          "--learning-rate", "0.01")  # fmt: skip
 

@@ -66,8 +66,9 @@ def finetune(
 
     syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT -o runs/mine
     """
+    from syntaxformer.folders import read_json
     from syntaxformer.tasks.classification import finetune as run
-    from syntaxformer.tasks.classifier_folder import read_scores
+    from syntaxformer.tasks.classifier_folder import missed_note
     from syntaxformer.training.finetune_config import load_finetune
     from syntaxformer.training.processes import process_team
 
@@ -93,6 +94,9 @@ def finetune(
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
     if not process_team().is_main_process:
         return
-    for name, value in read_scores(folder).items():
+    report = read_json(folder / "run.json")
+    for name, value in report["dev"].items():
         typer.echo(f"{name} {value:.4f}")
+    if missed := report.get("never_predicted"):
+        typer.echo(missed_note(missed))
     typer.echo(folder)

@@ -63,7 +63,9 @@ def predict(
     from syntaxformer.analysis.ablation import Ablation, ablate_classifier
     from syntaxformer.cli.outputs import refuse_inputs
     from syntaxformer.errors import ConfigError
+    from syntaxformer.evaluation.classification import never_predicted
     from syntaxformer.tasks.classifier import Classifier
+    from syntaxformer.tasks.classifier_folder import missed_note
     from syntaxformer.tasks.prediction import read_split_for, read_texts_for
     from syntaxformer.tasks.submission import prediction_rows, submission_rows, write_rows
 
@@ -89,9 +91,7 @@ def predict(
     refuse_inputs(target, [source if data is None else texts.source])
     predictions = classifier.predict_set(texts, batch_size, cached=data is not None)
     if predictions.n_truncated:
-        typer.echo(
-            f"{predictions.n_truncated} of {len(texts)} texts were cut to the model's length.", err=True
-        )
+        typer.echo(f"warning: {classifier.cut_note(predictions)}", err=True)
     if known is not None and is_submission:
         rows = submission_rows(known, split, texts, predictions)
     else:
@@ -106,3 +106,7 @@ def predict(
         lines = [json.dumps(scores)] if as_json else [f"{key} {value:.4f}" for key, value in scores.items()]
         for line in lines:
             typer.echo(line)
+        names = classifier.info.labels or ()
+        gold = [names[int(one.label or 0)] for one in texts.examples if names]
+        if missed := never_predicted(gold, predictions.labels):
+            typer.echo(f"warning: {missed_note(missed)}", err=True)

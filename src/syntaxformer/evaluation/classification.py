@@ -6,11 +6,12 @@ Numbers only; what a task's labels mean is `tasks`' business. Scikit-learn and S
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["CLASSIFICATION_METRICS", "REGRESSION_METRICS", "accuracy", "score_predictions"]
+__all__ = ["CLASSIFICATION_METRICS", "REGRESSION_METRICS", "accuracy", "never_predicted", "score_predictions"]
 
 Numbers = Sequence[float] | np.ndarray
 
@@ -94,6 +95,11 @@ def score_predictions(
         raise ValueError(f"metric: expected one of {', '.join(known)}, got {unknown[0]!r}.")
     scores = {name: known[name](labels, predictions) for name in metrics}
     return scores | {"mean": sum(scores.values()) / len(scores)} if len(scores) > 1 else scores
+
+
+def never_predicted(labels: Sequence[str], predictions: Sequence[str]) -> dict[str, int]:
+    """Label that rows have and no prediction is → how many rows have it."""
+    return {label: n for label, n in sorted(Counter(labels).items()) if label not in set(predictions)}
 
 
 def _correlation(measure: Callable[..., tuple[float, float]], labels: Numbers, predictions: Numbers) -> float:

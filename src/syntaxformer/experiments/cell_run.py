@@ -24,8 +24,8 @@ from syntaxformer.experiments.provenance import (
     recipe_settings,
 )
 from syntaxformer.experiments.spec import Cell
-from syntaxformer.experiments.stopwatch import Stopwatch
 from syntaxformer.folders import MANIFEST, hash_file, read_json
+from syntaxformer.tasks.stopwatch import Stopwatch
 from syntaxformer.textfile import read_lines
 from syntaxformer.training.checkpoints import numbered_checkpoints
 
@@ -38,6 +38,7 @@ REFERENCES = "references.txt"
 _FACTS = (
     *("seed", "versions", "data_sha256", "processor", "threads", "precision", "source_table"),
     *("best_step", "last_step", "seconds", "seconds_per_epoch", "processor_seconds_per_epoch"),
+    "never_predicted",
 )
 
 

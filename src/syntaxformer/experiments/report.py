@@ -52,10 +52,12 @@ from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.search import best_trial, study_trials
 from syntaxformer.experiments.spec import Cell, Spec
 from syntaxformer.experiments.store import DONE, WAITING, RunStore, StoredRun
+from syntaxformer.tasks.classifier_folder import missed_note
 
 __all__ = ["write_report"]
 
 NONE = "–"
+_ZERO_IF_CONSTANT = ("matthews", "pearson", "spearman")
 
 
 def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
@@ -83,6 +85,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
         *([Paragraph(spec.question)] if spec.question else []),
         Paragraph(_state(spec, mine)),
         *_warning_blocks(spec, mine),
+        *_unlearned_blocks(mine),
         *results,
         *map(Paragraph, spec.report.notes),
         *_missing_blocks(spec, mine),
@@ -129,6 +132,20 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
             last = Paragraph(f"{remedy}, or run all of it under another name.")
             blocks += [Heading(f"Warning: runs of {what}"), *map(Paragraph, found), last]
     return blocks
+
+
+def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
+    """Runs that never predict a class, by their own note or a correlation of exactly 0."""
+    found: dict[str, list[str]] = {}
+    for run in (one for one in runs if one.state == DONE):
+        zero = [name for name in _ZERO_IF_CONSTANT if run.result.get("metrics", {}).get(name) == 0]
+        what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
+        if missed := run.result.get("never_predicted"):
+            what = missed_note(missed)
+        found.setdefault(what, []).append(_title(run.cell))
+    note = "A difference or a p-value between such runs compares no systems. Train longer or at another rate."
+    lines = [f"{what}: {'; '.join(titles)}." for what, titles in found.items() if what]
+    return [Heading("Warning: classes never predicted"), *map(Paragraph, [*lines, note])] if lines else []
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:

@@ -32,9 +32,9 @@ from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.search import next_trial
 from syntaxformer.experiments.spec import Cell, Only, Spec, is_wanted
-from syntaxformer.experiments.stopwatch import counted_seconds
 from syntaxformer.experiments.store import FAILED, KILLED, RUNNING, WAITING, RunStore
 from syntaxformer.folders import read_json
+from syntaxformer.tasks.stopwatch import counted_seconds
 
 __all__ = ["run_experiment"]
 

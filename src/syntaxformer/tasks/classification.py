@@ -22,12 +22,13 @@ from transformers.utils import logging as hf_logging
 
 from syntaxformer.atomic import atomic_file
 from syntaxformer.errors import CheckpointError, ConfigError
-from syntaxformer.evaluation.classification import score_predictions
+from syntaxformer.evaluation.classification import never_predicted, score_predictions
 from syntaxformer.folders import MANIFEST, PARTIAL, disk_errors, read_json, verify_manifest, write_manifest
-from syntaxformer.tasks.classifier_folder import CLASSIFIER
+from syntaxformer.tasks.classifier_folder import CLASSIFIER, missed_note
 from syntaxformer.tasks.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.tasks.pretrained import load_pretrained, new_parameters
 from syntaxformer.tasks.run_folder import RUN, check_run, hold_run, move_files, open_run, settle_precision
+from syntaxformer.tasks.stopwatch import Stopwatch
 from syntaxformer.training.checkpoints import (
     WEIGHTS,
     complete_checkpoints,
@@ -99,13 +100,15 @@ def _finetune(config: FinetuneConfig, resume: bool, overwrite: bool, held: ExitS
     with team.main_process_first():  # the others find the parses in the cache
         inputs = prepare_inputs(config)
     _log.info("%s", _describe(config, inputs, _build(config, inputs)))
+    watch = None
     if team.is_main_process:
         held.enter_context(hold_run(config.output))
         _open(config, inputs, resume, overwrite)
+        watch = held.enter_context(Stopwatch(config.output / "checkpoints", start=start))
     team.wait_for_everyone()
     trials = [_try_rate(config, inputs, rate) for rate in config.training.rates]
-    if team.is_main_process:
-        _finish(config, inputs, trials, start)
+    if watch is not None:
+        _finish(config, inputs, trials, watch)
     team.wait_for_everyone()
     return config.output
 
@@ -167,7 +170,7 @@ def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _T
 
     def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
         with _governor_tally(trained) as tally:
-            scores = _scores(trained, inputs)
+            scores, _ = _scores(trained, inputs)
         score = scores.get("mean", next(iter(scores.values())))
         return {**scores, **tally.take(), "score": score}
 
@@ -201,8 +204,6 @@ def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _T
 def _last_checkpoint(folder: Path) -> Path | None:
     """Where a learning rate goes on; later epochs than a damaged best one cannot do without it."""
     whole, problems = complete_checkpoints(folder)
-    for problem in problems:
-        _log.warning("skipping a checkpoint: %s", problem)
     found = last_with_its_best(whole)
     if whole and found != whole[-1]:
         _log.warning("skipping %s: the best checkpoint until then is lost", whole[-1])
@@ -230,28 +231,33 @@ def _governor_tally(model: PreTrainedModel) -> Iterator[TallyBook]:
         handle.remove()
 
 
-def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> dict[str, float]:
-    """Official metrics on dev."""
+def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> tuple[dict[str, float], dict[str, int]]:
+    """Official metrics on dev, and which of its classes are never predicted."""
     size = inputs.info.eval_batch_size
     logits = batch_logits(model, inputs.collator, inputs.dev, size, inputs.text_labels)
     found = decide(logits, inputs.info.score_range, inputs.info.score_scale)
     gold = [float(one.label or 0) for one in inputs.data.dev.examples]
-    return score_predictions(inputs.info.metrics, gold, found)
+    names = inputs.info.labels
+    missed = never_predicted(*([names[int(one)] for one in side] for side in (gold, found))) if names else {}
+    return score_predictions(inputs.info.metrics, gold, found), missed
 
 
-def _finish(config: FinetuneConfig, inputs: FinetuneInputs, trials: list[_Trial], start: float) -> None:
+def _finish(config: FinetuneConfig, inputs: FinetuneInputs, trials: list[_Trial], watch: Stopwatch) -> None:
     """Take the weights of the best trial's best epoch, score them as `predict` does, in fp32, and write."""
     best = max(trials, key=lambda trial: trial.score)
     verify_manifest(best.checkpoint)
     model = _build(config, inputs)
     load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    scores, gates = _scores(model, inputs), _open_gates(model)
-    report = _report(config, inputs, trials, best, scores, start)
+    (scores, missed), gates = _scores(model, inputs), _open_gates(model)
+    report = _report(config, inputs, trials, best, scores, watch.stop()) | {"never_predicted": missed}
     _write(config, inputs, model, report | ({"gates": gates} if gates else {}))
     if gates:
         _log.info("gates of the masks, 0 closed, 1 open: %s", "  ".join(f"{gate:.3f}" for gate in gates))
     _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+    if missed:
+        remedy = "Train longer or at another learning rate, or give more such rows."
+        _log.warning("%s: %s. %s", config.output, missed_note(missed), remedy)
 
 
 def _open_gates(model: PreTrainedModel) -> list[float]:
@@ -281,7 +287,7 @@ def _report(
     trials: list[_Trial],
     best: _Trial,
     scores: dict[str, float],
-    start: float,
+    seconds: float,
 ) -> dict[str, Any]:
     """Content of `run.json`."""
     data = inputs.data
@@ -295,7 +301,7 @@ def _report(
         "trials": [
             {"learning_rate": trial.rate, "score": trial.score, "epochs": trial.epochs} for trial in trials
         ],
-        "seconds": round(time.monotonic() - start, 1),
+        "seconds": seconds,
         "n_train": len(data.train),
         "n_dev": len(data.dev),
         "n_truncated": inputs.n_truncated,

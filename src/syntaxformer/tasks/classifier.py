@@ -134,6 +134,13 @@ class Classifier:
         encoded = self.collator.tokenizer(*texts, split_special_tokens=True, verbose=False)
         return len(encoded["input_ids"]) > self.collator.max_length
 
+    def cut_note(self, predictions: Predictions) -> str:
+        """What to say where texts were cut."""
+        return (
+            f"{predictions.n_truncated} of {len(predictions)} texts were cut to {self.collator.max_length} "
+            "pieces: the rest was not read. Divide them, or fine-tune with a larger training.max_length."
+        )
+
     def predict_set(
         self, texts: TextSet, batch_size: int | None = None, cache: Path | None = None, cached: bool = True
     ) -> Predictions:

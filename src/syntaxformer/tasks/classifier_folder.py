@@ -9,15 +9,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import MANIFEST, read_json, read_record, verify_manifest
+from syntaxformer.folders import MANIFEST, read_record, verify_manifest
 from syntaxformer.tasks.model_kind import CLASSIFIER, check_kind
 
-__all__ = ["CLASSIFIER", "ClassifierInfo", "read_classifier_info", "read_scores", "verify_classifier_folder"]
+__all__ = ["CLASSIFIER", "ClassifierInfo", "missed_note", "read_classifier_info", "verify_classifier_folder"]
 
 FORMAT_VERSION = 1
 
@@ -47,6 +48,8 @@ class ClassifierInfo(BaseModel):
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
+    quotes: str = "auto"
+    """How a TSV has them, as in `data.quotes`."""
     eval_batch_size: int = 64
 
     @property
@@ -62,6 +65,12 @@ def read_classifier_info(folder: Path) -> ClassifierInfo:
         CheckpointError: It is missing or not what this version writes.
     """
     return read_record(folder / CLASSIFIER, ClassifierInfo, FORMAT_VERSION)
+
+
+def missed_note(never_predicted: Mapping[str, int]) -> str:
+    """What to say of labels that are never predicted, with their rows, as `run.json` has them."""
+    shown = (f"{label} ({n:,} row{'s' * (n > 1)})" for label, n in never_predicted.items())
+    return f"never predicted: {', '.join(shown)}"
 
 
 def verify_classifier_folder(folder: Path) -> None:
@@ -81,8 +90,3 @@ def verify_classifier_folder(folder: Path) -> None:
         raise CheckpointError(
             f"{folder}: expected a model that `syntaxformer finetune` wrote, got another: no {CLASSIFIER}."
         )
-
-
-def read_scores(folder: Path) -> dict[str, float]:
-    """The scores on dev that a finished model was saved with."""
-    return dict(read_json(folder / "run.json").get("dev", {}))

@@ -88,7 +88,7 @@ def _own(config: FinetuneConfig) -> FinetuneData:
             f"train: expected --train, a table of texts and labels, for --task {config.task}, got none. "
             f"Known tasks: {', '.join(TASKS)}."
         )
-    wanted = TableColumns(data.text_column, data.label_column, data.text_pair_column)
+    wanted = TableColumns(data.text_column, data.label_column, data.text_pair_column, data.quotes)
     train, columns, labels = read_own_table(_within(data.dir, data.train), config.task, wanted)
     if data.dev is None:
         train, dev = hold_out(train)
@@ -108,7 +108,7 @@ def _within(folder: Path | None, name: str) -> Path:
 
 
 def _hold_classes(data: FinetuneData) -> None:
-    """Training on one class, or on equal scores, would teach nothing.
+    """Training on one class, or on equal scores, would teach nothing; dev without a class says nothing of it.
 
     Raises:
         DataError: It would.
@@ -120,4 +120,11 @@ def _hold_classes(data: FinetuneData) -> None:
         raise DataError(
             f"label: expected at least two different ones to learn from, got only {name!r}.",
             data.train.source,
+        )
+    there = {one.label for one in data.dev.examples}
+    if missing := [name for number, name in enumerate(data.task.labels or ()) if number not in there]:
+        _log.warning(
+            "%s: expected every class among the %d development rows, got none of %s: scores ignore it. "
+            "Give --dev with all, or more rows: a single one, or a single text, cannot be in both parts.",
+            *(data.dev.source, len(data.dev), ", ".join(missing)),
         )

@@ -167,5 +167,6 @@ def _info(
         text_column=data.columns.text,
         text_pair_column=data.columns.pair,
         label_column=data.columns.label,
+        quotes=data.columns.quotes,
         eval_batch_size=config.training.eval_batch_size,
     )

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +21,15 @@ import numpy as np
 from syntaxformer.data.prepare import FRACTION_SEED
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.tasks.labelled_rows import Binding, examples_from_rows, one_line, unlabelled_cells
-from syntaxformer.tasks.tables import BrokenRow, Row, first_cells, pick_column, read_rows, table_format
+from syntaxformer.tasks.tables import (
+    BrokenRow,
+    Row,
+    csv_quoted,
+    first_cells,
+    pick_column,
+    read_rows,
+    table_format,
+)
 from syntaxformer.tasks.task_table import Task
 from syntaxformer.tasks.text_sets import TextSet
 from syntaxformer.textfile import read_lines
@@ -49,11 +58,13 @@ class TableColumns:
         text: Column of the text.
         label: Column of the label or score; None where there need not be one.
         pair: Column of the second text of a pair.
+        quotes: How a TSV has them: "csv", "text", or "auto" to look.
     """
 
     text: str | None = None
     label: str | None = None
     pair: str | None = None
+    quotes: str = "auto"
 
     @property
     def given(self) -> list[str]:
@@ -126,8 +137,8 @@ def read_own_table(
 def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
     """Split a tenth of the rows off as development set; the same rows every time.
 
-    Rows of equal texts stay together, where there are enough different ones: a text that is trained on tells
-    nothing about others.
+    Each class has its share of them, one row at least where it has two. Rows of equal texts stay together,
+    where there are enough different ones: a text that is trained on tells nothing about others.
 
     Raises:
         DataError: There are too few.
@@ -137,19 +148,30 @@ def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
             f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev.",
             train.source,
         )
-    n_held = max(1, round(len(train) * HELD_OUT))
     groups: dict[tuple[str, ...], list[int]] = {}
     for row, example in enumerate(train.examples):
         groups.setdefault(example.texts, []).append(row)
-    held: set[int] = set()
-    for rows in _shuffled(list(groups.values())):
-        if len(held) + len(rows) <= n_held:
-            held.update(rows)
-    held = held or set(_shuffled(range(len(train)))[:n_held])
+    held = _held_rows(train, list(groups.values())) or _held_rows(train, [[row] for row in range(len(train))])
     parts: tuple[list, list] = ([], [])
     for row, example in enumerate(train.examples):
         parts[row in held].append(example)
     return replace(train, examples=parts[0]), replace(train, examples=parts[1], name="dev", left_out={})
+
+
+def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
+    """Rows of the groups that fit into what is held out of each class."""
+    classes = [one.label if isinstance(one.label, int) else None for one in train.examples]  # scores are one
+    counts = Counter(classes)
+    left = Counter({name: max(1, int(n * HELD_OUT)) for name, n in counts.items() if n > 1})
+    n_spare = max(0, round(len(train) * HELD_OUT) - left.total())
+    left.update(sorted(left, key=lambda name: counts[name] * HELD_OUT % 1, reverse=True)[:n_spare])
+    held: set[int] = set()
+    for rows in _shuffled(groups):
+        wanted = Counter(classes[row] for row in rows)
+        if wanted <= left:
+            left -= wanted
+            held.update(rows)
+    return held
 
 
 def _shuffled(items: Sequence[Item]) -> list[Item]:
@@ -161,23 +183,28 @@ def _open(
     path: str | Path, columns: TableColumns, labelled: bool
 ) -> tuple[Iterator[Row | BrokenRow], TableColumns]:
     """The rows of a file, and its columns with every name settled."""
+    quoted, why = csv_quoted(path, columns.quotes)
+    if why:
+        level = logging.WARNING if why.startswith("nothing tells") else logging.INFO
+        way, other = ("as in CSV, and taken off", "text") if quoted else ("as part of the text", "csv")
+        _log.log(level, "%s: quotes are read %s: %s. Else set data.quotes=%s.", path, way, why, other)
+    read = partial(read_rows, path, blank_lines=labelled, quoted=quoted)
     if table_format(path) == "json":
-        rows = read_rows(path, blank_lines=labelled)
-        return _bound_by_names(rows, columns, path, labelled)
+        return _bound_by_names(read(), columns, path, labelled)
     _refuse_other_separators(path, columns, labelled)
-    first = first_cells(path)
+    first = first_cells(path, quoted)
     numbered = [str(number) for number in range(1, len(first) + 1)]
     if columns.given:
         # One cell like a column's number is a label; a header has them all.
         if all(name in numbered for name in columns.given) and not set(columns.given) <= set(first):
-            return read_rows(path, numbered, labelled), columns
-        return _bound_by_names(read_rows(path, blank_lines=labelled), columns, path, labelled)
+            return read(numbered), columns
+        return _bound_by_names(read(), columns, path, labelled)
     if set(first) & set(TEXT_NAMES) and (set(first) & set(LABEL_NAMES) or not labelled):
-        return _bound_by_names(read_rows(path, blank_lines=labelled), columns, path, labelled)
+        return _bound_by_names(read(), columns, path, labelled)
     if len(first) == 2:
-        return read_rows(path, numbered, labelled), TableColumns("1", "2")
+        return read(numbered), replace(columns, text="1", label="2")
     if len(first) == 1 and not labelled:
-        return read_rows(path, numbered, labelled), TableColumns("1")
+        return read(numbered), replace(columns, text="1")
     remedy = "Name yours with --text-column and --label-column." if labelled else "Rename yours in the file."
     raise ConfigError(
         f"{path}: expected two columns, text and label, or columns named {TEXT_NAMES[0]!r} and "
@@ -226,7 +253,7 @@ def _bound_by_names(
         label = pick_column(found, names, "--label-column", path)
     else:
         label = next((name for name in names if name in found), None)
-    return chain([first], rows), TableColumns(text, label, pair)
+    return chain([first], rows), TableColumns(text, label, pair, columns.quotes)
 
 
 def _labels_of(rows: Sequence[Row | BrokenRow], column: str, path: str | Path) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -70,10 +71,12 @@ class ClassificationPipeline:
         """Classify a text or a pair, given as a tuple, or a list of them.
 
         Returns:
-            For each `{"label": …, "probabilities": {label: …}}`, or `{"score": …}`.
+            For each `{"label": …, "probabilities": {label: …}}`, or `{"score": …}`. Cut texts are warned of.
         """
         single = isinstance(texts, str | tuple)
         found = self.classifier.predict([texts] if single else list(texts))  # type: ignore[list-item]
+        if found.n_truncated:
+            warnings.warn(self.classifier.cut_note(found), stacklevel=2)
         if found.probabilities is None:
             answers: list[dict[str, Any]] = [{"score": score} for score in found.labels]
         else:

@@ -11,7 +11,7 @@ from syntaxformer.tasks.finetune_data import read_any_split
 from syntaxformer.tasks.labelled_rows import examples_from_rows, unlabelled_cells
 from syntaxformer.tasks.official_files import TASKS, bind_columns, find_task
 from syntaxformer.tasks.own_table import TEXT_NAMES, TableColumns, own_task, read_own_table
-from syntaxformer.tasks.tables import Row, first_cells, read_rows, table_format
+from syntaxformer.tasks.tables import Row, csv_quoted, first_cells, read_rows, table_format
 from syntaxformer.tasks.task_table import Task
 from syntaxformer.tasks.text_sets import TextExample, TextSet
 from syntaxformer.textfile import decode_lines, read_lines
@@ -73,12 +73,12 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
 
 def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
     """The rows of a table with the model's columns; None for a file that is none."""
-    columns = TableColumns(info.text_column, info.label_column, info.text_pair_column)
+    columns = TableColumns(info.text_column, info.label_column, info.text_pair_column, info.quotes)
     task = TASKS.get(info.task)
     if columns.text is None and task is not None and (table := _official_table(task, source)) is not None:
         return table
     if table_format(source) == "tsv":
-        cells = first_cells(source)
+        cells = first_cells(source, csv_quoted(source, info.quotes)[0])
         if columns.text is None:
             if not all(set(names) & set(cells) for names in own_task("classify", None, info.n_texts).texts):
                 return None

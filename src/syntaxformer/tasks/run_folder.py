@@ -140,10 +140,8 @@ def is_finished_without_checkpoints(recipe: Recipe) -> bool:
 
 
 def last_checkpoint(output: Path) -> Path | None:
-    """The newest complete checkpoint; says which ones are not complete."""
-    whole, problems = complete_checkpoints(output / "checkpoints")
-    for problem in problems:
-        _log.warning("skipping a checkpoint: %s", problem)
+    """The newest complete checkpoint."""
+    whole, _ = complete_checkpoints(output / "checkpoints")
     if not whole:
         _log.warning("no complete checkpoint in %s: starting from the beginning", output)
         return None

@@ -1,13 +1,14 @@
 """Rows of TSV, CSV and JSON-lines files as mappings from column to cell, plain or gzip.
 
 The format is told by the name. TSV is read as the GLUE files are written: a tab ends a cell, and a quote is a
-character like any other. What the columns mean is the task's business.
+character like any other, if not `csv_quoted`. What the columns mean is the task's business.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,10 +18,11 @@ from typing import Any, TypeVar
 from syntaxformer.errors import DataError
 from syntaxformer.textfile import read_lines
 
-__all__ = ["BrokenRow", "Row", "first_cells", "pick_column", "read_rows", "table_format"]
+__all__ = ["BrokenRow", "Row", "csv_quoted", "first_cells", "pick_column", "read_rows", "table_format"]
 
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
 _LONGEST_CELL = 2**27
+_WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 _Content = TypeVar("_Content", str, list[str])
 
@@ -63,8 +65,40 @@ def table_format(path: str | Path) -> str:
     return _FORMATS.get(name.suffix.lower(), "tsv")
 
 
+def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
+    """Whether the cells of a TSV are quoted as in CSV, and why; no reason where no cell begins with a quote.
+
+    They are if every cell that begins with a quote ends with one and has its others doubled, and some has
+    others or all of line 1 is quoted; or if only so all rows have as many cells; or if "csv" is wanted.
+    """
+    if table_format(path) != "tsv" or wanted != "auto":
+        return wanted == "csv", ""
+    rows = [cells for _, cells in _tsv_cells(path) if cells]
+    quoted = [cell for cells in rows for cell in cells if cell.startswith('"')]
+    whole = [cell for cell in quoted if _WHOLE_QUOTED.fullmatch(cell)]
+    if not quoted:
+        return False, ""
+    if len(set(map(len, rows))) > 1:
+        fits = _fits_csv(path)
+        return fits, ("only so have" if fits else "in neither way have") + " all rows as many cells"
+    if len(whole) < len(quoted):
+        return False, "some do not enclose a cell"
+    if any('""' in cell[1:-1] for cell in whole):
+        return True, "they enclose cells, and those inside are doubled"
+    if all(map(_WHOLE_QUOTED.fullmatch, rows[0])):
+        return True, "they enclose cells, those of line 1 too"
+    return False, "nothing tells, as they enclose cells but none is doubled"
+
+
+def _fits_csv(path: str | Path) -> bool:
+    try:
+        return len({len(cells) for _, cells in _csv_cells(path, "\t") if cells}) == 1
+    except DataError:
+        return False
+
+
 def read_rows(
-    path: str | Path, columns: Sequence[str] | None = None, blank_lines: bool = True
+    path: str | Path, columns: Sequence[str] | None = None, blank_lines: bool = True, quoted: bool = False
 ) -> Iterator[Row | BrokenRow]:
     """Yield the rows of a file; what to do with a broken one is for the caller to say.
 
@@ -72,6 +106,7 @@ def read_rows(
         path: The file.
         columns: Names of the columns where the file has no header line; plays no part in JSON lines.
         blank_lines: Whether blank lines between rows are passed over; else they are refused.
+        quoted: Whether a TSV is quoted as in CSV.
 
     Raises:
         DataError: The file cannot be read, is empty, a line is not a JSON object, or a quote is never closed.
@@ -79,18 +114,16 @@ def read_rows(
     kind = table_format(path)
     if kind == "json":
         return _json_rows(path, blank_lines)
-    cells = _csv_cells(path) if kind == "csv" else _tsv_cells(path)
-    return _table_rows(path, columns, _not_blank(cells, path, blank_lines))
+    return _table_rows(path, columns, _not_blank(_cells(path, quoted), path, blank_lines))
 
 
-def first_cells(path: str | Path) -> list[str]:
-    """The cells of the first line of a TSV or CSV file, header or not.
+def first_cells(path: str | Path, quoted: bool = False) -> list[str]:
+    """The cells of the first line of a TSV or CSV file, header or not; `quoted` as in `read_rows`.
 
     Raises:
         DataError: The file cannot be read or is empty.
     """
-    rows = _csv_cells(path) if table_format(path) == "csv" else _tsv_cells(path)
-    for _, cells in _not_blank(rows, path):
+    for _, cells in _not_blank(_cells(path, quoted), path):
         return [cell.strip() for cell in cells]
     raise DataError("expected rows, got an empty file.", path)
 
@@ -134,14 +167,20 @@ def _not_blank(
             yield number, content
 
 
+def _cells(path: str | Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+    if table_format(path) == "csv":
+        return _csv_cells(path)
+    return _csv_cells(path, "\t") if quoted else _tsv_cells(path)
+
+
 def _tsv_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(read_lines(path), 1):
         yield number, line.split("\t") if line.strip(" ") else []
 
 
-def _csv_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: str | Path, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True, delimiter=delimiter)
     try:
         for cells in reader:
             yield reader.line_num, cells

@@ -38,7 +38,7 @@ from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs, check_syntax
 from syntaxformer.data.stored_pairs import stored_pairs
 from syntaxformer.data.target import check_tags, target_annotator, target_columns, target_encoder, target_tags
-from syntaxformer.errors import CheckpointError, ConfigError
+from syntaxformer.errors import ConfigError
 from syntaxformer.evaluation.translation import score_translations
 from syntaxformer.folders import PARTIAL, disk_errors, hash_file, read_json, write_manifest
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
@@ -63,19 +63,16 @@ from syntaxformer.tasks.run_folder import (
     open_run,
     settle_precision,
 )
+from syntaxformer.tasks.stopwatch import Stopwatch
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.training.checkpoints import (
-    WEIGHTS,
     average_weights,
     check_finite,
-    complete_checkpoints,
-    load_tensors,
     load_weights,
 )
 from syntaxformer.training.kernel_cache import bound_kernel_cache
 from syntaxformer.training.processes import process_team
 from syntaxformer.training.recipe import Recipe
-from syntaxformer.training.tallies import dev_metrics
 from syntaxformer.training.trainer import SyntaxTrainer
 
 if TYPE_CHECKING:
@@ -138,9 +135,11 @@ def _train(recipe: Recipe, resume: bool, overwrite: bool, held: ExitStack) -> Pa
     with team.main_process_first():  # the others find the annotation in the cache
         data = prepare(recipe, resume=checkpoint is not None)
     vectors = _load_vectors(recipe, data, fresh=checkpoint is None)  # may refuse: an older run still stands
+    watch = None
     if team.is_main_process:
         held.enter_context(hold_run(recipe.output))
         open_run(recipe, resume, overwrite)
+        watch = held.enter_context(Stopwatch(recipe.output / "checkpoints", start=start))
         if checkpoint is None:  # else they were read from there, and a failed write would lose them
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
     team.wait_for_everyone()
@@ -157,13 +156,13 @@ def _train(recipe: Recipe, resume: bool, overwrite: bool, held: ExitStack) -> Pa
         lambda: dev_bleu(model, data, recipe.data),
     )
     trainer.train_from(checkpoint)
-    if team.is_main_process:
-        chosen = choose_checkpoints(recipe, trainer.state.best_global_step)
+    chosen, scores = trainer.choose_checkpoints()
+    if watch is not None:
         metrics = {
-            **dev_metrics(recipe.training, trainer.state, chosen),
+            **scores,
             **pretrained,
             **({"references": note} if (note := reference_note(data.info)) else {}),
-            "seconds": round(time.monotonic() - start, 1),
+            "seconds": watch.stop(),
             "data_sha256": data.info.data_sha256,
         }
         # Into a network of its own: the trained one may be in shards.
@@ -394,25 +393,6 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
     return score_translations(hypotheses, references, **scoring(data.info)).bleu
 
 
-def choose_checkpoints(recipe: Recipe, best_step: int | None) -> list[Path]:
-    """Those whose weights become the model's: the last ones to average, or the best, or else the last.
-
-    Raises:
-        CheckpointError: None is whole.
-    """
-    whole, problems = complete_checkpoints(recipe.output / "checkpoints")
-    for problem in problems:
-        _log.warning("skipping a checkpoint: %s", problem)
-    if not whole:
-        raise CheckpointError(f"{recipe.output}: expected a checkpoint after training, found none.")
-    if recipe.training.average > 1:
-        return whole[-recipe.training.average :]
-    best = [path for path in whole if path.name == f"checkpoint-{best_step}"]
-    if not best and best_step is not None:
-        _log.warning("the best checkpoint is lost: taking the last one, %s", whole[-1])
-    return best or whole[-1:]
-
-
 def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], metrics: dict[str, Any]) -> None:
     """Write the model folder with the weights of a checkpoint or a mean; the manifest comes last.
 
@@ -421,7 +401,7 @@ def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], met
         CheckpointError: A checkpoint cannot be read.
         DataError: The folder cannot be written.
     """
-    weights = average_weights(chosen) if recipe.training.average > 1 else load_tensors(chosen[0] / WEIGHTS)
+    weights = average_weights(chosen)
     metrics["checkpoints"] = [path.name for path in chosen]
     check_finite(weights, ", ".join(metrics["checkpoints"]))
     load_weights(model, weights, chosen[0])

@@ -292,7 +292,7 @@ class Translator:
         if n_cut:
             warnings.warn(
                 f"{n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
-                f"{MAX_SOURCE_PIECES}: the rest of each is not translated.",
+                f"{MAX_SOURCE_PIECES}: the rest of each is not translated. Divide them into sentences.",
                 stacklevel=3,
             )
         self.encoder.unseen.warn()

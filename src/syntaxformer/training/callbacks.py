@@ -15,6 +15,7 @@ from syntaxformer.config import MAX_SEED
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.progress import terminal_bar
 from syntaxformer.training.recipe import TrainingConfig
+from syntaxformer.training.tallies import JUDGED_BY, n_without_gain
 
 __all__ = ["Beginning", "Curves", "Flow", "ProgressLines", "is_finished"]
 
@@ -23,8 +24,9 @@ _log = logging.getLogger("syntaxformer.training")
 
 def is_out_of_patience(state: TrainerState, config: TrainingConfig) -> bool:
     """Whether so many evaluations as the recipe allows brought nothing better."""
-    since_best = (state.global_step - (state.best_global_step or 0)) // config.eval_every
-    return config.patience is not None and since_best >= config.patience
+    return (
+        config.patience is not None and n_without_gain(state.log_history, config.best_by) >= config.patience
+    )
 
 
 def is_finished(state: TrainerState, config: TrainingConfig) -> bool:
@@ -69,7 +71,8 @@ class Flow(TrainerCallback):
     ) -> None:
         """Early stopping: each evaluation is followed by a checkpoint, so this is called once for each."""
         if is_out_of_patience(state, self.config):
-            _log.info("no better %s in %d evaluations: stopping", self.config.best_by, self.config.patience)
+            names = " or ".join(JUDGED_BY[self.config.best_by])
+            _log.info("no better %s in %d evaluations: stopping", names, self.config.patience)
             control.should_training_stop = True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,9 @@ from syntaxformer.folders import read_json, verify_manifest
 from syntaxformer.training.sharding import shard_like, whole
 
 __all__ = [
+    "around",
     "average_weights",
+    "best_and_near",
     "check_finite",
     "complete_checkpoints",
     "last_with_its_best",
@@ -41,6 +44,8 @@ __all__ = [
 WEIGHTS = "model.safetensors"
 OPTIMIZER, OPTIMIZER_GROUPS = "optimizer.safetensors", "optimizer.json"
 RANDOM, RANDOM_TENSORS = "random.json", "random.safetensors"
+
+_log = logging.getLogger("syntaxformer.training")
 
 RandomState = tuple[dict[str, Any], dict[str, Tensor]]
 
@@ -157,13 +162,14 @@ def load_random_state(folder: Path, process: int, seed: int) -> None:
 
 
 def complete_checkpoints(folder: Path) -> tuple[list[Path], list[CheckpointError]]:
-    """Checkpoints below a folder that are whole, oldest first, and what is wrong with the others."""
+    """Checkpoints below a folder that are whole, oldest first, and what is wrong, and said, of others."""
     whole, problems = [], []
     for path in numbered_checkpoints(folder):
         try:
             verify_manifest(path)
             whole.append(path)
         except CheckpointError as error:
+            _log.warning("skipping a checkpoint: %s", error)
             problems.append(error)
     return whole, problems
 
@@ -189,6 +195,27 @@ def numbered_checkpoints(folder: Path) -> list[Path]:
 def step_of(checkpoint: Path) -> int:
     """The update after which a checkpoint was written."""
     return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def around(checkpoints: Sequence[Path], step: int | None, n: int) -> list[Path]:
+    """The `n` checkpoints nearest to an update, in order; of two at one distance the earlier."""
+    near = sorted(checkpoints, key=lambda path: (abs(step_of(path) - (step or 0)), step_of(path)))
+    return sorted(near[:n], key=step_of)
+
+
+def best_and_near(folder: Path, best_step: int | None, n: int) -> tuple[Path, list[Path]]:
+    """The best whole checkpoint below a folder, or else the last, and the `n` whole ones around it.
+
+    Raises:
+        CheckpointError: None is whole.
+    """
+    found, _ = complete_checkpoints(folder)
+    if not found:
+        raise CheckpointError(f"{folder}: expected a checkpoint after training, found none.")
+    best = next((path for path in found if step_of(path) == best_step), found[-1])
+    if step_of(best) != best_step:
+        _log.warning("the best checkpoint is lost: taking the last one, %s", best)
+    return best, around(found, step_of(best), n)
 
 
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:

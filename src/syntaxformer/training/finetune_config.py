@@ -55,6 +55,10 @@ class LabelledData(_Section):
     )
     text_pair_column: str | None = Field(default=None, description="own tables: column of a second text")
     label_column: str | None = Field(default=None, description="own tables: column of the label or score")
+    quotes: Literal["auto", "csv", "text"] = Field(
+        default="auto",
+        description="own TSV: quotes enclose cells, as in CSV, or are text; auto looks, and says",
+    )
     cache: Path | None = Field(
         default=None, description="folder for annotated text; null: the user's cache folder"
     )

@@ -125,15 +125,15 @@ class TrainingConfig(_Section):
     eval_every: int = Field(
         default=1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
     )
-    best_by: Literal["loss", "bleu"] = Field(
-        default="loss", description="what chooses the best checkpoint on dev"
+    best_by: Literal["loss", "bleu", "both"] = Field(
+        default="loss", description="what chooses the best checkpoint on dev; both: BLEU, then the loss"
     )
     patience: int | None = Field(
-        default=None, ge=1, description="stop after so many evaluations without a better one"
+        default=None, ge=1, description="stop after so many evaluations with nothing of best_by better"
     )
     keep_checkpoints: int = Field(default=5, ge=1, description="checkpoints kept beside the best one")
     average: int = Field(
-        default=1, ge=1, description="the final model is the mean of so many last checkpoints"
+        default=1, ge=1, description="the model is the mean of so many checkpoints near the best, if no worse"
     )
     log_every: int = Field(default=50, ge=1, description="updates between log lines")
     tensorboard: bool = Field(default=True, description="write OUTPUT/logs for TensorBoard")

@@ -1,21 +1,18 @@
 """How often answers to auxiliary tasks were right, summed over batches: accuracies for logs and reports.
 
-Also the results on the development set that a report holds.
+Also how evaluations compare, by the trainer's log alone: a resumed run judges as one that never stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from operator import le
+from typing import Any
 
-from syntaxformer.training.checkpoints import step_of
-from syntaxformer.training.recipe import TrainingConfig
+__all__ = ["JUDGED_BY", "TallyBook", "best_step", "n_without_gain", "rank", "scores_at"]
 
-if TYPE_CHECKING:
-    from transformers import TrainerState
-
-__all__ = ["TallyBook", "accuracies_at", "dev_metrics"]
+JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss")}
+"""`training.best_by` → by what evaluations are compared; the first decides, of equal ones the next."""
 
 
 class TallyBook:
@@ -37,34 +34,27 @@ class TallyBook:
         return rates
 
 
-def accuracies_at(step: int | None, history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Accuracies on the development set at one evaluation, as `dev_…`.
-
-    Args:
-        step: Of the evaluation.
-        history: Logs of the trainer.
-    """
-    return {
-        name.replace("eval_", "dev_", 1): value
-        for log in history
-        for name, value in log.items()
-        if log.get("step") == step and name.startswith("eval_") and name.endswith("_accuracy")
-    }
+def best_step(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
+    """The update of the best evaluation in a trainer's log; of equal ones the first."""
+    found = {log["step"]: rank(log, best_by, "eval_") for log in history if "eval_loss" in log}
+    return max(found, key=lambda step: found[step])
 
 
-def dev_metrics(config: TrainingConfig, state: TrainerState, chosen: Sequence[Path]) -> dict[str, Any]:
-    """Results on the development set after `best_step`: of the checkpoint that was chosen.
+def n_without_gain(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
+    """How many evaluations there were since one that was in any score the best until then."""
+    since, best = 0, ()
+    for values in (rank(log, best_by, "eval_") for log in history if "eval_loss" in log):
+        since = since + 1 if best and all(map(le, values, best)) else 0
+        best = tuple(map(max, values, best or values))
+    return since
 
-    Where the model is the mean of several, they are those of the best single one, not of the mean.
-    """
-    step = state.best_global_step
-    if step is not None and config.average == 1:
-        step = step_of(chosen[0])
-    found = {key: value for log in state.log_history if log["step"] == step for key, value in log.items()}
-    return {
-        "dev_loss": found.get("eval_loss"),
-        **({"dev_bleu": found.get("eval_bleu")} if config.best_by == "bleu" else {}),
-        "best_step": step,
-        "last_step": state.global_step,
-        **accuracies_at(step, state.log_history),
-    }
+
+def rank(scores: Mapping[str, float], best_by: str, prefix: str = "") -> tuple[float, ...]:
+    """What an evaluation is compared by: the larger, the better."""
+    return tuple((-1 if name == "loss" else 1) * scores[prefix + name] for name in JUDGED_BY[best_by])
+
+
+def scores_at(step: int, history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Loss, accuracies and BLEU of the evaluation after an update."""
+    found = {key: value for log in history if log["step"] == step for key, value in log.items()}
+    return {key[5:]: value for key, value in found.items() if key[:5] == "eval_" and key != "eval_runtime"}

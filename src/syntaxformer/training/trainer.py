@@ -6,6 +6,7 @@ What differs from the base class, and only that: where batches come from, how th
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -27,15 +28,18 @@ from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import EncodedPairs, TranslationCollator
 from syntaxformer.errors import ConfigError
 from syntaxformer.training.callbacks import Beginning, Curves, Flow, ProgressLines, is_finished
+from syntaxformer.training.checkpoints import around, average_weights, best_and_near, load_weights, step_of
 from syntaxformer.training.precision import pick_precision
 from syntaxformer.training.processes import one_device
 from syntaxformer.training.recipe import Recipe, TrainingConfig
 from syntaxformer.training.safe_checkpoints import SafeCheckpoints
 from syntaxformer.training.schedules import SCHEDULES
 from syntaxformer.training.sharding import shard
-from syntaxformer.training.tallies import TallyBook
+from syntaxformer.training.tallies import JUDGED_BY, TallyBook, best_step, rank, scores_at
 
 __all__ = ["SyntaxTrainer", "training_arguments"]
+
+_log = logging.getLogger("syntaxformer.training")
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
@@ -55,8 +59,6 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         eval_steps=config.eval_every,
         save_strategy="steps",
         save_steps=config.eval_every,
-        metric_for_best_model=config.best_by,
-        greater_is_better=config.best_by == "bleu",
         logging_steps=config.log_every,
         logging_nan_inf_filter=False,
         report_to=[],
@@ -174,19 +176,28 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
         """Not counted: the estimate costs more than it tells."""
         return 0
 
-    @torch.no_grad()
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
+        """Score the development set, and log it; see `dev_scores`."""
+        start = time.monotonic()
+        found = self.dev_scores(eval_dataset)
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
+        metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    @torch.no_grad()
+    def dev_scores(self, dev_pairs: Any = None) -> dict[str, float]:
         """Loss per target piece on the development set, without smoothing; BLEU where the recipe wants it.
 
-        Every process computes the same, on the whole set.
+        Every process computes the same, on the whole set, with the weights as they are.
 
         Raises:
             ConfigError: The loss is not finite: training went astray.
         """
-        pairs: Any = eval_dataset or self.eval_dataset
-        start = time.monotonic()
+        pairs: Any = dev_pairs or self.eval_dataset
         self.model.eval()
         collate = TranslationCollator(pairs, self.pad_id)
         longest = int(pairs.tgt.lengths.max(initial=1))
@@ -205,17 +216,40 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
                 f"training.learning_rate: expected one that keeps the loss on dev finite, got {loss} at "
                 f"update {self.state.global_step} with {self.config.learning_rate:g}. Lower it."
             )
-        metrics = {
-            f"{metric_key_prefix}_loss": loss,
-            **tallies.take(f"{metric_key_prefix}_"),
-        }
-        if self.dev_bleu is not None and self.config.best_by == "bleu":
-            metrics[f"{metric_key_prefix}_bleu"] = self.dev_bleu()
-        metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
+        scores = {"loss": loss, **tallies.take()}
+        if self.dev_bleu is not None and "bleu" in JUDGED_BY[self.config.best_by]:
+            scores["bleu"] = self.dev_bleu()
+        return scores
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """Keep the best evaluation so far, by all that the recipe judges by."""
+        best = self.state.best_global_step = best_step(self.state.log_history, self.config.best_by)
+        self.state.best_metric = scores_at(best, self.state.log_history)[JUDGED_BY[self.config.best_by][0]]
+        return best == self.state.global_step
 
     def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
-        """The last ones, as many as are kept or averaged."""
-        return numbered[-max(self.config.keep_checkpoints, self.config.average) :]
+        """The last ones, as many as are kept or averaged, and those around the best one."""
+        last = numbered[-max(self.config.keep_checkpoints, self.config.average) :]
+        return last + around(numbered, self.state.best_global_step, self.config.average)
+
+    def choose_checkpoints(self) -> tuple[list[Path], dict[str, Any]]:
+        """The checkpoints whose mean becomes the model, and its scores on dev; every process must ask.
+
+        Where the recipe averages, the mean around the best one is scored, and taken if it is no worse.
+
+        Raises:
+            CheckpointError: No checkpoint is whole.
+            ConfigError: The loss of the mean is not finite.
+        """
+        folder, best_by = Path(self.args.output_dir), self.config.best_by
+        best, near = best_and_near(folder, self.state.best_global_step, self.config.average)
+        chosen, scores = [best], scores_at(step_of(best), self.state.log_history)
+        if len(near) > 1:
+            load_weights(self.model, average_weights(near), best)
+            mean, name = self.dev_scores(), JUDGED_BY[best_by][0]
+            shown = ", ".join(path.name for path in near), name, mean[name], best.name, scores[name]
+            _log.info("on dev the mean of %s has %s %.5g, %s alone %.5g: the better one is taken", *shown)
+            if rank(mean, best_by) >= rank(scores, best_by):
+                chosen, scores = near, mean
+        dev = {f"dev_{name}": value for name, value in scores.items()}
+        return chosen, {**dev, "best_step": step_of(best), "last_step": self.state.global_step}

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.experiments import figures
+from syntaxformer.experiments import RunStore, figures, load_spec
+from syntaxformer.experiments.plan import own_runs
+from syntaxformer.experiments.provenance import check_recipe
+from syntaxformer.experiments.store import DONE
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -34,3 +37,13 @@ def test_a_page_is_what_its_store_gives(name, tmp_path, monkeypatch):
     assert written == (published / "report.md").read_text()
     shown = {line.split("](")[1].rstrip(")") for line in written.splitlines() if line.startswith("![")}
     assert shown == {path.name for path in published.glob("*.png")}
+
+
+@pytest.mark.parametrize("name", _pages().PAGES)
+def test_the_finished_runs_of_a_page_are_of_its_recipe_as_it_is_now(name):
+    """Else `experiment run` would refuse to go on with them, or not know them for its own."""
+    store = RunStore(ROOT / "experiments" / "stores" / _pages().PAGES[name][0])
+    runs = own_runs(load_spec(ROOT / "experiments" / f"{name}.yaml"), store.runs())
+    done = [run for run in runs.values() if run.state == DONE]
+    check_recipe(done)
+    assert done

@@ -502,3 +502,48 @@ def test_runs_of_several_commits_are_not_mixed_in_silence(filled, make_result, t
     assert (
         "0123456789ab, torch 9.9 in base_10--_1_" in write_report(spec, store, tmp_path / "three").read_text()
     )
+
+
+@pytest.fixture
+def report_on_cola(content, write_spec, store, make_result, tmp_path):
+    """The report of two systems and three seeds whose Matthews correlations and notes are given."""
+
+    def report(**systems):
+        content.update(verb="finetune", recipe=None, report={"baseline": {"system": "plain"}})
+        content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
+        content["axes"] = {"system": {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}}, "seed": [1, 2, 3]}
+        spec = load_spec(write_spec(content))
+        store.add(spec.cells())
+        for cell in spec.cells():
+            matthews, more = systems[cell.labels["system"]]
+            store.finish(cell.key, 1.0, {**make_result(0.0), "metrics": {"matthews": matthews}, **more})
+        return write_report(spec, store, tmp_path / "out").read_text()
+
+    return report
+
+
+WARNING = """## Warning: classes never predicted
+
+{}
+
+A difference or a p-value between such runs compares no systems. Train longer or at another rate.
+"""
+OF_MASKS = "; ".join(f"system masks, seed {seed}" for seed in (1, 2, 3))
+OF_BOTH = "; ".join(f"system {name}, seed {seed}" for name in ("plain", "masks") for seed in (1, 2, 3))
+
+
+def test_rows_of_exactly_nothing_are_remarked_on(report_on_cola):
+    """Runs of an earlier version stored no more than their correlation."""
+    text = report_on_cola(plain=(0.0, {}), masks=(0.0, {}))
+    assert _row(text, "masks")[4] == "1.000"  # all the same: p says nothing
+    assert WARNING.format(f"matthews exactly 0, as where all predictions are the same: {OF_BOTH}.") in text
+    assert text.index("classes never predicted") < text.index("## Results")
+
+
+def test_classes_that_runs_note_as_never_predicted_are_remarked_on(report_on_cola):
+    text = report_on_cola(plain=(0.3, {"never_predicted": {}}), masks=(0.0, {"never_predicted": {"0": 322}}))
+    assert WARNING.format(f"never predicted: 0 (322 rows): {OF_MASKS}.") in text
+
+
+def test_runs_that_predict_every_class_are_not_remarked_on(report_on_cola):
+    assert "never predicted" not in report_on_cola(plain=(0.3, {}), masks=(0.2, {"never_predicted": {}}))

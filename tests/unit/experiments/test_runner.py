@@ -24,8 +24,8 @@ from syntaxformer.experiments.executors import LocalExecutor
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.runner import MOST_KILLS
-from syntaxformer.experiments.stopwatch import Stopwatch, counted_seconds
 from syntaxformer.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING
+from syntaxformer.tasks.stopwatch import Stopwatch, counted_seconds
 from syntaxformer.training.recipe import load_recipe
 
 RESULT = "import json, pathlib, sys; p = pathlib.Path(sys.argv[1]); f = p / 'runs'; n = len(f.read_text()) if f.exists() else 0; f.write_text('x' * (n + 1)); "
@@ -160,7 +160,7 @@ run_experiment(load_spec(sys.argv[1]), RunStore(sys.argv[2]), command=command)
 """
 SLOW = (
     RESULT
-    + "from filelock import FileLock; import time; from syntaxformer.experiments.stopwatch import Stopwatch\n"
+    + "from filelock import FileLock; import time; from syntaxformer.tasks.stopwatch import Stopwatch\n"
     "with FileLock(p / 'lock'):\n"
     "    if not (p / 'result.json').exists():\n"
     "        with Stopwatch(p):\n"

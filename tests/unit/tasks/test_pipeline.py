@@ -35,7 +35,7 @@ def _classifier(probabilities, labels):
 
     def predict(texts):
         seen.append(texts)
-        return SimpleNamespace(labels=labels[: len(texts)], probabilities=probabilities)
+        return SimpleNamespace(labels=labels[: len(texts)], probabilities=probabilities, n_truncated=0)
 
     return SimpleNamespace(predict=predict, info=SimpleNamespace(labels=("no", "yes")), seen=seen)
 

@@ -6,7 +6,7 @@ import pytest
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.training.recipe import load_recipe
-from syntaxformer.training.tallies import TallyBook, accuracies_at
+from syntaxformer.training.tallies import TallyBook
 
 
 def _problems(*overrides: str) -> list[str]:
@@ -130,13 +130,3 @@ def test_tallies_are_sums_over_batches():
         book.add(tallies)
     assert book.take("eval_") == {"eval_a": 0.5, "eval_b": 0.0}
     assert book.take() == {}
-
-
-def test_accuracies_of_one_evaluation():
-    history = [
-        {"step": 5, "eval_loss": 2.0, "eval_governor_accuracy": 0.5},
-        {"step": 10, "eval_loss": 1.0, "eval_governor_accuracy": 0.75},
-        {"step": 10, "governor_accuracy": 0.9},
-    ]
-    assert accuracies_at(10, history) == {"dev_governor_accuracy": 0.75}
-    assert accuracies_at(None, history) == {}

@@ -44,6 +44,13 @@ def test_every_recipe_says_how_to_run_it(path):
     assert any(f"syntaxformer train recipes/{path.name}" in line for line in header)
 
 
+@pytest.mark.parametrize("name", ["iwslt14_small", "multi30k", "news_low", "news_low_small", "tatoeba"])
+def test_recipes_for_little_data_stop_where_nothing_gets_better(name):
+    training = load_recipe(name).training
+    assert training.patience is not None
+    assert training.patience * training.eval_every < training.max_steps
+
+
 def test_a_resolved_recipe_reads_back_as_itself(tmp_path):
     recipe = load_recipe(
         "multi30k", ["infusion.kind=concat", "infusion.widths={pos: 12, case: 3, subword: 5}"]

@@ -1,32 +1,42 @@
-"""What a report says of the development set."""
+"""How evaluations on the development set compare."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
+import pytest
 
-from syntaxformer.training.recipe import load_recipe
-from syntaxformer.training.tallies import dev_metrics
+from syntaxformer.training.tallies import best_step, n_without_gain, scores_at
 
 HISTORY = [
-    {"step": 5, "eval_loss": 3.0, "eval_bleu": 11.0, "eval_governor_accuracy": 0.5},
+    {"step": 5, "eval_loss": 3.0, "eval_bleu": 7.0, "eval_governor_accuracy": 0.5, "eval_runtime": 1.0},
     {"step": 5, "loss": 9.0},
     {"step": 10, "eval_loss": 2.0, "eval_bleu": 7.0, "eval_governor_accuracy": 0.75},
+    {"step": 15, "eval_loss": 2.5, "eval_bleu": 6.0},
 ]
 
 
-def _metrics(best_by: str, best_step: int, average: int = 1, chosen: tuple[int, ...] = (5,)) -> dict:
-    config = load_recipe("tiny", [f"training.best_by={best_by}", f"training.average={average}"]).training
-    state = SimpleNamespace(best_global_step=best_step, global_step=10, log_history=HISTORY)
-    return dev_metrics(config, state, [Path(f"checkpoint-{step}") for step in chosen])
+@pytest.mark.parametrize(("best_by", "best"), [("loss", 10), ("bleu", 5), ("both", 10)])
+def test_the_best_evaluation(best_by, best):
+    """Of equal BLEU the first is the best by BLEU, the one of lower loss by both."""
+    assert best_step(HISTORY, best_by) == best
 
 
-def test_scores_on_dev_are_those_of_the_chosen_checkpoint():
-    common = {"last_step": 10, "best_step": 5, "dev_governor_accuracy": 0.5}
-    assert _metrics("bleu", 5) == {**common, "dev_loss": 3.0, "dev_bleu": 11.0}
-    assert _metrics("loss", 10) == {**common, "dev_loss": 3.0}  # the best one is lost
+def test_the_scores_of_an_evaluation():
+    assert scores_at(5, HISTORY) == {"loss": 3.0, "bleu": 7.0, "governor_accuracy": 0.5}
 
 
-def test_scores_on_dev_beside_a_mean_are_those_of_the_best_single_checkpoint():
-    found = _metrics("bleu", 5, average=2, chosen=(10, 15))
-    assert (found["best_step"], found["dev_loss"], found["dev_bleu"]) == (5, 3.0, 11.0)
+@pytest.mark.parametrize(
+    ("best_by", "losses", "bleus", "since"),
+    [
+        ("loss", [3.0, 2.0, 2.5, 2.0], [1.0, 2.0, 3.0, 4.0], 2),
+        ("bleu", [3.0, 2.0, 2.5, 2.0], [1.0, 2.0, 3.0, 4.0], 0),
+        ("both", [3.0, 2.0, 2.5, 2.0], [1.0, 2.0, 3.0, 4.0], 0),
+        ("both", [3.0, 2.0, 1.9, 1.9], [4.0, 3.0, 2.0, 4.0], 1),
+        ("both", [3.0, 3.5, 3.5, 4.0], [4.0, 3.0, 3.5, 4.0], 3),
+    ],
+)
+def test_evaluations_since_anything_got_better(best_by, losses, bleus, since):
+    history = [
+        {"step": step, "eval_loss": loss, "eval_bleu": bleu}
+        for step, (loss, bleu) in enumerate(zip(losses, bleus, strict=True))
+    ]
+    assert n_without_gain(history, best_by) == since

@@ -214,6 +214,30 @@ def test_the_best_checkpoint_by_bleu_and_early_stopping(tiny_trainer, tmp_path, 
     assert {path.name for path in kept} == {f"checkpoint-{best}", f"checkpoint-{last}"}
 
 
+def test_by_both_bleu_decides_and_patience_waits_for_the_loss_too(tiny_trainer, tmp_path):
+    """BLEU rises once; the loss falls at each of the seven evaluations, and nothing stops."""
+    given = iter([1.0, 2.0, 1.5, 1.5, 1.5, 1.5, 1.5])
+    trainer = tiny_trainer(
+        lambda: next(given), training__best_by="both", training__max_steps=35, training__patience=2,
+        model__dropout=0.0, training__keep_checkpoints=1,
+    )  # fmt: skip
+    trainer.train()
+    losses = [log["eval_loss"] for log in trainer.state.log_history if "eval_loss" in log]
+    assert losses == sorted(losses, reverse=True)
+    assert (trainer.state.best_global_step, trainer.state.global_step) == (10, 35)
+
+
+def test_what_is_averaged_around_the_best_checkpoint_is_kept(tiny_trainer, tmp_path):
+    given = iter([1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])
+    trainer = tiny_trainer(
+        lambda: next(given), training__best_by="bleu", training__max_steps=35, training__average=3,
+        training__keep_checkpoints=1,
+    )  # fmt: skip
+    trainer.train()
+    kept, _ = complete_checkpoints(tmp_path / "run" / "checkpoints")
+    assert [path.name for path in kept] == [f"checkpoint-{step}" for step in (10, 15, 20, 25, 30, 35)]
+
+
 def test_bleu_is_not_computed_where_the_loss_decides(tiny_trainer):
     trainer = tiny_trainer(lambda: pytest.fail("translated dev"), training__max_steps=5)
     trainer.train()

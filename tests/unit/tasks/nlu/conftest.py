@@ -113,3 +113,16 @@ def messages(caplog):
     """What the run says."""
     caplog.set_level(logging.INFO, "syntaxformer")
     return caplog
+
+
+@pytest.fixture(scope="session")
+def run():
+    """The command line in this process, as in tests/integration."""
+    from importlib.util import module_from_spec, spec_from_file_location
+    from pathlib import Path
+
+    path = Path(__file__).resolve().parents[3] / "integration" / "conftest.py"
+    spec = spec_from_file_location("integration_conftest", path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.run

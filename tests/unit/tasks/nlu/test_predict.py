@@ -13,20 +13,6 @@ from syntaxformer.tasks.official_files import TASKS
 from syntaxformer.tasks.submission import submission_rows
 from syntaxformer.tasks.text_sets import TextExample, TextSet
 
-
-@pytest.fixture(scope="module")
-def run():
-    """The command line in this process, as in tests/integration."""
-    from importlib.util import module_from_spec, spec_from_file_location
-    from pathlib import Path
-
-    path = Path(__file__).resolve().parents[3] / "integration" / "conftest.py"
-    spec = spec_from_file_location("integration_conftest", path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.run
-
-
 QUICK = ("--set", "training.precision=fp32", "--set", "training.batch_size=4", "--set", "training.max_length=32",
          "--learning-rate", "0.01")  # fmt: skip
 
@@ -125,7 +111,10 @@ def test_a_long_text_is_cut_and_said(run, cola_model, tmp_path):
     done = run("predict", folder, tmp_path / "long.txt")
     assert done.code == 0
     assert len(done.out.splitlines()) == 3
-    assert done.err == "1 of 2 texts were cut to the model's length.\n"
+    assert done.err == (
+        "warning: 1 of 2 texts were cut to 32 pieces: the rest was not read. Divide them, or fine-tune with a "
+        "larger training.max_length.\n"
+    )
 
 
 def test_a_table_with_other_columns_is_no_list_of_texts(run, cola_model, tmp_path):

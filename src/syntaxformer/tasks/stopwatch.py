@@ -16,7 +16,7 @@ from syntaxformer.errors import DataError
 
 __all__ = ["Stopwatch", "counted_seconds"]
 
-_log = logging.getLogger("syntaxformer.experiments")
+_log = logging.getLogger("syntaxformer.training")
 
 SECONDS = "seconds.json"
 EVERY_S = 5.0
@@ -29,12 +29,13 @@ class Stopwatch:
     Args:
         folder: Of the run.
         every_s: Seconds between writes.
+        start: When this process began, by `time.monotonic`; None for now.
     """
 
-    def __init__(self, folder: Path, every_s: float = EVERY_S) -> None:
+    def __init__(self, folder: Path, every_s: float = EVERY_S, start: float | None = None) -> None:
         self.folder, self.every_s = folder, every_s
         self._before = counted_seconds(folder)
-        self._start = time.monotonic()
+        self._start = time.monotonic() if start is None else start
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep_writing, daemon=True)
 
@@ -48,9 +49,15 @@ class Stopwatch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._write()
+        self.stop()
+
+    def stop(self) -> float:
+        """Count no further; gives the seconds of all processes."""
+        if not self._ended.is_set():
+            self._ended.set()
+            self._thread.join()
+            self._write()
+        return self.seconds
 
     def _keep_writing(self) -> None:
         while not self._ended.wait(self.every_s):

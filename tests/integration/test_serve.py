@@ -182,3 +182,40 @@ def test_a_port_that_is_taken_is_one_line(cli, tmp_path, monkeypatch):
         "error: --host, --port: expected an address to listen on, got no.such.host.invalid:8000"
     )
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--host", "0.0.0.0"],
+            "--allowed-host: expected the names that clients call 0.0.0.0 by, got none. Give each that requests "
+            "may have in their header `Host`: --allowed-host NAME.",
+        ),
+        (["--allowed-host", "http://a.example"], "--allowed-host: expected a name as example.org, got 'http://a.example'."),
+        (["--allowed-host", "*"], "--allowed-host: expected a name as example.org, got '*'."),
+    ],
+)  # fmt: skip
+def test_whom_others_call_must_know_its_names(cli, tmp_path, monkeypatch, options, message):
+    from syntaxformer.serve import server
+
+    monkeypatch.setattr(server, "check_folder", lambda folder: None)
+    monkeypatch.setattr(server, "_build", lambda config: pytest.fail("it was loaded"))
+    done = cli("serve", tmp_path, "--port", 0, *options)
+    assert (done.code, done.err) == (2, f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "options", [["--host", "0.0.0.0", "--allowed-host", "a.example"], ["--host", "localhost"], []]
+)
+def test_what_is_told_reaches_the_service(cli, tmp_path, monkeypatch, options):
+    from syntaxformer.serve import server
+
+    served = []
+    monkeypatch.setattr(server, "check_folder", lambda folder: None)
+    monkeypatch.setattr(server, "_build", lambda config: None)
+    monkeypatch.setattr(server, "serve_app", lambda app, config: served.append(config))
+    done = cli("serve", tmp_path, "--port", 0, "--max-body-bytes", 12345, *options)
+    assert (done.code, done.err) == (0, "")
+    (config,) = served
+    assert (config.allowed_hosts, config.max_body_bytes) == (options[3:4], 12345)

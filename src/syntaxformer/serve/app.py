@@ -18,6 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from syntaxformer import __version__
 from syntaxformer.errors import SyntaxformerError
 from syntaxformer.serve.batcher import Batcher
+from syntaxformer.serve.bodies import BoundedRoute
 from syntaxformer.serve.checks import (
     check_explained,
     check_pairs,
@@ -52,6 +53,7 @@ _REASONS = {
     400: "The body is not JSON.",
     401: "The key is missing or wrong.",
     413: "The body is too large.",
+    421: "The name in `Host` is none of the service's.",
     422: "The request asks for what cannot be; the message says what to change.",
     429: "Too many texts are waiting.",
     503: "There was no answer in time.",
@@ -100,6 +102,7 @@ def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     )
     app.state.config, app.state.engines, app.state.batchers = config, dict(engines), batchers
     app.state.ready, app.state.metrics = False, metrics
+    app.router.route_class = BoundedRoute
     handle_problems(app)
     _add_work(app)
     _add_explain(app)

@@ -150,9 +150,18 @@ class Batcher:
         items = [item for _, part in batch for item in part]
         start = time.monotonic()
         loop = asyncio.get_running_loop()
-        results = await loop.run_in_executor(self._thread, self.work, batch[0][0].settings, items)
+        results = await loop.run_in_executor(self._thread, self._work, batch[0][0].settings, items)
         self.observer.batch(len(items), time.monotonic() - start)
         _deliver(batch, results)
+
+    def _work(self, settings: Hashable, items: list[Any]) -> Sequence[Any]:
+        """Work in the thread; what is neither an error nor an end, as a panic of a tokenizer, is an error."""
+        try:
+            return self.work(settings, items)
+        except (Exception, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as panic:
+            raise RuntimeError(f"model: expected results, got {type(panic).__name__}: {panic}") from panic
 
     def _take(self) -> list[_Part]:
         """A part of the oldest job, others with its settings that fit beside it; late ones are dropped."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslateSettings, TranslatorEngine
-from syntaxformer.serve.problems import Problem
+from syntaxformer.serve.problems import Problem, shown
 from syntaxformer.serve.schemas import TranslateRequest
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "n_characters",
     "translate_settings",
 ]
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 TASKS = {"translation": "a translator", "classification": "a classifier"}
 
@@ -37,7 +40,7 @@ def choose(engines: Mapping[str, Engine], task: str, name: str | None) -> Engine
     if name is None and known:
         return next(iter(known.values()))
     if name is None or name not in known:
-        found = "nothing" if name is None else ascii(name)
+        found = "nothing" if name is None else shown(name)
         choice = (
             f"one of {', '.join(known)}" if known else f"{TASKS[task]} among the served models, where none is"
         )
@@ -56,7 +59,7 @@ def choose_any(engines: Mapping[str, Engine], name: str | None) -> Engine:
     if name not in engines:
         known = ", ".join(engines)
         raise Problem(
-            422, f"model: expected one of {known}, got {name!a}. See GET /v1/models.", "no_such_model"
+            422, f"model: expected one of {known}, got {shown(name)}. See GET /v1/models.", "no_such_model"
         )
     return engines[name]
 
@@ -100,10 +103,8 @@ def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> 
                 "Send it in parts, a sentence each.",
                 "text_too_long",
             )
-        surrogate = next((at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff"), None)
-        if surrogate is not None:
-            found = ascii(text[surrogate])
-            message = f"{place}: expected Unicode text, got {found}, half a character, at {surrogate}."
+        if half := _HALF.search(text):
+            message = f"{place}: expected Unicode text, got {half[0]!a}, half a character, at {half.start()}."
             raise Problem(422, message, "not_unicode")
 
 

@@ -1,4 +1,4 @@
-"""What every request passes: its id, the limit of its size, the key; afterwards a log line and the counters.
+"""What every request passes: its id, the name it calls, its size, the key; afterwards a log line and counts.
 
 Plain ASGI around the whole application, so that an error of ours is answered in the form of all others.
 """
@@ -8,23 +8,39 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import re
 import time
+from ipaddress import ip_address
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.metrics import Metrics
-from syntaxformer.serve.problems import Problem, problem_response
+from syntaxformer.serve.problems import Problem, problem_response, shown
 from syntaxformer.serve.request_ids import HEADER, set_request_id
 
-__all__ = ["Gate", "JsonLines"]
+__all__ = ["Gate", "JsonLines", "host_name", "is_loopback"]
 
 _log = logging.getLogger("syntaxformer.serve")
 
 PROTECTED = "/v1/"
 """Paths below ask for the key; probes, metrics and pages do not."""
+
+
+def host_name(host: str) -> str:
+    """The name in a `Host` header: of "Example.org:80" it is "example.org", of "[::1]:8000" it is "::1"."""
+    if host.startswith("[") or host.count(":") == 1:
+        host = re.sub(r":\d*$", "", host)
+    return host.strip("[]").rstrip(".").lower()
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or address leads to this machine alone."""
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 class JsonLines(logging.Formatter):
@@ -55,6 +71,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, config: ServiceConfig, metrics: Metrics) -> None:
         self.app, self.config, self.metrics = app, config, metrics
+        self.hosts = set(map(host_name, config.allowed_hosts))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -87,12 +104,17 @@ class Gate:
             self._record(scope, request_id, status, time.monotonic() - start)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Problem | None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        if (name := host_name(host)) not in self.hosts and not is_loopback(name):
+            message = f"host: expected localhost or a name that --allowed-host gives, got {shown(host)}."
+            return Problem(421, f"{message} Start the service with --allowed-host NAME.")
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.config.max_body_bytes:
-            return Problem(413, self._too_large(f"{int(length)}"))
+        if length.isdigit() and (len(length) > 18 or int(length) > self.config.max_body_bytes):
+            return Problem(413, self._too_large(length[:18].decode()))
         if not scope["path"].startswith(PROTECTED) or self.config.api_key is None:
             return None
-        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+        scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+        given = headers.get(b"x-api-key") or (key.strip() if scheme.lower() == b"bearer" else scheme)
         if hmac.compare_digest(given, self.config.api_key.encode()):
             return None
         message = "key: expected the service's key, got {}. Send the header `Authorization: Bearer KEY`."
@@ -114,7 +136,7 @@ class Gate:
             message = await receive()
             n_bytes += len(message.get("body", b""))
             if n_bytes > self.config.max_body_bytes:
-                raise HTTPException(413, self._too_large("more"))
+                raise Problem(413, self._too_large("more"))
             return message
 
         return receiving

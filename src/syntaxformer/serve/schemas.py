@@ -32,7 +32,7 @@ class TranslateRequest(_Body):
     """Texts to translate."""
 
     texts: list[str] = Field(
-        min_length=1, description="a sentence or segment each; an empty text stays empty"
+        min_length=1, fail_fast=True, description="a sentence or segment each; an empty text stays empty"
     )
     model: str | None = Field(default=None, description="name of a model; null: the first translator")
     beam_size: int | None = Field(default=None, ge=1, le=20, description="null: the model's setting")
@@ -117,7 +117,9 @@ class ClassifyRequest(_Body):
     """Texts, or pairs of texts, to classify."""
 
     texts: list[str | Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
-        min_length=1, description="texts, or pairs where the model was trained on pairs; none of them empty"
+        min_length=1,
+        fail_fast=True,
+        description="texts, or pairs where the model was trained on pairs; none of them empty",
     )
     model: str | None = Field(default=None, description="name of a model; null: the first classifier")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from syntaxformer.errors import ConfigError
 from syntaxformer.serve.app import create_app
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine
-from syntaxformer.serve.gate import JsonLines
+from syntaxformer.serve.gate import JsonLines, is_loopback
 from syntaxformer.serve.pages import add_explorer
 
 __all__ = ["PAGES", "app_from_environment", "name_models", "run", "serve_app"]
@@ -54,8 +55,8 @@ def run(config: ServiceConfig) -> None:
     Raises:
         CheckpointError: A folder is no model.
         BackendMissingError: An annotator or backend is not installed.
-        ConfigError: There is no such device, nobody can listen there, no worker can load the models, or a
-            model needs more than the texts of requests.
+        ConfigError: There is no such device, nobody can listen there, others reach it by names that are not
+            allowed, no worker can load the models, or a model needs more than the texts of requests.
     """
     for folder in config.models.values():
         check_folder(folder)
@@ -113,7 +114,7 @@ def app_from_environment() -> FastAPI:
 def _check_address(config: ServiceConfig) -> None:
     """Models take long to load; that the port is taken is found before."""
     try:
-        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
+        family, *_, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind((config.host, config.port))
@@ -122,6 +123,14 @@ def _check_address(config: ServiceConfig) -> None:
             f"--host, --port: expected an address to listen on, got {config.host}:{config.port}: "
             f"{error.strerror}."
         ) from error
+    for name in config.allowed_hosts:
+        if not re.fullmatch(r"[\w.:\[\]-]+", name):
+            raise ConfigError(f"--allowed-host: expected a name as example.org, got {name!a}.")
+    if not config.allowed_hosts and not is_loopback(str(address[0])):
+        raise ConfigError(
+            f"--allowed-host: expected the names that clients call {config.host} by, got none. "
+            "Give each that requests may have in their header `Host`: --allowed-host NAME."
+        )
 
 
 def _build(config: ServiceConfig) -> FastAPI:

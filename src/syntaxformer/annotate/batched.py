@@ -12,7 +12,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from syntaxformer.ahead import map_ahead
-from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words
+from syntaxformer.annotate.annotator import (
+    CHARACTERS_AT_ONCE,
+    ListsSentences,
+    blank_sentence,
+    check_words,
+    short_enough,
+)
 from syntaxformer.annotate.parallel import TASKS_AHEAD, chunks_of, stream_in_processes
 from syntaxformer.trees import Sentence
 
@@ -70,12 +76,13 @@ class BatchedAnnotator(ListsSentences):
             n_processes: Worker processes, or requests at a time to a server; 1 works in this process.
 
         Raises:
-            SyntaxformerError: A worker process died, or the parser failed.
+            SyntaxformerError: A worker process died, the parser failed, or a line has over 100,000 words.
         """
+        lines = short_enough(lines)
         if self.threads is None and n_processes > 1:
             yield from stream_in_processes(self.name, lines, n_processes)
             return
-        chunks = chunks_of(lines, self.batch_lines)
+        chunks = chunks_of(lines, self.batch_lines, CHARACTERS_AT_ONCE)
         n_threads = max(self.threads or 1, n_processes)
         batches = map(self._batch, chunks)
         if n_threads > 1:

@@ -5,6 +5,7 @@ Every worker loads the annotator by its name; nothing is forked, so the caller's
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -12,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import islice
 from multiprocessing import connection, get_context, parent_process
 from typing import TypeVar
 
@@ -31,10 +31,17 @@ TASKS_AHEAD = 2
 """Tasks that wait for each process, so that none idles."""
 
 
-def chunks_of(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Cut lines into lists of `size`, the last one shorter."""
-    iterator = iter(lines)
-    while chunk := list(islice(iterator, size)):
+def chunks_of(items: Iterable[T], size: int, max_length: float = math.inf) -> Iterator[list[T]]:
+    """Cut items into lists of `size`, shorter where several would together be longer than `max_length`."""
+    chunk: list[T] = []
+    length = 0
+    for item in items:
+        if chunk and (len(chunk) == size or length + len(item) > max_length):
+            yield chunk
+            chunk, length = [], 0
+        chunk.append(item)
+        length += len(item)
+    if chunk:
         yield chunk
 
 

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.annotator import Annotator, short_enough
 from syntaxformer.annotate.columns import FORMAT
 from syntaxformer.annotate.corpus import AnnotatedCorpus, read_annotations
 from syntaxformer.annotate.fingerprint import hash_lines
@@ -170,6 +170,7 @@ def _made(shard: Shard, annotator: Annotator) -> dict[str, Any]:
             f"{annotator.version}. Install the same packages and models everywhere."
         )
     lines = SourceLines(shard.source).part(shard.first, shard.n_lines)
+    lines = list(short_enough(lines, shard.source, shard.first))
     if hash_lines(lines) != shard.content_hash:
         raise DataError(
             "expected the lines that were counted, got others: the file was changed.", shard.source

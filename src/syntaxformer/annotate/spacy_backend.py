@@ -9,7 +9,9 @@ no word, blank lines do not reach the pipeline, very long lines go through it in
 
 from __future__ import annotations
 
+import re
 import threading
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,7 +21,13 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words, encodable
+from syntaxformer.annotate.annotator import (
+    ListsSentences,
+    blank_sentence,
+    check_words,
+    encodable,
+    short_enough,
+)
 from syntaxformer.annotate.bundled import bundled_folder, pipeline_version
 from syntaxformer.annotate.parallel import chunks_of, stream_in_processes
 from syntaxformer.annotate.segments import segments_of
@@ -29,11 +37,17 @@ from syntaxformer.trees import Sentence
 
 __all__ = ["SpacyAnnotator", "load_bundled", "load_spacy"]
 
-BATCH_SIZE = 256
-"""Documents that a pipeline works on at once."""
+BATCH_SIZE, BATCH_WORDS = 256, 4000
+"""Documents that a pipeline works on at once, and their words, each of which costs 37 KB meanwhile."""
 
-LINES_PER_ZONE = 2000
+MAX_WORDS = 20_000
+"""Words of a document; the parser alone holds 13 KB for each."""
+
+LINES_PER_ZONE, CHARACTERS_PER_ZONE = 2000, 2_000_000
 """Lines after which spaCy forgets the words that it met, so that memory stays constant over millions."""
+
+_LOCAL = re.compile(r"spacy\.\w+WindowEncoder\.v\d spacy\.\w+Embed\.v\d")
+"""Encoder and embedding of vectors that depend on a few words to each side."""
 
 # Components that no column of `Sentence` comes from.
 _UNUSED = {
@@ -76,6 +90,7 @@ class SpacyAnnotator(ListsSentences):
             column for _, factory in factories for column in _PROVIDED_BY.get(factory, ())
         )
         self._reader = DocReader(nlp.vocab.strings, self.provides)
+        self._reach = _reach(nlp)
         self._lock = threading.Lock()
 
     def limited_to(self, columns: Collection[str]) -> SpacyAnnotator:
@@ -105,12 +120,13 @@ class SpacyAnnotator(ListsSentences):
             n_processes: Worker processes; 1 works in this one.
 
         Raises:
-            SyntaxformerError: A worker process died.
+            SyntaxformerError: A worker process died, or a line has over 100,000 words.
         """
+        lines = short_enough(lines)
         if n_processes > 1:
             yield from stream_in_processes(self.name, lines, n_processes)
             return
-        for chunk in chunks_of(lines, LINES_PER_ZONE):
+        for chunk in chunks_of(lines, LINES_PER_ZONE, CHARACTERS_PER_ZONE):
             yield from self._annotate_chunk(chunk)
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
@@ -121,31 +137,63 @@ class SpacyAnnotator(ListsSentences):
         """
         checked = check_words(sentences)
         with self._zone():
-            docs = [
+            docs = (
                 Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in checked if words
-            ]
-            parts = iter([self._reader.read(doc) for doc in self.nlp.pipe(docs, batch_size=BATCH_SIZE)])
+            )
+            parts = iter([self._reader.read(doc) for doc in self._parsed(docs)])
         return [self._sentence(" ".join(words), [next(parts)] if words else []) for words in checked]
 
     def _annotate_chunk(self, lines: Sequence[str]) -> list[Sentence]:
-        places = [
-            (number, start, segment)
-            for number, line in enumerate(lines)
-            for start, segment in segments_of(line)
-            if not segment.isspace() and segment
-        ]
         parts: list[list[Part]] = [[] for _ in lines]
+        places: deque[tuple[int, int]] = deque()
         with self._zone():
-            docs = self.nlp.pipe((encodable(text) for _, _, text in places), batch_size=BATCH_SIZE)
-            for (number, start, _), doc in zip(places, docs, strict=True):
+            for doc in self._parsed(self._docs(lines, places)):
+                number, start = places.popleft()
                 parts[number].append(self._reader.read(doc, start))
         return [self._sentence(line, found) for line, found in zip(lines, parts, strict=True)]
+
+    def _docs(self, lines: Sequence[str], places: deque[tuple[int, int]]) -> Iterator[Doc]:
+        """Documents of lines; the number of its line and its first character there go to `places`."""
+        for number, line in enumerate(lines):
+            for start, segment in segments_of(line):
+                if segment and not segment.isspace():
+                    doc = self.nlp.make_doc(encodable(segment))
+                    for first in range(0, len(doc), MAX_WORDS):
+                        places.append((number, start + doc[first].idx))
+                        yield doc if len(doc) <= MAX_WORDS else doc[first : first + MAX_WORDS].as_doc()
+
+    def _parsed(self, docs: Iterable[Doc]) -> Iterator[Doc]:
+        """Documents with their tags and trees, some at a time; a very long one gets its vectors before."""
+        for batch in chunks_of(docs, BATCH_SIZE, BATCH_WORDS):
+            before = []
+            if self._reach is not None and len(batch[0]) > BATCH_WORDS:
+                batch[0].tensor = self._vectors(batch[0], self._reach)
+                before = ["tok2vec"]
+            yield from self.nlp.pipe(batch, batch_size=BATCH_SIZE, disable=before)
+
+    def _vectors(self, doc: Doc, reach: int) -> Any:
+        """Vectors of the words, made a thousand at a time with all words beside these that they depend on."""
+        model, parts = self.nlp.get_pipe("tok2vec").model, []
+        for first in range(0, len(doc), 1000):
+            start = max(0, first - reach)
+            (found,) = model.predict([doc[start : first + 1000 + reach].as_doc()])
+            parts.append(found[first - start :][:1000])
+        return model.ops.xp.concatenate(parts)
 
     def _sentence(self, line: str, parts: list[Part]) -> Sentence:
         return self._reader.sentence(line, parts) if parts else blank_sentence(line, self.provides)
 
     def _zone(self) -> AbstractContextManager[Any]:
         return _LockedZone(self._lock, self.nlp.memory_zone())
+
+
+def _reach(nlp: Language) -> int | None:
+    """On how many words to each side the vector of a word depends; None where it may be on all."""
+    config = nlp.config["components"].get("tok2vec", {}).get("model", {})
+    encoder = config.get("encode", {})
+    kinds = f"{encoder.get('@architectures')} {config.get('embed', {}).get('@architectures')}"
+    is_known = nlp.pipe_names[:1] == ["tok2vec"] and _LOCAL.match(kinds)
+    return encoder["window_size"] * encoder["depth"] if is_known else None
 
 
 class _LockedZone(AbstractContextManager[None]):

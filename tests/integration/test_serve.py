@@ -184,25 +184,18 @@ def test_a_port_that_is_taken_is_one_line(cli, tmp_path, monkeypatch):
     assert len(done.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--host", "0.0.0.0"],
-            "--allowed-host: expected the names that clients call 0.0.0.0 by, got none. Give each that requests "
-            "may have in their header `Host`: --allowed-host NAME.",
-        ),
-        (["--allowed-host", "http://a.example"], "--allowed-host: expected a name as example.org, got 'http://a.example'."),
-        (["--allowed-host", "*"], "--allowed-host: expected a name as example.org, got '*'."),
-    ],
-)  # fmt: skip
-def test_whom_others_call_must_know_its_names(cli, tmp_path, monkeypatch, options, message):
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_whom_others_call_must_know_its_names(cli, tmp_path, monkeypatch, address):
     from syntaxformer.serve import server
 
     monkeypatch.setattr(server, "check_folder", lambda folder: None)
     monkeypatch.setattr(server, "_build", lambda config: pytest.fail("it was loaded"))
-    done = cli("serve", tmp_path, "--port", 0, *options)
-    assert (done.code, done.err) == (2, f"error: {message}\n")
+    done = cli("serve", tmp_path, "--port", 0, "--host", address)
+    assert (done.code, done.err) == (
+        2,
+        f"error: --allowed-host: expected the names that clients call {address} by, got none. Give each that requests "
+        "may have in their header `Host`: --allowed-host NAME.\n",
+    )
 
 
 @pytest.mark.parametrize(

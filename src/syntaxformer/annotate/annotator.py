@@ -9,12 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Protocol, runtime_checkable
 
-from syntaxformer.errors import DataError
 from syntaxformer.progress import track
 from syntaxformer.trees import Sentence
 
 __all__ = [
-    "CHARACTERS_AT_ONCE",
     "COLUMNS",
     "Annotator",
     "ListsSentences",
@@ -22,19 +20,11 @@ __all__ = [
     "check_lines",
     "check_words",
     "encodable",
-    "short_enough",
 ]
 
 COLUMNS = frozenset({"upos", "xpos", "lemmas", "governors", "deprels", "constituency"})
 """What an annotator may provide: the columns of `Sentence` beside its words."""
 
-MAX_WORDS = 100_000
-"""Words and marks of a line; a sentence of more is a file without line ends."""
-
-CHARACTERS_AT_ONCE = 30_000
-"""Of several lines that a parser is given together, about 5,000 words: what it holds grows with them."""
-
-_WORD = re.compile(r"\w+|[^\w\s]")
 _CUTS = frozenset(" \t\n\r\v\f")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -112,19 +102,6 @@ def check_lines(lines: object, what: str = "lines") -> None:
         raise TypeError(
             f"{what}: expected a list of strings, got the string {lines[:40]!r}. Put it into a list."
         )
-
-
-def short_enough(lines: Iterable[str], path: str | None = None, first: int = 0) -> Iterator[str]:
-    """Yield lines, `first` and those after it of the file at `path`, each after a look at its length.
-
-    Raises:
-        DataError: A line has more words than a parser should be given.
-    """
-    for number, line in enumerate(lines, first + 1):
-        if len(line) > MAX_WORDS and (n_words := sum(1 for _ in _WORD.finditer(line))) > MAX_WORDS:
-            message = f"expected at most {MAX_WORDS:,} words in a line, got {n_words:,}. Split the line."
-            raise DataError(message, path, number)
-        yield line
 
 
 def check_words(sentences: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:

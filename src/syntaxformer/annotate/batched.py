@@ -12,14 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from syntaxformer.ahead import map_ahead
-from syntaxformer.annotate.annotator import (
-    CHARACTERS_AT_ONCE,
-    ListsSentences,
-    blank_sentence,
-    check_words,
-    short_enough,
-)
-from syntaxformer.annotate.parallel import TASKS_AHEAD, chunks_of, stream_in_processes
+from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words
+from syntaxformer.annotate.parallel import TASKS_AHEAD, chunks_of, short_enough, stream_in_processes
 from syntaxformer.trees import Sentence
 
 __all__ = ["BatchParser", "BatchedAnnotator"]
@@ -82,7 +76,7 @@ class BatchedAnnotator(ListsSentences):
         if self.threads is None and n_processes > 1:
             yield from stream_in_processes(self.name, lines, n_processes)
             return
-        chunks = chunks_of(lines, self.batch_lines, CHARACTERS_AT_ONCE)
+        chunks = chunks_of(lines, self.batch_lines, 150 * self.batch_lines)  # of characters
         n_threads = max(self.threads or 1, n_processes)
         batches = map(self._batch, chunks)
         if n_threads > 1:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -18,14 +19,15 @@ from typing import TypeVar
 
 from syntaxformer.ahead import map_ahead
 from syntaxformer.annotate.annotator import Annotator
-from syntaxformer.errors import SyntaxformerError
+from syntaxformer.errors import DataError, SyntaxformerError
 from syntaxformer.trees import Sentence
 
-__all__ = ["chunks_of", "map_in_processes", "stream_in_processes"]
+__all__ = ["chunks_of", "map_in_processes", "short_enough", "stream_in_processes"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+MAX_WORDS, _WORD = 100_000, re.compile(r"\w+|[^\w\s]")
 LINES_PER_TASK = 500
 TASKS_AHEAD = 2
 """Tasks that wait for each process, so that none idles."""
@@ -43,6 +45,19 @@ def chunks_of(items: Iterable[T], size: int, max_length: float = math.inf) -> It
         length += len(item)
     if chunk:
         yield chunk
+
+
+def short_enough(lines: Iterable[str], path: str | None = None, first: int = 0) -> Iterator[str]:
+    """Yield lines, those from `first` on of the file at `path`, each after a look at its length.
+
+    Raises:
+        DataError: A line has more words and marks than a parser should be given.
+    """
+    for number, line in enumerate(lines, first + 1):
+        if len(line) > MAX_WORDS and (n_words := sum(1 for _ in _WORD.finditer(line))) > MAX_WORDS:
+            message = f"expected at most {MAX_WORDS:,} words in a line, got {n_words:,}. Split the line."
+            raise DataError(message, path, number)
+        yield line
 
 
 def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> Iterator[Sentence]:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,9 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from syntaxformer.annotate.annotator import (
-    ListsSentences,
-    blank_sentence,
-    check_words,
-    encodable,
-    short_enough,
-)
+from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words, encodable
 from syntaxformer.annotate.bundled import bundled_folder, pipeline_version
-from syntaxformer.annotate.parallel import chunks_of, stream_in_processes
+from syntaxformer.annotate.parallel import chunks_of, short_enough, stream_in_processes
 from syntaxformer.annotate.segments import segments_of
 from syntaxformer.annotate.spacy_docs import DocReader, Part
 from syntaxformer.errors import BackendMissingError, DataError
@@ -136,7 +128,7 @@ class SpacyAnnotator(ListsSentences):
             ValueError: A word is empty or holds white space.
         """
         checked = check_words(sentences)
-        with self._zone():
+        with self._lock, self.nlp.memory_zone():  # which is one for the whole pipeline
             docs = (
                 Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in checked if words
             )
@@ -145,73 +137,49 @@ class SpacyAnnotator(ListsSentences):
 
     def _annotate_chunk(self, lines: Sequence[str]) -> list[Sentence]:
         parts: list[list[Part]] = [[] for _ in lines]
-        places: deque[tuple[int, int]] = deque()
-        with self._zone():
-            for doc in self._parsed(self._docs(lines, places)):
-                number, start = places.popleft()
+        with self._lock, self.nlp.memory_zone():
+            for doc in self._parsed(self._docs(lines)):
+                number, start = doc.user_data["place"]
                 parts[number].append(self._reader.read(doc, start))
         return [self._sentence(line, found) for line, found in zip(lines, parts, strict=True)]
 
-    def _docs(self, lines: Sequence[str], places: deque[tuple[int, int]]) -> Iterator[Doc]:
-        """Documents of lines; the number of its line and its first character there go to `places`."""
+    def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
+        """Documents that know the number of their line and their first character there."""
         for number, line in enumerate(lines):
             for start, segment in segments_of(line):
-                if segment and not segment.isspace():
-                    doc = self.nlp.make_doc(encodable(segment))
-                    for first in range(0, len(doc), MAX_WORDS):
-                        places.append((number, start + doc[first].idx))
-                        yield doc if len(doc) <= MAX_WORDS else doc[first : first + MAX_WORDS].as_doc()
+                whole = self.nlp.make_doc(encodable("" if segment.isspace() else segment))
+                for first in range(0, len(whole), MAX_WORDS):
+                    doc = whole if len(whole) <= MAX_WORDS else whole[first : first + MAX_WORDS].as_doc()
+                    doc.user_data["place"] = (number, start + whole[first].idx)
+                    yield doc
 
     def _parsed(self, docs: Iterable[Doc]) -> Iterator[Doc]:
         """Documents with their tags and trees, some at a time; a very long one gets its vectors before."""
         for batch in chunks_of(docs, BATCH_SIZE, BATCH_WORDS):
-            before = []
-            if self._reach is not None and len(batch[0]) > BATCH_WORDS:
-                batch[0].tensor = self._vectors(batch[0], self._reach)
-                before = ["tok2vec"]
-            yield from self.nlp.pipe(batch, batch_size=BATCH_SIZE, disable=before)
+            is_long = self._reach > 0 and len(batch[0]) > BATCH_WORDS
+            if is_long:
+                batch[0].tensor = self._vectors(batch[0])
+            yield from self.nlp.pipe(batch, batch_size=BATCH_SIZE, disable=["tok2vec"] if is_long else [])
 
-    def _vectors(self, doc: Doc, reach: int) -> Any:
-        """Vectors of the words, made a thousand at a time with all words beside these that they depend on."""
+    def _vectors(self, doc: Doc) -> Any:
+        """Vectors of the words, made a thousand at a time together with all words that these depend on."""
         model, parts = self.nlp.get_pipe("tok2vec").model, []
         for first in range(0, len(doc), 1000):
-            start = max(0, first - reach)
-            (found,) = model.predict([doc[start : first + 1000 + reach].as_doc()])
+            start = max(0, first - self._reach)
+            (found,) = model.predict([doc[start : first + 1000 + self._reach].as_doc()])
             parts.append(found[first - start :][:1000])
         return model.ops.xp.concatenate(parts)
 
     def _sentence(self, line: str, parts: list[Part]) -> Sentence:
         return self._reader.sentence(line, parts) if parts else blank_sentence(line, self.provides)
 
-    def _zone(self) -> AbstractContextManager[Any]:
-        return _LockedZone(self._lock, self.nlp.memory_zone())
 
-
-def _reach(nlp: Language) -> int | None:
-    """On how many words to each side the vector of a word depends; None where it may be on all."""
-    config = nlp.config["components"].get("tok2vec", {}).get("model", {})
-    encoder = config.get("encode", {})
-    kinds = f"{encoder.get('@architectures')} {config.get('embed', {}).get('@architectures')}"
-    is_known = nlp.pipe_names[:1] == ["tok2vec"] and _LOCAL.match(kinds)
-    return encoder["window_size"] * encoder["depth"] if is_known else None
-
-
-class _LockedZone(AbstractContextManager[None]):
-    """spaCy's memory zone is one for the whole pipeline: one thread at a time."""
-
-    def __init__(self, lock: threading.Lock, zone: AbstractContextManager[Any]) -> None:
-        self.lock = lock
-        self.zone = zone
-
-    def __enter__(self) -> None:
-        self.lock.acquire()
-        self.zone.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        try:
-            self.zone.__exit__(*error)
-        finally:
-            self.lock.release()
+def _reach(nlp: Language) -> int:
+    """On how many words to each side the vector of a word depends; 0 where it may be on all."""
+    model = nlp.config["components"].get("tok2vec", {}).get("model", {})
+    encode, embed = model.get("encode", {}), model.get("embed", {})
+    is_local = _LOCAL.match(f"{encode.get('@architectures')} {embed.get('@architectures')}")
+    return encode["window_size"] * encode["depth"] if is_local and nlp.pipe_names[0] == "tok2vec" else 0
 
 
 def load_bundled(language: str) -> SpacyAnnotator:

@@ -18,10 +18,7 @@ def serve(
     ],
     host: Annotated[str, typer.Option(help="Address; only this machine unless told.")] = "127.0.0.1",
     allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Name or address that others reach it by; repeat. Needed with --host."
-        ),
+        list[str] | None, typer.Option(metavar="NAME", help="Name others call it by; needed with --host.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes, each with models of its own.")] = 1,
@@ -30,9 +27,7 @@ def serve(
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds; what takes longer gets 503.")] = 30.0,
     max_texts: Annotated[int, typer.Option(min=1, help="Texts of one request.")] = 128,
     max_characters: Annotated[int, typer.Option(min=1, help="Characters of one text.")] = 5000,
-    max_body_bytes: Annotated[
-        int | None, typer.Option(min=1, help="Bytes of one request; default: 1 MB, more for longer texts.")
-    ] = None,
+    max_body_bytes: Annotated[int | None, typer.Option(min=1, help="Of one request; default: 1 MB.")] = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that requests must send; or SYNTAXFORMER_API_KEY.")
     ] = None,

@@ -24,7 +24,6 @@ from syntaxformer.serve.checks import (
     check_pairs,
     check_texts,
     choose,
-    choose_any,
     n_characters,
     translate_settings,
 )
@@ -156,7 +155,7 @@ def _add_explain(app: FastAPI) -> None:
     @app.post("/v1/explain", response_model_exclude_none=True, responses=_ERRORS, summary="Look into a model")
     async def explain(body: ExplainRequest, request: Request) -> ExplainAnswer:
         """Translate or classify a text, and show words, trees, relations, pieces, attention, sub-networks."""
-        engine = choose_any(app.state.engines, body.model)
+        engine = choose(app.state.engines, None, body.model)
         texts = [body.text] if isinstance(body.text, str) else body.text
         _note(request, config, engine, texts)
         check_texts(texts, config)

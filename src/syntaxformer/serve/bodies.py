@@ -1,7 +1,4 @@
-"""Bodies of requests, held against bounds before any value is made of them: the loop waits for each.
-
-Whoever sends a million numbers for texts is told so in milliseconds, not after a million complaints.
-"""
+"""Bodies of requests, held against bounds before any value is made of them: the loop waits for each."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.problems import Problem
 
 __all__ = ["BoundedRoute"]
@@ -40,19 +36,13 @@ class BoundedRoute(APIRoute):
 
 class _BoundedRequest(Request):
     async def json(self) -> Any:
-        """The body's value; UTF-8 alone, so that what is counted is what is read."""
-        text = (await self.body()).decode("utf-8-sig")
-        _check_size(text, self.app.state.config)
+        text = (await self.body()).decode("utf-8-sig")  # nothing else: what is counted is what is read
+        _check_size(text, self.app.state.config.max_texts)
         return json.loads(text)
 
 
-def _check_size(text: str, config: ServiceConfig) -> None:
-    """Hold that JSON has few values, few keys and few brackets within each other.
-
-    Raises:
-        Problem: 422 or 400; the text is read no further than to there.
-    """
-    most = 8 * (config.max_texts + MAX_KEYS)  # a pair: two brackets, two texts, two commas
+def _check_size(text: str, max_texts: int) -> None:
+    """Hold that JSON has few values, keys and brackets within each other; it is read no further."""
     depth = n_keys = 0
     for n_tokens, token in enumerate(_TOKEN.finditer(text)):
         mark = text[token.start()]
@@ -62,6 +52,6 @@ def _check_size(text: str, config: ServiceConfig) -> None:
             raise Problem(400, f"body: expected brackets at most {MAX_DEPTH} deep, got more.")
         if n_keys > MAX_KEYS:
             raise Problem(422, f"body: expected at most {MAX_KEYS} keys, got more.", "too_many_keys")
-        if n_tokens > most:
-            message = f"body: expected at most {config.max_texts} texts, got far more values than these take."
+        if n_tokens > 8 * (max_texts + MAX_KEYS):  # a pair: two brackets, two texts, two commas
+            message = f"body: expected at most {max_texts} texts, got far more values than these take."
             raise Problem(422, f"{message} Send several requests.", "too_many_texts")

@@ -15,7 +15,6 @@ __all__ = [
     "check_pairs",
     "check_texts",
     "choose",
-    "choose_any",
     "n_characters",
     "translate_settings",
 ]
@@ -30,38 +29,24 @@ def n_characters(texts: str | Sequence[str]) -> int:
     return len(texts) if isinstance(texts, str) else sum(map(len, texts))
 
 
-def choose(engines: Mapping[str, Engine], task: str, name: str | None) -> Engine:
-    """The model of a request.
+def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) -> Engine:
+    """The model of a request; the first one of the task, or of all, where none is named.
 
     Raises:
         Problem: 422, there is no such model for the task.
     """
-    known = {key: engine for key, engine in engines.items() if engine.description.task == task}
+    known = {key: engine for key, engine in engines.items() if task in (None, engine.description.task)}
     if name is None and known:
         return next(iter(known.values()))
     if name is None or name not in known:
         found = "nothing" if name is None else shown(name)
         choice = (
-            f"one of {', '.join(known)}" if known else f"{TASKS[task]} among the served models, where none is"
+            f"one of {', '.join(known)}"
+            if known
+            else f"{TASKS[task or '']} among the served models, where none is"
         )
         raise Problem(422, f"model: expected {choice}, got {found}. See GET /v1/models.", "no_such_model")
     return known[name]
-
-
-def choose_any(engines: Mapping[str, Engine], name: str | None) -> Engine:
-    """The model of a request that any model can answer; the first one where none is named.
-
-    Raises:
-        Problem: 422, there is no such model.
-    """
-    if name is None:
-        return next(iter(engines.values()))
-    if name not in engines:
-        known = ", ".join(engines)
-        raise Problem(
-            422, f"model: expected one of {known}, got {shown(name)}. See GET /v1/models.", "no_such_model"
-        )
-    return engines[name]
 
 
 def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:

@@ -31,7 +31,8 @@ class ServiceConfig(BaseModel):
         default=1000, ge=1, description="characters of a text that is looked into, both of a pair together"
     )
     max_body_bytes: int = Field(
-        default_factory=lambda data: _largest_body(data["max_texts"], data["max_characters"]),
+        # Of the longest text each character may be two escapes, of 12 bytes together.
+        default_factory=lambda data: max(1_000_000, data["max_characters"] * max(2 * data["max_texts"], 13)),
         ge=1,
         description="bytes of one request; by default 1 MB, or two for each character that is allowed",
     )
@@ -51,8 +52,3 @@ class ServiceConfig(BaseModel):
     api_key: str | None = Field(
         default=None, repr=False, description="asked of every request to /v1; null: none"
     )
-
-
-def _largest_body(max_texts: int, max_characters: int) -> int:
-    """One text fits however it is escaped (12 bytes a character), all of them as most are sent."""
-    return max(1_000_000, max_characters * max(2 * max_texts, 13))

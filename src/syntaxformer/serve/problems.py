@@ -65,11 +65,10 @@ def shown(value: object) -> str:
 
 def problem_response(problem: Problem) -> JSONResponse:
     """The body of every error."""
-    message = problem.message[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
     error = {
         "status": problem.status,
         "code": problem.code,
-        "message": message,
+        "message": problem.message[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode(),
         "request_id": current_request_id(),
     }
     return JSONResponse({"error": error}, problem.status, problem.headers)
@@ -119,8 +118,8 @@ def _sentence(detail: Any) -> str:
 def _http_problem(request: Request, error: HTTPException) -> Problem:
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        found = shown(request.url.path)
-        return Problem(404, f"path: expected one of the service's paths, got {found}. See /openapi.json.")
+        message = f"path: expected one of the service's paths, got {shown(request.url.path)}."
+        return Problem(404, f"{message} See /openapi.json.")
     if error.status_code == 405:
         allowed = headers.get("Allow") or headers.get("allow", "another method")
         return Problem(405, f"method: expected {allowed}, got {request.method[:60]}.", headers=headers)

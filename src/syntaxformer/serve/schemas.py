@@ -24,11 +24,7 @@ __all__ = [
 Shown = Literal["tags", "alignment", "attention"]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class TranslateRequest(_Body):
+class TranslateRequest(BaseModel):
     """Texts to translate."""
 
     texts: list[str] = Field(
@@ -113,7 +109,7 @@ class TranslateAnswer(BaseModel):
     )
 
 
-class ClassifyRequest(_Body):
+class ClassifyRequest(BaseModel):
     """Texts, or pairs of texts, to classify."""
 
     texts: list[str | Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(

@@ -29,17 +29,11 @@ from syntaxformer.trees import Sentence
 
 __all__ = ["SpacyAnnotator", "load_bundled", "load_spacy"]
 
-BATCH_SIZE, BATCH_WORDS = 256, 4000
-"""Documents that a pipeline works on at once, and their words, each of which costs 37 KB meanwhile."""
-
-MAX_WORDS = 20_000
-"""Words of a document; the parser alone holds 13 KB for each."""
+BATCH_SIZE, BATCH_WORDS, MAX_WORDS = 256, 4000, 20_000
+"""Documents worked on at once, their words (37 KB each meanwhile), and those of a long one (13 KB each)."""
 
 LINES_PER_ZONE, CHARACTERS_PER_ZONE = 2000, 2_000_000
 """Lines after which spaCy forgets the words that it met, so that memory stays constant over millions."""
-
-_LOCAL = re.compile(r"spacy\.\w+WindowEncoder\.v\d spacy\.\w+Embed\.v\d")
-"""Encoder and embedding of vectors that depend on a few words to each side."""
 
 # Components that no column of `Sentence` comes from.
 _UNUSED = {
@@ -178,7 +172,8 @@ def _reach(nlp: Language) -> int:
     """On how many words to each side the vector of a word depends; 0 where it may be on all."""
     model = nlp.config["components"].get("tok2vec", {}).get("model", {})
     encode, embed = model.get("encode", {}), model.get("embed", {})
-    is_local = _LOCAL.match(f"{encode.get('@architectures')} {embed.get('@architectures')}")
+    kinds = f"{encode.get('@architectures')} {embed.get('@architectures')}"
+    is_local = re.match(r"spacy\.\w+WindowEncoder\.v\d spacy\.\w+Embed\.v\d", kinds)
     return encode["window_size"] * encode["depth"] if is_local and nlp.pipe_names[0] == "tok2vec" else 0
 
 

@@ -32,9 +32,6 @@ CODES = {
 }
 
 
-MAX_MESSAGE = 2000
-"""Characters of a message."""
-
 _PREFIX = re.compile(r"^(Value error, |(Input|List|String|Value) should (be |have )?)")
 """How pydantic's messages begin, before what was expected."""
 
@@ -68,7 +65,7 @@ def problem_response(problem: Problem) -> JSONResponse:
     error = {
         "status": problem.status,
         "code": problem.code,
-        "message": problem.message[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode(),
+        "message": problem.message[:2000].encode("utf-8", "backslashreplace").decode(),
         "request_id": current_request_id(),
     }
     return JSONResponse({"error": error}, problem.status, problem.headers)

@@ -12,8 +12,11 @@ import tempfile
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
+import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.serve.app import create_app
@@ -32,6 +35,15 @@ FAILURE, LOADED = "failure.txt", "loaded"
 
 PAGES: list[Callable[[FastAPI], None]] = [add_explorer]
 """Each adds web pages to the application."""
+
+
+class SmallReads(H11Protocol):
+    """HTTP that reads little at a time: its parser is slow with chunks of a byte, and all others wait."""
+
+    def connection_made(self, transport: Any) -> None:  # type: ignore[override]
+        """Begin; `max_size` is what asyncio reads at once."""
+        transport.max_size = 8192
+        super().connection_made(transport)
 
 
 def name_models(folders: list[Path]) -> dict[str, Path]:
@@ -78,8 +90,6 @@ def run(config: ServiceConfig) -> None:
 
 def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
     """Serve an application, or in several processes what a function of that name builds, until the end."""
-    import uvicorn
-
     _log_as_json()
     uvicorn.run(
         app,
@@ -87,6 +97,8 @@ def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
         workers=config.workers if isinstance(app, str) else None,
         host=config.host,
         port=config.port,
+        loop="asyncio",
+        http=SmallReads,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -124,10 +136,8 @@ def _check_address(config: ServiceConfig) -> None:
             f"{error.strerror}."
         ) from error
     if not config.allowed_hosts and not ip_address(address[0]).is_loopback:
-        raise ConfigError(
-            f"--allowed-host: expected the names that clients call {config.host} by, got none. "
-            "Give each that requests may have in their header `Host`: --allowed-host NAME."
-        )
+        message = f"--allowed-host: expected the names that others call {config.host} by, got none."
+        raise ConfigError(f"{message} Give each that may stand in the header `Host`: --allowed-host NAME.")
 
 
 def _build(config: ServiceConfig) -> FastAPI:

@@ -182,3 +182,33 @@ def test_a_port_that_is_taken_is_one_line(cli, tmp_path, monkeypatch):
         "error: --host, --port: expected an address to listen on, got no.such.host.invalid:8000"
     )
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_whom_others_call_must_know_its_names(cli, tmp_path, monkeypatch, address):
+    from syntaxformer.serve import server
+
+    monkeypatch.setattr(server, "check_folder", lambda folder: None)
+    monkeypatch.setattr(server, "_build", lambda config: pytest.fail("it was loaded"))
+    done = cli("serve", tmp_path, "--port", 0, "--host", address)
+    assert (done.code, done.err) == (
+        2,
+        f"error: --allowed-host: expected the names that others call {address} by, got none. Give each that may stand "
+        "in the header `Host`: --allowed-host NAME.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [["--host", "0.0.0.0", "--allowed-host", "a.example"], ["--host", "localhost"], []]
+)
+def test_what_is_told_reaches_the_service(cli, tmp_path, monkeypatch, options):
+    from syntaxformer.serve import server
+
+    served = []
+    monkeypatch.setattr(server, "check_folder", lambda folder: None)
+    monkeypatch.setattr(server, "_build", lambda config: None)
+    monkeypatch.setattr(server, "serve_app", lambda app, config: served.append(config))
+    done = cli("serve", tmp_path, "--port", 0, "--max-body-bytes", 12345, *options)
+    assert (done.code, done.err) == (0, "")
+    (config,) = served
+    assert (config.allowed_hosts, config.max_body_bytes) == (options[3:4], 12345)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from syntaxformer.ahead import map_ahead
 from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words
-from syntaxformer.annotate.parallel import TASKS_AHEAD, chunks_of, stream_in_processes
+from syntaxformer.annotate.parallel import TASKS_AHEAD, chunks_of, short_enough, stream_in_processes
 from syntaxformer.trees import Sentence
 
 __all__ = ["BatchParser", "BatchedAnnotator"]
@@ -70,12 +70,13 @@ class BatchedAnnotator(ListsSentences):
             n_processes: Worker processes, or requests at a time to a server; 1 works in this process.
 
         Raises:
-            SyntaxformerError: A worker process died, or the parser failed.
+            SyntaxformerError: A worker process died, the parser failed, or a line has over 100,000 words.
         """
+        lines = short_enough(lines)
         if self.threads is None and n_processes > 1:
             yield from stream_in_processes(self.name, lines, n_processes)
             return
-        chunks = chunks_of(lines, self.batch_lines)
+        chunks = chunks_of(lines, self.batch_lines, 150 * self.batch_lines)  # of characters
         n_threads = max(self.threads or 1, n_processes)
         batches = map(self._batch, chunks)
         if n_threads > 1:

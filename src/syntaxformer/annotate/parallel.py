@@ -5,37 +5,59 @@ Every worker loads the annotator by its name; nothing is forked, so the caller's
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import islice
 from multiprocessing import connection, get_context, parent_process
 from typing import TypeVar
 
 from syntaxformer.ahead import map_ahead
 from syntaxformer.annotate.annotator import Annotator
-from syntaxformer.errors import SyntaxformerError
+from syntaxformer.errors import DataError, SyntaxformerError
 from syntaxformer.trees import Sentence
 
-__all__ = ["chunks_of", "map_in_processes", "stream_in_processes"]
+__all__ = ["chunks_of", "map_in_processes", "short_enough", "stream_in_processes"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+MAX_WORDS, _WORD = 100_000, re.compile(r"\w+|[^\w\s]")
 LINES_PER_TASK = 500
 TASKS_AHEAD = 2
 """Tasks that wait for each process, so that none idles."""
 
 
-def chunks_of(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Cut lines into lists of `size`, the last one shorter."""
-    iterator = iter(lines)
-    while chunk := list(islice(iterator, size)):
+def chunks_of(items: Iterable[T], size: int, max_length: float = math.inf) -> Iterator[list[T]]:
+    """Cut items into lists of `size`, shorter where several would together be longer than `max_length`."""
+    chunk: list[T] = []
+    length = 0
+    for item in items:
+        if chunk and (len(chunk) == size or length + len(item) > max_length):
+            yield chunk
+            chunk, length = [], 0
+        chunk.append(item)
+        length += len(item)
+    if chunk:
         yield chunk
+
+
+def short_enough(lines: Iterable[str], path: str | None = None, first: int = 0) -> Iterator[str]:
+    """Yield lines, those from `first` on of the file at `path`, each after a look at its length.
+
+    Raises:
+        DataError: A line has more words and marks than a parser should be given.
+    """
+    for number, line in enumerate(lines, first + 1):
+        if len(line) > MAX_WORDS and (n_words := sum(1 for _ in _WORD.finditer(line))) > MAX_WORDS:
+            message = f"expected at most {MAX_WORDS:,} words in a line, got {n_words:,}. Split the line."
+            raise DataError(message, path, number)
+        yield line
 
 
 def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> Iterator[Sentence]:

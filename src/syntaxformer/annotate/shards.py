@@ -25,7 +25,7 @@ from syntaxformer.annotate.columns import FORMAT
 from syntaxformer.annotate.corpus import AnnotatedCorpus, read_annotations
 from syntaxformer.annotate.fingerprint import hash_lines
 from syntaxformer.annotate.merge import merge_annotations
-from syntaxformer.annotate.parallel import map_in_processes
+from syntaxformer.annotate.parallel import map_in_processes, short_enough
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.sources import SourceLines
 from syntaxformer.annotate.store import read_if_current, write_annotations
@@ -169,7 +169,8 @@ def _made(shard: Shard, annotator: Annotator) -> dict[str, Any]:
             f"annotator {shard.annotator}: expected version {shard.version} on every worker, got "
             f"{annotator.version}. Install the same packages and models everywhere."
         )
-    lines = SourceLines(shard.source).part(shard.first, shard.n_lines)
+    part = SourceLines(shard.source).part(shard.first, shard.n_lines)
+    lines = list(short_enough(part, shard.source, shard.first))
     if hash_lines(lines) != shard.content_hash:
         raise DataError(
             "expected the lines that were counted, got others: the file was changed.", shard.source

@@ -9,9 +9,9 @@ no word, blank lines do not reach the pipeline, very long lines go through it in
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from spacy.tokens import Doc
 
 from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words, encodable
 from syntaxformer.annotate.bundled import bundled_folder, pipeline_version
-from syntaxformer.annotate.parallel import chunks_of, stream_in_processes
+from syntaxformer.annotate.parallel import chunks_of, short_enough, stream_in_processes
 from syntaxformer.annotate.segments import segments_of
 from syntaxformer.annotate.spacy_docs import DocReader, Part
 from syntaxformer.errors import BackendMissingError, DataError
@@ -29,10 +29,10 @@ from syntaxformer.trees import Sentence
 
 __all__ = ["SpacyAnnotator", "load_bundled", "load_spacy"]
 
-BATCH_SIZE = 256
-"""Documents that a pipeline works on at once."""
+BATCH_SIZE, BATCH_WORDS, MAX_WORDS = 256, 4000, 20_000
+"""Documents worked on at once, their words (37 KB each meanwhile), and those of a long one (13 KB each)."""
 
-LINES_PER_ZONE = 2000
+LINES_PER_ZONE, CHARACTERS_PER_ZONE = 2000, 2_000_000
 """Lines after which spaCy forgets the words that it met, so that memory stays constant over millions."""
 
 # Components that no column of `Sentence` comes from.
@@ -76,6 +76,7 @@ class SpacyAnnotator(ListsSentences):
             column for _, factory in factories for column in _PROVIDED_BY.get(factory, ())
         )
         self._reader = DocReader(nlp.vocab.strings, self.provides)
+        self._reach = _reach(nlp)
         self._lock = threading.Lock()
 
     def limited_to(self, columns: Collection[str]) -> SpacyAnnotator:
@@ -105,12 +106,13 @@ class SpacyAnnotator(ListsSentences):
             n_processes: Worker processes; 1 works in this one.
 
         Raises:
-            SyntaxformerError: A worker process died.
+            SyntaxformerError: A worker process died, or a line has over 100,000 words.
         """
+        lines = short_enough(lines)
         if n_processes > 1:
             yield from stream_in_processes(self.name, lines, n_processes)
             return
-        for chunk in chunks_of(lines, LINES_PER_ZONE):
+        for chunk in chunks_of(lines, LINES_PER_ZONE, CHARACTERS_PER_ZONE):
             yield from self._annotate_chunk(chunk)
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
@@ -120,50 +122,59 @@ class SpacyAnnotator(ListsSentences):
             ValueError: A word is empty or holds white space.
         """
         checked = check_words(sentences)
-        with self._zone():
-            docs = [
+        with self._lock, self.nlp.memory_zone():  # which is one for the whole pipeline
+            docs = (
                 Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in checked if words
-            ]
-            parts = iter([self._reader.read(doc) for doc in self.nlp.pipe(docs, batch_size=BATCH_SIZE)])
+            )
+            parts = iter([self._reader.read(doc) for doc in self._parsed(docs)])
         return [self._sentence(" ".join(words), [next(parts)] if words else []) for words in checked]
 
     def _annotate_chunk(self, lines: Sequence[str]) -> list[Sentence]:
-        places = [
-            (number, start, segment)
-            for number, line in enumerate(lines)
-            for start, segment in segments_of(line)
-            if not segment.isspace() and segment
-        ]
         parts: list[list[Part]] = [[] for _ in lines]
-        with self._zone():
-            docs = self.nlp.pipe((encodable(text) for _, _, text in places), batch_size=BATCH_SIZE)
-            for (number, start, _), doc in zip(places, docs, strict=True):
+        with self._lock, self.nlp.memory_zone():
+            for doc in self._parsed(self._docs(lines)):
+                number, start = doc.user_data["place"]
                 parts[number].append(self._reader.read(doc, start))
         return [self._sentence(line, found) for line, found in zip(lines, parts, strict=True)]
+
+    def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
+        """Documents that know the number of their line and their first character there."""
+        for number, line in enumerate(lines):
+            for start, segment in segments_of(line):
+                whole = self.nlp.make_doc(encodable("" if segment.isspace() else segment))
+                for first in range(0, len(whole), MAX_WORDS):
+                    doc = whole if len(whole) <= MAX_WORDS else whole[first : first + MAX_WORDS].as_doc()
+                    doc.user_data["place"] = (number, start + whole[first].idx)
+                    yield doc
+
+    def _parsed(self, docs: Iterable[Doc]) -> Iterator[Doc]:
+        """Documents with their tags and trees, some at a time; a very long one gets its vectors before."""
+        for batch in chunks_of(docs, BATCH_SIZE, BATCH_WORDS):
+            is_long = self._reach > 0 and len(batch[0]) > BATCH_WORDS
+            if is_long:
+                batch[0].tensor = self._vectors(batch[0])
+            yield from self.nlp.pipe(batch, batch_size=BATCH_SIZE, disable=["tok2vec"] if is_long else [])
+
+    def _vectors(self, doc: Doc) -> Any:
+        """Vectors of the words, made a thousand at a time together with all words that these depend on."""
+        model, parts = self.nlp.get_pipe("tok2vec").model, []
+        for first in range(0, len(doc), 1000):
+            start = max(0, first - self._reach)
+            (found,) = model.predict([doc[start : first + 1000 + self._reach].as_doc()])
+            parts.append(found[first - start :][:1000])
+        return model.ops.xp.concatenate(parts)
 
     def _sentence(self, line: str, parts: list[Part]) -> Sentence:
         return self._reader.sentence(line, parts) if parts else blank_sentence(line, self.provides)
 
-    def _zone(self) -> AbstractContextManager[Any]:
-        return _LockedZone(self._lock, self.nlp.memory_zone())
 
-
-class _LockedZone(AbstractContextManager[None]):
-    """spaCy's memory zone is one for the whole pipeline: one thread at a time."""
-
-    def __init__(self, lock: threading.Lock, zone: AbstractContextManager[Any]) -> None:
-        self.lock = lock
-        self.zone = zone
-
-    def __enter__(self) -> None:
-        self.lock.acquire()
-        self.zone.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        try:
-            self.zone.__exit__(*error)
-        finally:
-            self.lock.release()
+def _reach(nlp: Language) -> int:
+    """On how many words to each side the vector of a word depends; 0 where it may be on all."""
+    model = nlp.config["components"].get("tok2vec", {}).get("model", {})
+    encode, embed = model.get("encode", {}), model.get("embed", {})
+    kinds = f"{encode.get('@architectures')} {embed.get('@architectures')}"
+    is_local = re.match(r"spacy\.\w+WindowEncoder\.v\d spacy\.\w+Embed\.v\d", kinds)
+    return encode["window_size"] * encode["depth"] if is_local and nlp.pipe_names[0] == "tok2vec" else 0
 
 
 def load_bundled(language: str) -> SpacyAnnotator:

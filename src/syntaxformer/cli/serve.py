@@ -17,6 +17,9 @@ def serve(
         list[Path], typer.Argument(metavar="MODEL...", help="Folders of `train`, `export` or `finetune`.")
     ],
     host: Annotated[str, typer.Option(help="Address; only this machine unless told.")] = "127.0.0.1",
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Name others call it by; needed with --host.")
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes, each with models of its own.")] = 1,
     max_batch: Annotated[int, typer.Option(min=1, help="Texts that are worked on together.")] = 64,
@@ -24,6 +27,7 @@ def serve(
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds; what takes longer gets 503.")] = 30.0,
     max_texts: Annotated[int, typer.Option(min=1, help="Texts of one request.")] = 128,
     max_characters: Annotated[int, typer.Option(min=1, help="Characters of one text.")] = 5000,
+    max_body_bytes: Annotated[int | None, typer.Option(min=1, help="Of one request; default: 1 MB.")] = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that requests must send; or SYNTAXFORMER_API_KEY.")
     ] = None,
@@ -59,11 +63,13 @@ def serve(
             models=name_models(models),
             host=host,
             port=port,
+            allowed_hosts=allowed_host or [],
             workers=workers,
             annotator=annotator,
             device=device,
             max_texts=max_texts,
             max_characters=max_characters,
+            **({} if max_body_bytes is None else {"max_body_bytes": max_body_bytes}),
             max_batch=max_batch,
             max_waiting=max_waiting,
             deadline_s=deadline,

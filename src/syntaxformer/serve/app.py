@@ -18,12 +18,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from syntaxformer import __version__
 from syntaxformer.errors import SyntaxformerError
 from syntaxformer.serve.batcher import Batcher
+from syntaxformer.serve.bodies import BoundedRoute
 from syntaxformer.serve.checks import (
     check_explained,
     check_pairs,
     check_texts,
     choose,
-    choose_any,
     n_characters,
     translate_settings,
 )
@@ -52,6 +52,7 @@ _REASONS = {
     400: "The body is not JSON.",
     401: "The key is missing or wrong.",
     413: "The body is too large.",
+    421: "The name in `Host` is none of the service's.",
     422: "The request asks for what cannot be; the message says what to change.",
     429: "Too many texts are waiting.",
     503: "There was no answer in time.",
@@ -100,6 +101,7 @@ def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     )
     app.state.config, app.state.engines, app.state.batchers = config, dict(engines), batchers
     app.state.ready, app.state.metrics = False, metrics
+    app.router.route_class = BoundedRoute
     handle_problems(app)
     _add_work(app)
     _add_explain(app)
@@ -153,7 +155,7 @@ def _add_explain(app: FastAPI) -> None:
     @app.post("/v1/explain", response_model_exclude_none=True, responses=_ERRORS, summary="Look into a model")
     async def explain(body: ExplainRequest, request: Request) -> ExplainAnswer:
         """Translate or classify a text, and show words, trees, relations, pieces, attention, sub-networks."""
-        engine = choose_any(app.state.engines, body.model)
+        engine = choose(app.state.engines, None, body.model)
         texts = [body.text] if isinstance(body.text, str) else body.text
         _note(request, config, engine, texts)
         check_texts(texts, config)

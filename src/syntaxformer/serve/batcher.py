@@ -128,31 +128,33 @@ class Batcher:
     async def _run(self) -> None:
         """Work until nothing waits."""
         while batch := self._take():
-            try:
-                await self._finish(batch)
-            except Exception as error:
-                if len(batch) == 1:
-                    _fail(batch[0][0], error)
-                else:
-                    await self._finish_one_by_one(batch)
+            await self._finish(batch)
             # Behind those that came meanwhile.
             self._jobs += [job for job, _ in batch if job.left]
 
-    async def _finish_one_by_one(self, batch: Sequence[_Part]) -> None:
-        """Nobody fails for what stands in another's request."""
-        for part in batch:
-            try:
-                await self._finish([part])
-            except Exception as error:
-                _fail(part[0], error)
-
     async def _finish(self, batch: Sequence[_Part]) -> None:
+        """Work on a batch; where it fails, on each part alone: nobody fails for what stands in another's."""
         items = [item for _, part in batch for item in part]
         start = time.monotonic()
         loop = asyncio.get_running_loop()
-        results = await loop.run_in_executor(self._thread, self.work, batch[0][0].settings, items)
-        self.observer.batch(len(items), time.monotonic() - start)
-        _deliver(batch, results)
+        try:
+            results = await loop.run_in_executor(self._thread, self._work, batch[0][0].settings, items)
+            self.observer.batch(len(items), time.monotonic() - start)
+            _deliver(batch, results)
+        except Exception as error:
+            for part in batch if len(batch) > 1 else ():
+                await self._finish([part])
+            if len(batch) == 1 and not batch[0][0].answer.done():
+                batch[0][0].answer.set_exception(error)
+
+    def _work(self, settings: Hashable, items: list[Any]) -> Sequence[Any]:
+        """Work in the thread; what is neither an error nor an end, as a panic of a tokenizer, is an error."""
+        try:
+            return self.work(settings, items)
+        except BaseException as error:
+            if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
+                raise
+            raise RuntimeError(f"model: expected results, got {type(error).__name__}: {error}") from error
 
     def _take(self) -> list[_Part]:
         """A part of the oldest job, others with its settings that fit beside it; late ones are dropped."""
@@ -192,8 +194,3 @@ def _deliver(batch: Sequence[_Part], results: Sequence[Any]) -> None:
         place += len(part)
         if len(job.results) == len(job.items) and not job.answer.done():
             job.answer.set_result(job.results)
-
-
-def _fail(job: _Job, error: Exception) -> None:
-    if not job.answer.done():
-        job.answer.set_exception(error)

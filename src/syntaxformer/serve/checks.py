@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslateSettings, TranslatorEngine
-from syntaxformer.serve.problems import Problem
+from syntaxformer.serve.problems import Problem, shown
 from syntaxformer.serve.schemas import TranslateRequest
 
 __all__ = [
@@ -14,10 +15,11 @@ __all__ = [
     "check_pairs",
     "check_texts",
     "choose",
-    "choose_any",
     "n_characters",
     "translate_settings",
 ]
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 TASKS = {"translation": "a translator", "classification": "a classifier"}
 
@@ -27,38 +29,24 @@ def n_characters(texts: str | Sequence[str]) -> int:
     return len(texts) if isinstance(texts, str) else sum(map(len, texts))
 
 
-def choose(engines: Mapping[str, Engine], task: str, name: str | None) -> Engine:
-    """The model of a request.
+def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) -> Engine:
+    """The model of a request; the first one of the task, or of all, where none is named.
 
     Raises:
         Problem: 422, there is no such model for the task.
     """
-    known = {key: engine for key, engine in engines.items() if engine.description.task == task}
+    known = {key: engine for key, engine in engines.items() if task in (None, engine.description.task)}
     if name is None and known:
         return next(iter(known.values()))
     if name is None or name not in known:
-        found = "nothing" if name is None else ascii(name)
+        found = "nothing" if name is None else shown(name)
         choice = (
-            f"one of {', '.join(known)}" if known else f"{TASKS[task]} among the served models, where none is"
+            f"one of {', '.join(known)}"
+            if known
+            else f"{TASKS[task or '']} among the served models, where none is"
         )
         raise Problem(422, f"model: expected {choice}, got {found}. See GET /v1/models.", "no_such_model")
     return known[name]
-
-
-def choose_any(engines: Mapping[str, Engine], name: str | None) -> Engine:
-    """The model of a request that any model can answer; the first one where none is named.
-
-    Raises:
-        Problem: 422, there is no such model.
-    """
-    if name is None:
-        return next(iter(engines.values()))
-    if name not in engines:
-        known = ", ".join(engines)
-        raise Problem(
-            422, f"model: expected one of {known}, got {name!a}. See GET /v1/models.", "no_such_model"
-        )
-    return engines[name]
 
 
 def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
@@ -100,10 +88,8 @@ def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> 
                 "Send it in parts, a sentence each.",
                 "text_too_long",
             )
-        surrogate = next((at for at, character in enumerate(text) if "\ud800" <= character <= "\udfff"), None)
-        if surrogate is not None:
-            found = ascii(text[surrogate])
-            message = f"{place}: expected Unicode text, got {found}, half a character, at {surrogate}."
+        if half := _HALF.search(text):
+            message = f"{place}: expected Unicode text, got {half[0]!a}, half a character, at {half.start()}."
             raise Problem(422, message, "not_unicode")
 
 

@@ -17,6 +17,9 @@ class ServiceConfig(BaseModel):
     models: dict[str, Path] = Field(description="name of each model → its folder; the first is the default")
     host: str = Field(default="127.0.0.1", description="address to listen on; loopback unless told")
     port: int = Field(default=8000, ge=0, le=65535, description="0 takes a free one")
+    allowed_hosts: list[str] = Field(
+        default=[], description="names in `Host` that are answered, beside those of this machine alone"
+    )
     workers: int = Field(default=1, ge=1, description="processes, each with models of its own")
     annotator: str | None = Field(
         default=None, description="tags and parses for all models that read them; null: the models' own"
@@ -28,9 +31,10 @@ class ServiceConfig(BaseModel):
         default=1000, ge=1, description="characters of a text that is looked into, both of a pair together"
     )
     max_body_bytes: int = Field(
-        default_factory=lambda data: _largest_body(data["max_texts"], data["max_characters"]),
+        # Of the longest text each character may be two escapes, of 12 bytes together.
+        default_factory=lambda data: max(1_000_000, data["max_characters"] * max(2 * data["max_texts"], 13)),
         ge=1,
-        description="bytes of one request; by default what the largest allowed texts can take",
+        description="bytes of one request; by default 1 MB, or two for each character that is allowed",
     )
     max_batch: int = Field(default=64, ge=1, description="texts that are worked on together")
     max_batch_characters: int = Field(
@@ -48,8 +52,3 @@ class ServiceConfig(BaseModel):
     api_key: str | None = Field(
         default=None, repr=False, description="asked of every request to /v1; null: none"
     )
-
-
-def _largest_body(max_texts: int, max_characters: int) -> int:
-    """JSON may write a character as two escapes of 6 bytes; a text has quotes, a request other fields."""
-    return max_texts * (12 * max_characters + 10) + 10_000

@@ -1,4 +1,4 @@
-"""What every request passes: its id, the limit of its size, the key; afterwards a log line and the counters.
+"""What every request passes: its id, the name it calls, its size, the key; afterwards a log line and counts.
 
 Plain ASGI around the whole application, so that an error of ours is answered in the form of all others.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import re
 import time
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.metrics import Metrics
-from syntaxformer.serve.problems import Problem, problem_response
+from syntaxformer.serve.problems import Problem, problem_response, shown
 from syntaxformer.serve.request_ids import HEADER, set_request_id
 
 __all__ = ["Gate", "JsonLines"]
@@ -25,6 +25,8 @@ _log = logging.getLogger("syntaxformer.serve")
 
 PROTECTED = "/v1/"
 """Paths below ask for the key; probes, metrics and pages do not."""
+
+_HERE = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
 
 
 class JsonLines(logging.Formatter):
@@ -55,6 +57,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, config: ServiceConfig, metrics: Metrics) -> None:
         self.app, self.config, self.metrics = app, config, metrics
+        self.hosts = set(map(_without_port, config.allowed_hosts))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -87,12 +90,17 @@ class Gate:
             self._record(scope, request_id, status, time.monotonic() - start)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Problem | None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        if (name := _without_port(host)) not in self.hosts and not _HERE.fullmatch(name):
+            message = f"host: expected localhost or a name that --allowed-host gives, got {shown(host)}."
+            return Problem(421, f"{message} Start the service with --allowed-host NAME.")
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self.config.max_body_bytes:
-            return Problem(413, self._too_large(f"{int(length)}"))
+        if length.isdigit() and (len(length) > 18 or int(length) > self.config.max_body_bytes):
+            return Problem(413, self._too_large(length[:18].decode()))
         if not scope["path"].startswith(PROTECTED) or self.config.api_key is None:
             return None
-        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+        scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+        given = headers.get(b"x-api-key") or (key.strip() if scheme.lower() == b"bearer" else scheme)
         if hmac.compare_digest(given, self.config.api_key.encode()):
             return None
         message = "key: expected the service's key, got {}. Send the header `Authorization: Bearer KEY`."
@@ -114,7 +122,7 @@ class Gate:
             message = await receive()
             n_bytes += len(message.get("body", b""))
             if n_bytes > self.config.max_body_bytes:
-                raise HTTPException(413, self._too_large("more"))
+                raise Problem(413, self._too_large("more"))
             return message
 
         return receiving
@@ -132,3 +140,7 @@ class Gate:
             **scope.get("state", {}).get("log", {}),
         }
         _log.info("request", extra={"fields": fields})
+
+
+def _without_port(host: str) -> str:
+    return re.sub(r":\d*$", "", host).rstrip(".").lower()

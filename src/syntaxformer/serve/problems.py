@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from syntaxformer.serve.request_ids import current_request_id
 
-__all__ = ["Problem", "handle_problems", "problem_response"]
+__all__ = ["Problem", "handle_problems", "problem_response", "shown"]
 
 CODES = {
     400: "not_json",
@@ -23,6 +23,7 @@ CODES = {
     404: "no_such_path",
     405: "wrong_method",
     413: "too_large",
+    421: "wrong_host",
     422: "invalid",
     429: "busy",
     499: "gone",
@@ -35,7 +36,7 @@ _PREFIX = re.compile(r"^(Value error, |(Input|List|String|Value) should (be |hav
 """How pydantic's messages begin, before what was expected."""
 
 
-class Problem(Exception):
+class Problem(HTTPException):
     """An answer that is not the wanted one.
 
     Args:
@@ -48,9 +49,15 @@ class Problem(Exception):
     def __init__(
         self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None
     ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.headers = status, message, headers
+        super().__init__(status, message, headers)
+        self.status, self.message = status, message
         self.code = code or CODES[status]
+
+
+def shown(value: object) -> str:
+    """A value from a request as messages quote it: whatever its size, 60 characters of it."""
+    text = ascii(value[:60] if isinstance(value, str) else value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def problem_response(problem: Problem) -> JSONResponse:
@@ -58,7 +65,7 @@ def problem_response(problem: Problem) -> JSONResponse:
     error = {
         "status": problem.status,
         "code": problem.code,
-        "message": problem.message,
+        "message": problem.message[:2000].encode("utf-8", "backslashreplace").decode(),
         "request_id": current_request_id(),
     }
     return JSONResponse({"error": error}, problem.status, problem.headers)
@@ -95,28 +102,24 @@ def _problem_of(error: RequestValidationError) -> Problem:
 
 
 def _sentence(detail: Any) -> str:
-    place = ".".join(str(part) for part in detail["loc"] if part not in ("body", "query", "path")) or "body"
+    parts = (str(part)[:60] for part in detail["loc"] if part not in ("body", "query", "path"))
+    place = ".".join(parts) or "body"
     if detail["type"] == "missing":
         return f"{place}: expected a value, got nothing."
     if detail["type"] == "extra_forbidden":
         return f"{place}: unknown field."
-    shown = ascii(detail.get("input"))
-    shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
     expected = _PREFIX.sub("", detail["msg"])
-    return f"{place}: expected {expected}, got {shown}."
+    return f"{place}: expected {expected}, got {shown(detail.get('input'))}."
 
 
 def _http_problem(request: Request, error: HTTPException) -> Problem:
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        return Problem(
-            404, f"path: expected one of the service's paths, got {request.url.path!a}. See /openapi.json."
-        )
+        message = f"path: expected one of the service's paths, got {shown(request.url.path)}."
+        return Problem(404, f"{message} See /openapi.json.")
     if error.status_code == 405:
         allowed = headers.get("Allow") or headers.get("allow", "another method")
-        return Problem(405, f"method: expected {allowed}, got {request.method}.", headers=headers)
-    if error.status_code == 413:  # the gate's, in our own words
-        return Problem(413, error.detail)
+        return Problem(405, f"method: expected {allowed}, got {request.method[:60]}.", headers=headers)
     if error.status_code == 400:
         return Problem(400, "body: expected JSON, got brackets too deep, too long a number, or no UTF-8.")
     code = CODES.get(error.status_code, "http")

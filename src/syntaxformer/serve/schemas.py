@@ -24,15 +24,11 @@ __all__ = [
 Shown = Literal["tags", "alignment", "attention"]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class TranslateRequest(_Body):
+class TranslateRequest(BaseModel):
     """Texts to translate."""
 
     texts: list[str] = Field(
-        min_length=1, description="a sentence or segment each; an empty text stays empty"
+        min_length=1, fail_fast=True, description="a sentence or segment each; an empty text stays empty"
     )
     model: str | None = Field(default=None, description="name of a model; null: the first translator")
     beam_size: int | None = Field(default=None, ge=1, le=20, description="null: the model's setting")
@@ -113,11 +109,13 @@ class TranslateAnswer(BaseModel):
     )
 
 
-class ClassifyRequest(_Body):
+class ClassifyRequest(BaseModel):
     """Texts, or pairs of texts, to classify."""
 
     texts: list[str | Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
-        min_length=1, description="texts, or pairs where the model was trained on pairs; none of them empty"
+        min_length=1,
+        fail_fast=True,
+        description="texts, or pairs where the model was trained on pairs; none of them empty",
     )
     model: str | None = Field(default=None, description="name of a model; null: the first classifier")
 

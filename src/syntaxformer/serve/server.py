@@ -10,9 +10,13 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
+import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from syntaxformer.errors import ConfigError
 from syntaxformer.serve.app import create_app
@@ -31,6 +35,15 @@ FAILURE, LOADED = "failure.txt", "loaded"
 
 PAGES: list[Callable[[FastAPI], None]] = [add_explorer]
 """Each adds web pages to the application."""
+
+
+class SmallReads(H11Protocol):
+    """HTTP that reads little at a time: its parser is slow with chunks of a byte, and all others wait."""
+
+    def connection_made(self, transport: Any) -> None:  # type: ignore[override]
+        """Begin; `max_size` is what asyncio reads at once."""
+        transport.max_size = 8192
+        super().connection_made(transport)
 
 
 def name_models(folders: list[Path]) -> dict[str, Path]:
@@ -54,8 +67,8 @@ def run(config: ServiceConfig) -> None:
     Raises:
         CheckpointError: A folder is no model.
         BackendMissingError: An annotator or backend is not installed.
-        ConfigError: There is no such device, nobody can listen there, no worker can load the models, or a
-            model needs more than the texts of requests.
+        ConfigError: There is no such device, nobody can listen there, others reach it by names that are not
+            allowed, no worker can load the models, or a model needs more than the texts of requests.
     """
     for folder in config.models.values():
         check_folder(folder)
@@ -77,8 +90,6 @@ def run(config: ServiceConfig) -> None:
 
 def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
     """Serve an application, or in several processes what a function of that name builds, until the end."""
-    import uvicorn
-
     _log_as_json()
     uvicorn.run(
         app,
@@ -86,6 +97,8 @@ def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
         workers=config.workers if isinstance(app, str) else None,
         host=config.host,
         port=config.port,
+        loop="asyncio",
+        http=SmallReads,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -113,7 +126,7 @@ def app_from_environment() -> FastAPI:
 def _check_address(config: ServiceConfig) -> None:
     """Models take long to load; that the port is taken is found before."""
     try:
-        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
+        family, *_, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind((config.host, config.port))
@@ -122,6 +135,9 @@ def _check_address(config: ServiceConfig) -> None:
             f"--host, --port: expected an address to listen on, got {config.host}:{config.port}: "
             f"{error.strerror}."
         ) from error
+    if not config.allowed_hosts and not ip_address(address[0]).is_loopback:
+        message = f"--allowed-host: expected the names that others call {config.host} by, got none."
+        raise ConfigError(f"{message} Give each that may stand in the header `Host`: --allowed-host NAME.")
 
 
 def _build(config: ServiceConfig) -> FastAPI:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.annotate import parallel
-from syntaxformer.errors import SyntaxformerError
+from syntaxformer.errors import DataError, SyntaxformerError
 
 
 def _load_a_killer(name):
@@ -29,6 +29,33 @@ parallel._load("any")
 def test_chunks_cover_the_lines_in_order():
     assert list(parallel.chunks_of(["a", "b", "c"], 2)) == [["a", "b"], ["c"]]
     assert list(parallel.chunks_of([], 2)) == []
+    lines = ["ab", "cd", "e", "fghijklm", "n", "", "", ""]
+    assert list(parallel.chunks_of(lines, 3, 5)) == [["ab", "cd", "e"], ["fghijklm"], ["n", "", ""], [""]]
+
+
+@pytest.mark.parametrize(
+    ("line", "n_words"), [("x " * 100_001, 100_001), ("!" * 100_002, 100_002), ("it's " * 40_000, 120_000)]
+)
+def test_a_line_of_too_many_words_is_refused_by_its_number_before_it_is_parsed(annotator, line, n_words):
+    from syntaxformer.annotate.batched import BatchedAnnotator
+
+    class Parser:
+        def parse_lines(self, lines):
+            return [annotator.annotate([one])[0] for one in lines]
+
+    other = BatchedAnnotator(Parser(), "other", "1", annotator.provides, batch_lines=1)
+    for one, n_processes in ((annotator, 1), (annotator, 2), (other, 1)):
+        found = one.stream(["a b", line, "c"], n_processes=n_processes)
+        with pytest.raises(DataError) as caught:
+            list(found)
+        assert str(caught.value) == (
+            f"line 2: expected at most 100,000 words in a line, got {n_words:,}. Split the line."
+        )
+
+
+def test_a_line_of_as_many_words_as_there_may_be_or_of_one_long_word_is_taken():
+    lines = ["x " * 100_000, "x" * 3_000_000, "it's " * 33_333]
+    assert list(parallel.short_enough(lines)) == lines
 
 
 def test_a_dead_worker_is_one_clear_error(monkeypatch):

@@ -56,7 +56,10 @@ def make_app():
             LengthClassifier(),
             LengthClassifier("pairs", 2),
         )
-        config = ServiceConfig(models={engine.description.name: "." for engine in engines}, **limits)
+        config = ServiceConfig(
+            models={engine.description.name: "." for engine in engines},
+            **{"allowed_hosts": ["testserver"], **limits},
+        )
         return create_app(config, {engine.description.name: engine for engine in engines})
 
     return make

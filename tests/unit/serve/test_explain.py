@@ -29,7 +29,9 @@ TEXT = "The cat sees a small dog ."
 def client(tiny_engines):
     from syntaxformer.serve import ServiceConfig, create_app
 
-    app = create_app(ServiceConfig(models=dict.fromkeys(tiny_engines, ".")), tiny_engines)
+    app = create_app(
+        ServiceConfig(models=dict.fromkeys(tiny_engines, "."), allowed_hosts=["testserver"]), tiny_engines
+    )
     with TestClient(app) as one:
         yield one
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syntaxformer.cli.engine import TrustOption
+
 if TYPE_CHECKING:
     from syntaxformer.tasks.model_folder import FolderInfo
     from syntaxformer.tasks.translator import Translator
@@ -45,6 +47,7 @@ def evaluate(
         typer.Option(metavar="NAME", help="The same, emptied; also parent, child, sibling. Repeatable."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Translate a test set and score it, with signatures: cased and detokenised, unless the model is not.
 
@@ -68,7 +71,7 @@ def evaluate(
         )
 
     folders = [one for one in (model, baseline) if one is not None]
-    translators = {folder: Translator.load(folder, annotator, device) for folder in folders}
+    translators = {one: Translator.load(one, annotator, device, None, trust_annotator) for one in folders}
     ablation, intact = Ablation.parse(shuffle, blank), Path("the model as it is")
     if ablation and (baseline is None or baseline.resolve() == model.resolve()):
         translators[intact], baseline = translators[model], intact

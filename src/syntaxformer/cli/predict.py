@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from syntaxformer.cli.engine import TrustOption
+
 __all__ = ["predict"]
 
 
@@ -49,6 +51,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print scores as one JSON object.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Predict, and score where the data has labels.
 
@@ -73,7 +76,7 @@ def predict(
         name = "--split" if split else "--task"
         raise ConfigError(f"{name}: expected none with a file, got {given}. It belongs to --data.")
     split = split or "dev"
-    classifier = Classifier.from_folder(model, annotator, device)
+    classifier = Classifier.from_folder(model, annotator, device, trust_annotator)
     if ablation := Ablation.parse(shuffle, blank):
         classifier = ablate_classifier(classifier, ablation)
     known = None

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from syntaxformer.cli.engine import TrustOption
+
 __all__ = ["serve"]
 
 
@@ -32,6 +34,7 @@ def serve(
     ] = None,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write users' texts into the log.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Serve models over HTTP: POST /v1/translate and /v1/classify, OpenAPI at /openapi.json.
 
@@ -61,6 +64,7 @@ def serve(
             port=port,
             workers=workers,
             annotator=annotator,
+            trust_annotator=trust_annotator,
             device=device,
             max_texts=max_texts,
             max_characters=max_characters,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syntaxformer.cli.engine import TrustOption
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -45,6 +47,7 @@ def translate(
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Translate text; tags are made on the fly.
 
@@ -58,7 +61,7 @@ def translate(
     from syntaxformer.textfile import LiveLines, read_lines
 
     refuse_inputs(output, [source, *factor_files(factor)])
-    translator = Translator.load(model, annotator, device, inject)
+    translator = Translator.load(model, annotator, device, inject, trust_annotator)
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = LiveLines.of_standard_input() if source is None else read_lines(source)

@@ -18,7 +18,7 @@ from syntaxformer.folders import MAX_JSON_BYTES, read_json
 __all__ = ["check_pieces", "check_settings", "check_weights", "folder_errors"]
 
 _SETTINGS = ("tokenizer_config", "config", "generation_config", "infusion", "collator")
-_LARGEST_NUMBER, _LONGEST_PADDING = 2**20, 1024
+_LARGEST_NUMBER = 2**20
 _SIZES = re.compile(r"(\w+_)?(layers?|heads?)|(vocab|hidden|intermediate|embedding)_size|d_\w+|(hidden_)?dim")
 _ELSEWHERE = re.compile(
     r"auto_map|(attn|experts)_implementation|kernel|quantization|transformers_weights|distributed|gguf"
@@ -35,18 +35,15 @@ def check_settings(folder: Path) -> None:
     """
     for found in (*folder.glob("adapter_*"), *folder.glob("shard-*")):
         raise CheckpointError(f"{folder}: expected the weights of one model, got also {found.name}.")
-    n_pieces = _LARGEST_NUMBER
+    sizes = [_LARGEST_NUMBER]
     for path in (folder / f"{name}.json" for name in _SETTINGS):
         content = read_json(path) if path.exists() else {}
         sizes = [
-            value for key, value in content.items() if key.endswith("vocab_size") and isinstance(value, int)
-        ]
-        n_pieces = max(sizes, default=n_pieces)
+            n for key, n in content.items() if key.endswith("vocab_size") and isinstance(n, int)
+        ] or sizes
         for key, value, is_top in _values(content):
-            if expected := _expected(key, value, n_pieces, is_top):
-                raise CheckpointError(
-                    f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}. It was altered."
-                )
+            if expected := _expected(key, value, max(sizes), is_top):
+                raise CheckpointError(f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}.")
 
 
 def _values(content: Any) -> Iterator[tuple[str, Any, bool]]:
@@ -78,11 +75,7 @@ def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
 
 @contextmanager
 def folder_errors(folder: str | Path) -> Iterator[None]:
-    """Whatever a library raises of a network that cannot be is one line.
-
-    Raises:
-        CheckpointError: It did.
-    """
+    """Turn whatever a library raises of a network that cannot be into one `CheckpointError`."""
     try:
         yield
     except CheckpointError:
@@ -146,7 +139,7 @@ def _stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def check_pieces(folder: Path, tokenizer: Any, n_rows: int) -> None:
-    """Check that a network has a row for each piece of a fast tokenizer, which fills up no line without measure.
+    """Check that a network has a row for each piece of a tokenizer, which fills no line up without measure.
 
     Raises:
         CheckpointError: It has not, or it does.
@@ -154,6 +147,6 @@ def check_pieces(folder: Path, tokenizer: Any, n_rows: int) -> None:
     padding = tokenizer.backend_tokenizer.padding or {}
     longest = max(padding.get("length") or 0, padding.get("pad_to_multiple_of") or 0)
     last = max(tokenizer.get_vocab().values(), default=0)
-    for what, found, most in (("padding", longest, _LONGEST_PADDING), ("pieces", last, n_rows - 1)):
+    for what, found, most in (("padding", longest, 1024), ("piece", last, n_rows - 1)):
         if found > most:
             raise CheckpointError(f"{folder}: tokenizer: {what}: expected at most {most}, got {found}.")

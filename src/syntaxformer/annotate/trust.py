@@ -17,36 +17,33 @@ _FOREIGN_PART = re.compile(
     r'|morphologizer|(beam_)?(parser|ner)|senter|sentencizer|attribute_ruler|(trainable_)?lemmatizer)")',
     re.MULTILINE,
 )
-"""In a pipeline's `config.cfg`: a part that is not spaCy's own may do anything."""
+"""In a pipeline's `config.cfg`: what is not spaCy's own may do anything."""
 
 
 def trusted_annotator(named: str | None, given: str | None, folder: Path, trust: bool = False) -> str | None:
-    """The annotator to load for a model: the user's, else the folder's.
+    """The annotator to load for a model: what the user has given, else what its folder has named.
 
     Args:
-        named: By the folder; a path may be relative to it.
-        given: By the user.
+        named: A path may be relative to the folder.
+        given: It is not judged.
         folder: Of the model.
         trust: Whether the folder may name any.
 
     Raises:
-        CheckpointError: The folder's would use the network, or read what is not in the folder.
-        ConfigError: The folder's is an address that is none.
+        CheckpointError: The folder's would use the network, or read what is not in it.
     """
     if given is not None or named is None:
         return given
     plain = named.removesuffix(PHRASES)
     scheme, _, path = plain.partition(":")
-    inside, home = (Path(os.path.realpath(one)) for one in (folder / path, folder))
-    if scheme in ("conllu", "ptb", "spacy") and home in inside.parents and os.path.exists(inside):
-        config = inside / "config.cfg"
-        if scheme != "spacy" or (
-            config.is_file() and not _FOREIGN_PART.search(config.read_text("utf-8", "replace"))
-        ):
+    inside = Path(os.path.realpath(folder / path))
+    read = inside / "config.cfg" if scheme == "spacy" else inside
+    if scheme in ("conllu", "ptb", "spacy") and folder.resolve() in inside.parents and read.is_file():
+        if scheme != "spacy" or not _FOREIGN_PART.search(read.read_text("utf-8", "replace")):
             return f"{scheme}:{inside}{named.removeprefix(plain)}"
     if not trust and (deed := _deed(plain)):
         raise CheckpointError(
-            f"{folder}: annotator: expected one that is installed or in the folder, got one that would {deed}. "
+            f"{folder}: annotator: expected one that is installed or in it, got one that would {deed}. "
             "Name one yourself (--annotator), or trust the folder (--trust-annotator)."
         )
     return named
@@ -62,7 +59,7 @@ def _deed(name: str) -> str | None:
         password = f", with the password of ${ADDRESS_VARIABLE}" if client.uses_variable else ""
         return f"send every line to {client.place}{password}"
     names = [subject, *(options[key] for key in ("package", "dir") if key in options)]
-    is_path = scheme in ("conllu", "ptb") or (scheme in ("spacy", "benepar") and os.path.exists(subject))
-    if is_path or "dir" in options or any("/" in one or os.sep in one for one in names):
+    is_path = scheme in ("conllu", "ptb") or (scheme in ("spacy", "benepar") and Path(subject).exists())
+    if is_path or "dir" in options or any("/" in one for one in names):
         return f"read {names[-1]!r}"
     return _deed(options["words"]) if "words" in options else None

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syntaxformer.cli.engine import TrustOption
-
 if TYPE_CHECKING:
     from syntaxformer.tasks.translator import Translator
 
@@ -40,7 +38,7 @@ def compare(
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Sentences shown on each side.")] = 10,
     names: Annotated[str | None, typer.Option(help="What to call them: baseline,syntax.")] = None,
-    trust_annotator: TrustOption = False,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Show where two systems differ: by length, tree depth, part of speech, rare words, and the sentences.
 

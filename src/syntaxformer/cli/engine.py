@@ -1,4 +1,4 @@
-"""Options of several commands: who does the work (`--engine`, `--address`), and who is trusted."""
+"""`--engine` and `--address`: whether a command works on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from syntaxformer.errors import ConfigError
 
-__all__ = ["AddressOption", "Engine", "TrustOption", "refuse_lone_address"]
+__all__ = ["AddressOption", "Engine", "refuse_lone_address"]
 
 
 class Engine(StrEnum):
@@ -22,11 +22,6 @@ class Engine(StrEnum):
 AddressOption = Annotated[
     str | None,
     typer.Option(help="Of a running Ray cluster: auto, ray://HOST:10001. Default: one on this machine."),
-]
-
-TrustOption = Annotated[
-    bool,
-    typer.Option("--trust-annotator", help="The model may name an annotator on the network or at any path."),
 ]
 
 

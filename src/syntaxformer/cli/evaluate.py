@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syntaxformer.cli.engine import TrustOption
-
 if TYPE_CHECKING:
     from syntaxformer.tasks.model_folder import FolderInfo
     from syntaxformer.tasks.translator import Translator
@@ -47,7 +45,7 @@ def evaluate(
         typer.Option(metavar="NAME", help="The same, emptied; also parent, child, sibling. Repeatable."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: TrustOption = False,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Translate a test set and score it, with signatures: cased and detokenised, unless the model is not.
 

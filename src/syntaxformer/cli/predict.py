@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from syntaxformer.cli.engine import TrustOption
-
 __all__ = ["predict"]
 
 
@@ -51,7 +49,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print scores as one JSON object.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: TrustOption = False,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Predict, and score where the data has labels.
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syntaxformer.cli.engine import TrustOption
-
 if TYPE_CHECKING:
     from syntaxformer.tasks.probing import ProbeReport
 
@@ -40,7 +38,7 @@ def probe(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the scores as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: TrustOption = False,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Train a distance and a depth probe on each layer: UUAS, Spearman, root accuracy.
 

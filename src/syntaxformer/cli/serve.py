@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-from syntaxformer.cli.engine import TrustOption
-
 __all__ = ["serve"]
 
 
@@ -34,7 +32,7 @@ def serve(
     ] = None,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write users' texts into the log.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: TrustOption = False,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Serve models over HTTP: POST /v1/translate and /v1/classify, OpenAPI at /openapi.json.
 

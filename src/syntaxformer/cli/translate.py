@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syntaxformer.cli.engine import TrustOption
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -47,7 +45,7 @@ def translate(
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: TrustOption = False,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Translate text; tags are made on the fly.
 

@@ -37,7 +37,7 @@ class ClassifierInfo(BaseModel):
     score_range: tuple[float, float] | None = None
     score_scale: tuple[float, float] | None = None
     """Mean and standard deviation of the training scores, where the network's output is in units of these."""
-    annotator: str | None = Field(max_length=1000, pattern="^[^\\x00-\\x1f]*$")
+    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
     """For text without trees of its own."""
     annotator_version: str | None
     needs: tuple[str, ...] = ()

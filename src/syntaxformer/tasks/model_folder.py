@@ -62,7 +62,7 @@ class FolderInfo(BaseModel):
     backend: str = "pytorch"
     src: str
     tgt: str
-    annotator: str | None = Field(max_length=1000, pattern="^[^\\x00-\\x1f]*$")
+    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
     annotator_version: str | None
     tokenized: bool = False
     lowercase: bool = False

@@ -1,7 +1,4 @@
-"""What a model folder may not ask for, checked before anything of it is built: a stranger may have made it.
-
-Nothing here imports what a folder names, opens a connection or allocates what a number says.
-"""
+"""What a model folder may not ask for, checked before anything of it is built: a stranger may have made it."""
 
 from __future__ import annotations
 
@@ -38,9 +35,7 @@ def check_settings(folder: Path) -> None:
     sizes = [_LARGEST_NUMBER]
     for path in (folder / f"{name}.json" for name in _SETTINGS):
         content = read_json(path) if path.exists() else {}
-        sizes = [
-            n for key, n in content.items() if key.endswith("vocab_size") and isinstance(n, int)
-        ] or sizes
+        sizes = [n for k, n in content.items() if k.endswith("vocab_size") and isinstance(n, int)] or sizes
         for key, value, is_top in _values(content):
             if expected := _expected(key, value, max(sizes), is_top):
                 raise CheckpointError(f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}.")
@@ -74,15 +69,15 @@ def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
 
 
 @contextmanager
-def folder_errors(folder: str | Path) -> Iterator[None]:
-    """Turn whatever a library raises of a network that cannot be into one `CheckpointError`."""
+def folder_errors(folder: str | Path, expected: str = "weights that fit config.json") -> Iterator[None]:
+    """Turn whatever a library raises of a folder that it cannot read into one `CheckpointError`."""
     try:
         yield
     except CheckpointError:
         raise
     except Exception as error:  # each library has classes of its own
         reason = " ".join(str(error).split())[:300]
-        raise CheckpointError(f"{folder}: expected weights that fit config.json, got: {reason}") from error
+        raise CheckpointError(f"{folder}: expected {expected}, got: {reason}") from error
 
 
 def check_weights(folder: Path, build: Callable[[], Any]) -> None:

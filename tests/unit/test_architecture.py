@@ -18,6 +18,7 @@ BASE = {
     "atomic",
     "ahead",
     "folders",
+    "folder_checks",
     "progress",
     "config",
     "infusion_config",

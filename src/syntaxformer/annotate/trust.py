@@ -38,9 +38,9 @@ def trusted_annotator(named: str | None, given: str | None, folder: Path, trust:
     scheme, _, path = plain.partition(":")
     inside = Path(os.path.realpath(folder / path))
     read = inside / "config.cfg" if scheme == "spacy" else inside
-    if scheme in ("conllu", "ptb", "spacy") and folder.resolve() in inside.parents and read.is_file():
-        if scheme != "spacy" or not _FOREIGN_PART.search(read.read_text("utf-8", "replace")):
-            return f"{scheme}:{inside}{named.removeprefix(plain)}"
+    is_inside = scheme in ("conllu", "ptb", "spacy") and folder.resolve() in inside.parents and read.is_file()
+    if is_inside and (scheme != "spacy" or not _FOREIGN_PART.search(read.read_text("utf-8", "replace"))):
+        return f"{scheme}:{inside}{named.removeprefix(plain)}"
     if not trust and (deed := _deed(plain)):
         raise CheckpointError(
             f"{folder}: annotator: expected one that is installed or in it, got one that would {deed}. "

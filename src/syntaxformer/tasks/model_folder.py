@@ -148,8 +148,8 @@ def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
         encoder: Its source encoder.
 
     Raises:
-        CheckpointError: It cannot be read, its weights are not those of its config, or it reads something else
-            than the encoder gives.
+        CheckpointError: It cannot be read, its weights are not those of its config, or it does not read what
+            the encoder gives.
     """
     with quiet_loading(), folder_errors(folder):
         check_weights(folder, lambda: SyntaxTransformer(SyntaxTransformerConfig.from_pretrained(folder)))
@@ -181,17 +181,13 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     Raises:
         CheckpointError: One of them cannot be read.
     """
-    try:
+    own_target = None
+    with folder_errors(folder, "a tokenizer"):
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-        own_target = None
         if info.target_specials is not None:
             own_target = PreTrainedTokenizerFast(
                 tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials
             )
-    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
-        raise CheckpointError(
-            f"{folder}: expected a tokenizer, got: {' '.join(str(error).split())[:200]}"
-        ) from error
     vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
     return SourceEncoder(
         tokenizer,

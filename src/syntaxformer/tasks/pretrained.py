@@ -208,10 +208,8 @@ def load_collator(folder: Path) -> SyntaxCollator:
     Raises:
         CheckpointError: It cannot be read.
     """
-    try:
+    with folder_errors(folder, "a tokenizer"):
         return SyntaxCollator.from_pretrained(folder)
-    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
-        raise CheckpointError(f"{folder}: expected a tokenizer, got: {_short(error)}") from error
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from syntaxformer.align import WordColumns, batch_word_of_piece, encoding_offset
 from syntaxformer.data.collator import source_batch
 from syntaxformer.data.source import encode_pieces
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
+from syntaxformer.folder_checks import folder_errors
 from syntaxformer.progress import track
 from syntaxformer.tasks.pretrained import longest_input
 from syntaxformer.trees import Sentence
@@ -235,12 +236,9 @@ def _load_infused(folder: Path, annotator: str, device: torch.device) -> Infused
 def _load_plain(folder: Path, device: torch.device) -> HuggingFaceWords:
     from transformers import AutoModel, AutoTokenizer
 
-    try:
+    with folder_errors(folder, "an encoder"):
         model = AutoModel.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, use_fast=True)
-    except (OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise CheckpointError(f"{folder}: expected an encoder, got: {reason}") from error
     return HuggingFaceWords(model.eval().to(device), tokenizer)
 
 

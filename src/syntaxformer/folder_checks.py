@@ -1,4 +1,4 @@
-"""What a model folder may not ask for, checked before anything of it is built: a stranger may have made it."""
+"""What a model folder may not ask for, checked before anything of it is built: it may be a stranger's."""
 
 from __future__ import annotations
 

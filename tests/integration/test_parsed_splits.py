@@ -56,7 +56,10 @@ def _use_on_other_text(cli, folder):
     ):
         refused = cli(verb, *models, *files)
         assert (refused.code, refused.out) == (2, "")
-        assert f"annotator: expected one that is installed or in it, got one that would read '{folder}/" in refused.err
+        assert (
+            f"annotator: expected one that is installed or in it, got one that would read '{folder}/"
+            in refused.err
+        )
         refused = cli(verb, *models, *files, "--trust-annotator")
         assert (refused.code, refused.out) == (2, "")
         assert "annotator: expected one that can annotate any text, got 'conllu:" in refused.err

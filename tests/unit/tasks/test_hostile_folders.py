@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 import syntaxformer as sf
 from syntaxformer.errors import BackendMissingError, CheckpointError
+from syntaxformer.export import export_translator
 from syntaxformer.folders import write_manifest
 from syntaxformer.tasks.classifier import Classifier
 from syntaxformer.tasks.classifier_folder import ClassifierInfo
@@ -33,6 +35,7 @@ LOADERS = {
     "bert": lambda folder: Classifier.from_folder(folder, device="cpu"),
     "masked": lambda folder: Classifier.from_folder(folder, device="cpu"),
     "encoder": lambda folder: sf.load(folder),
+    "exported": lambda folder: Translator.load(folder, device="cpu"),
 }
 """Kind of folder → what loads it. An `encoder` is what `save_pretrained` wrote: it has no manifest."""
 
@@ -82,7 +85,9 @@ def good(plain, infused, save_translator, tmp_path_factory):
     }
     folders["encoder"] = shutil.copytree(folders["masked"], home / "encoder")
     (folders["encoder"] / "manifest.json").unlink()
-    for kind in ("plain", "bert", "encoder"):
+    if find_spec("ctranslate2") is not None:
+        folders["exported"] = export_translator(folders["plain"], home / "exported")
+    for kind in sorted(folders.keys() - {"infused"}):  # whose annotator, "table", is of these tests alone
         LOADERS[kind](folders[kind])
     return folders
 
@@ -323,6 +328,9 @@ HOSTILE = [
     ("plain", "multiples", padded(pad_to_multiple_of=10**8), "padding: expected at most 1024, got 100000000"),
     ("plain", "added pieces", added_piece, r"piece: expected at most \d+, got \d+"),
     ("bert", "added pieces", added_piece, "piece: expected at most 6, got 15"),
+    ("exported", "added pieces", added_piece, r"piece: expected at most \d+, got \d+"),
+    ("exported", "padding", padded(strategy={"Fixed": 10**8}), "padding: expected at most 1024, got 100000000"),
+    ("exported", "deep names", put("shared_vocabulary.json", "[" * 10**5), "vocabulary.json: expected JSON, got: "),
     # Weights.
     ("plain", "NaN", spoil(float("nan")), "got: NaN or infinity in "),
     ("bert", "infinity", spoil(float("inf")), "got: NaN or infinity in "),
@@ -377,7 +385,9 @@ HOSTILE = [
     ("kind", "deed", "text"), [(kind, deed, text) for kind, _, deed, text in HOSTILE],
     ids=[f"{kind}: {name}" for kind, name, _, _ in HOSTILE],
 )  # fmt: skip
-def test_a_hostile_folder_is_refused(kind, deed, text, good, tmp_path, bounded, connections):
+def test_a_hostile_folder_is_refused(kind, deed, text, good, tmp_path, bounded, connections, record_property):
+    if kind not in good:
+        pytest.skip("CTranslate2 is not installed")
     folder = shutil.copytree(good[kind], tmp_path / "model")
     deed(folder)
     if (folder / "manifest.json").is_file() and not hasattr(deed, "is_last"):
@@ -400,7 +410,7 @@ def test_a_hostile_folder_is_refused(kind, deed, text, good, tmp_path, bounded, 
 
 def test_the_good_ones_load(good, tmp_path, connections):
     """Those that the others are made of, where nothing is altered."""
-    for kind in ("plain", "bert", "masked", "encoder"):
+    for kind in good.keys() - {"infused"}:
         LOADERS[kind](shutil.copytree(good[kind], tmp_path / kind))
     assert connections == []
 

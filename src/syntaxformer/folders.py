@@ -25,6 +25,7 @@ from syntaxformer.errors import CheckpointError, DataError
 __all__ = [
     "LOCK",
     "MANIFEST",
+    "MAX_JSON_BYTES",
     "PARTIAL",
     "atomic_folder",
     "disk_errors",
@@ -42,6 +43,15 @@ LOCK = ".lock"
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
 """Ending of files and folders that are being written."""
+
+MAX_JSON_BYTES = 8 * 2**20
+"""Of a JSON file that is read whole; a list of empty lists takes 30 times as much memory."""
+
+_READ = re.compile(
+    r"token|vocab|merges|chat_template|adapter|\.safetensors|\.model$|\.onnx|^(pytorch_)?model[.-]"
+    r"|^(syntaxformer|classifier|collator|infusion|export|onnx|run|(\w+_)?config)\.json$"
+)
+"""Names of files that loading a model may read, in whichever library."""
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
@@ -143,18 +153,26 @@ def verify_manifest(folder: str | Path) -> None:
     """Hold that every file of a folder is what was written.
 
     Raises:
-        CheckpointError: No manifest, or a file that is missing, cut off or changed.
+        CheckpointError: No manifest, or a file that is missing, cut off, changed, outside or not listed.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: expected a folder, found none.")
     files = read_json(folder / MANIFEST).get("files")
-    if not isinstance(files, dict) or not all(map(_is_entry, files.values())):
+    if not isinstance(files, dict) or not files or not all(map(_is_entry, files.values())):
         raise CheckpointError(f"{folder / MANIFEST}: expected a list of files. The folder was altered.")
+    present, home = {one.name for one in folder.iterdir()}, folder.resolve()
+    if unlisted := sorted(name for name in present - files.keys() if _READ.search(name)):
+        raise CheckpointError(
+            f"{folder / MANIFEST}: expected every file that is read, lacking {unlisted[0]}."
+        )
     for name, entry in files.items():
         file = folder / name
-        if not file.is_file():
+        if name not in present or not file.is_file():
             raise CheckpointError(f"{file}: expected a file of {entry['bytes']} bytes, found none.")
+        # In the Hub's cache, files are links from a snapshot to what all share.
+        if Path(os.path.realpath(file)).parent not in (home, home.parent.parent / "blobs"):
+            raise CheckpointError(f"{file}: expected a file in the folder, got a link that leads out of it.")
         if file.stat().st_size != entry["bytes"]:
             raise CheckpointError(
                 f"{file}: expected {entry['bytes']} bytes, got {file.stat().st_size}. It is truncated."
@@ -173,9 +191,13 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read an object from a JSON file of a model folder.
 
     Raises:
-        CheckpointError: The file is missing, is not JSON or holds no object.
+        CheckpointError: The file is missing, too large, is not JSON or holds no object.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise ValueError("no file")
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise ValueError(f"a file of more than {MAX_JSON_BYTES} bytes")
         content = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(

@@ -56,10 +56,16 @@ def _use_on_other_text(cli, folder):
     ):
         refused = cli(verb, *models, *files)
         assert (refused.code, refused.out) == (2, "")
+        assert (
+            f"annotator: expected one that is installed or in it, got one that would read '{folder}/"
+            in refused.err
+        )
+        refused = cli(verb, *models, *files, "--trust-annotator")
+        assert (refused.code, refused.out) == (2, "")
         assert "annotator: expected one that can annotate any text, got 'conllu:" in refused.err
         done = cli(verb, *models, *files, option, "en")
         assert done.code == 0, done.err
-    refused = cli("serve", model)
+    refused = cli("serve", model, "--trust-annotator")
     assert refused.code == 2
     (line,) = refused.err.splitlines()
     assert line.startswith(f"error: {model}: expected an annotator of any text, got one that fails on 'a': ")

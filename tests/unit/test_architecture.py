@@ -19,6 +19,7 @@ BASE = {
     "atomic",
     "ahead",
     "folders",
+    "folder_checks",
     "progress",
     "config",
     "infusion_config",

@@ -51,6 +51,7 @@ class CoreNLPClient:
         parts = _split(url)
         self.place = f"{parts.scheme}://{_host(parts)}"
         full = _full_address(parts)
+        self.uses_variable = full is not parts and full.username is not None
         self.path = full.path.rstrip("/")
         self.timeout_s = timeout_s
         self.retries = retries

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,10 @@ def load_spacy(name: str) -> SpacyAnnotator:
     """
     if Path(name).exists() or "/" in name:
         return _from_folder(Path(name), f"spacy:{name}")
-    if not spacy.util.is_package(name):
+    # Told by its files: loading a package imports it, whatever it is.
+    spec = find_spec(name) if name.isidentifier() and spacy.util.is_package(name) else None
+    homes = [] if spec is None else spec.submodule_search_locations or []
+    if not any((Path(home) / "meta.json").is_file() for home in homes):
         raise BackendMissingError(f"the spaCy pipeline {name!r}", f"python -m spacy download {name}")
     nlp = spacy.load(name)
     package = spacy.util.get_package_path(name)
@@ -205,7 +209,7 @@ def load_spacy(name: str) -> SpacyAnnotator:
 def _from_folder(folder: Path, name: str) -> SpacyAnnotator:
     try:
         nlp = spacy.load(folder)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of srsly, of thinc, or of a part
         reason = str(error).split("\n")[0]
         raise DataError(
             f"annotator: expected a folder with a spaCy pipeline, got: {reason}", folder

@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,6 +52,7 @@ def attend(
         str | None, typer.Option(help="Annotator that the models read; default: their own.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print --spread as one JSON object.")] = False,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Draw which source pieces each target piece attends to; of a fine-tuned model, its sub-networks.
 
@@ -63,10 +64,11 @@ def attend(
     """
     from syntaxformer.errors import ConfigError
 
+    loading = {"annotator": model_annotator, "trust_annotator": trust_annotator}
     if spread is not None:
         unused = {"text": text, "-o": output, "--factor": factor, "--pair": pair, "--network": network}
         _refuse("--spread", unused)
-        _spread(model, beside, spread, (annotator, model_annotator), layer, head, as_json)
+        _spread(model, beside, spread, annotator, loading, layer, head, as_json)
         return
     if text is None or not text.strip():
         raise ConfigError("text: expected a sentence, got an empty one.")
@@ -74,12 +76,10 @@ def attend(
     output = output or Path("attention.png")
     if (model / "classifier.json").exists():
         _refuse("a fine-tuned model", {"--factor": factor})
-        _subnetworks(
-            model, beside, model_annotator, (text, pair) if pair else text, output, network, layer, head
-        )
+        _subnetworks(model, beside, loading, (text, pair) if pair else text, output, network, layer, head)
     else:
         _refuse("a translator", {"--pair": pair, "--network": network})
-        _cross_attention(model, beside, model_annotator, text, output, layer, head, factor or ())
+        _cross_attention(model, beside, loading, text, output, layer, head, factor or ())
     typer.echo(output)
 
 
@@ -98,7 +98,7 @@ def _refuse(use: str, options: Mapping[str, object]) -> None:
 def _cross_attention(
     model: Path,
     beside: Path | None,
-    annotator: str | None,
+    loading: dict[str, Any],
     text: str,
     output: Path,
     layer: int,
@@ -111,7 +111,7 @@ def _cross_attention(
 
     given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
     folders = (one for one in (beside, model) if one is not None)
-    translators = {folder: Translator.load(folder, annotator) for folder in folders}
+    translators = {folder: Translator.load(folder, **loading) for folder in folders}
     check_factor_names(given, translators.values())
     maps = {}
     for folder, translator in translators.items():
@@ -137,7 +137,7 @@ def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: 
 def _subnetworks(
     model: Path,
     beside: Path | None,
-    annotator: str | None,
+    loading: dict[str, Any],
     text: str | tuple[str, str],
     output: Path,
     network: str | None,
@@ -147,11 +147,11 @@ def _subnetworks(
     from syntaxformer.analysis import draw_subnetwork, plain_attention_beside, subnetwork_view
     from syntaxformer.tasks.classifier import Classifier
 
-    view = subnetwork_view(Classifier.from_folder(model, annotator), text)
+    view = subnetwork_view(Classifier.from_folder(model, **loading), text)
     _check_place(layer, head, *view.logits.shape[:2])
     plain = None
     if beside is not None:
-        other = Classifier.from_folder(beside, annotator)
+        other = Classifier.from_folder(beside, **loading)
         plain = plain_attention_beside(view, other, text, layer, head)
     chosen = view.strongest(1)[0] if network is None else view.network(network)
     draw_subnetwork(view, output, chosen, layer, head=head, plain=plain, plain_name=str(beside))
@@ -165,7 +165,8 @@ def _spread(
     model: Path,
     beside: Path | None,
     source: Path,
-    annotators: tuple[str | None, str | None],
+    annotator: str | None,
+    loading: dict[str, Any],
     layer: int,
     head: int | None,
     as_json: bool,
@@ -177,10 +178,9 @@ def _spread(
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
-    of_words, of_models = annotators
-    translators = {str(one): Translator.load(one, of_models) for one in (beside, model) if one is not None}
+    translators = {str(one): Translator.load(one, **loading) for one in (beside, model) if one is not None}
     preparation = translators[str(model)].encoder.preparation
-    parser = load_annotator(of_words or bundled_for(translators[str(model)].info.src, "en"))
+    parser = load_annotator(annotator or bundled_for(translators[str(model)].info.src, "en"))
     parser = WordsAsGiven(parser) if preparation.tokenized else parser
     lines = [preparation.clean(line) for line in read_lines(source)]
     if preparation.unescape:  # done with: "&amp;quot;" is text now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +38,7 @@ def compare(
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Sentences shown on each side.")] = 10,
     names: Annotated[str | None, typer.Option(help="What to call them: baseline,syntax.")] = None,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Show where two systems differ: by length, tree depth, part of speech, rare words, and the sentences.
 
@@ -59,7 +60,7 @@ def compare(
         raise ConfigError(f"--names: expected two with a comma between, got {names}.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
     (one, one_model), (other, other_model) = (
-        _outputs(path, sources, model_annotator) for path in (first, second)
+        _outputs(path, sources, model_annotator, None, None, trust_annotator) for path in (first, second)
     )
     for path, lines in ((ref, references), (first, one), (second, other)):
         if len(lines) != len(sources) or not sources:
@@ -93,7 +94,7 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
     return next(((one, other) for one, other in pairs if one != other), (f"{first}", f"{second} (again)"))
 
 
-def _outputs(path: Path, sources: list[str], annotator: str | None) -> tuple[list[str], Translator | None]:
+def _outputs(path: Path, sources: list[str], *options: Any) -> tuple[list[str], Translator | None]:
     """Translations and the model that made them; None for a file."""
     from syntaxformer.align import FACTORS
     from syntaxformer.errors import ConfigError
@@ -102,7 +103,7 @@ def _outputs(path: Path, sources: list[str], annotator: str | None) -> tuple[lis
     if path.is_dir():
         from syntaxformer.tasks.translator import Translator
 
-        translator = Translator.load(path, annotator)
+        translator = Translator.load(path, *options)
         if own := [name for name in translator.encoder.factors if name not in FACTORS]:
             raise ConfigError(
                 f"{path}: expected a model without factors of your own, got one that reads {', '.join(own)}. "

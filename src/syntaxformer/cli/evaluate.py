@@ -45,6 +45,7 @@ def evaluate(
         typer.Option(metavar="NAME", help="The same, emptied; also parent, child, sibling. Repeatable."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Translate a test set and score it, with signatures: cased and detokenised, unless the model is not.
 
@@ -68,7 +69,7 @@ def evaluate(
         )
 
     folders = [one for one in (model, baseline) if one is not None]
-    translators = {folder: Translator.load(folder, annotator, device) for folder in folders}
+    translators = {one: Translator.load(one, annotator, device, None, trust_annotator) for one in folders}
     ablation, intact = Ablation.parse(shuffle, blank), Path("the model as it is")
     if ablation and (baseline is None or baseline.resolve() == model.resolve()):
         translators[intact], baseline = translators[model], intact

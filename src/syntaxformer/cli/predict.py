@@ -49,6 +49,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print scores as one JSON object.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Predict, and score where the data has labels.
 
@@ -75,7 +76,7 @@ def predict(
         name = "--split" if split else "--task"
         raise ConfigError(f"{name}: expected none with a file, got {given}. It belongs to --data.")
     split = split or "dev"
-    classifier = Classifier.from_folder(model, annotator, device)
+    classifier = Classifier.from_folder(model, annotator, device, trust_annotator)
     if ablation := Ablation.parse(shuffle, blank):
         classifier = ablate_classifier(classifier, ablation)
     known = None

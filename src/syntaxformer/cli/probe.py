@@ -38,6 +38,7 @@ def probe(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the scores as JSON.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Train a distance and a depth probe on each layer: UUAS, Spearman, root accuracy.
 
@@ -57,7 +58,7 @@ def probe(
     else:
         dev_part = read_probe_treebank(dev)
     test_part = dev_part if test is None else read_probe_treebank(test)
-    encoder = load_word_encoder(model, annotator, device)
+    encoder = load_word_encoder(model, annotator, device, trust_annotator)
     config = ProbeConfig(rank=rank, depth=depth, controls=controls, max_epochs=max_epochs, seed=seed)
     report = probe_model(encoder, train_part, dev_part, test_part, config, wanted)
     text = json.dumps({"model": str(model), **report.as_dict()}, indent=1)

@@ -36,6 +36,7 @@ def serve(
     ] = None,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write users' texts into the log.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Serve models over HTTP: POST /v1/translate and /v1/classify, OpenAPI at /openapi.json.
 
@@ -66,6 +67,7 @@ def serve(
             allowed_hosts=allowed_host or [],
             workers=workers,
             annotator=annotator,
+            trust_annotator=trust_annotator,
             device=device,
             max_texts=max_texts,
             max_characters=max_characters,

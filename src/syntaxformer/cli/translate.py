@@ -45,6 +45,7 @@ def translate(
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
+    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
 ) -> None:
     """Translate text; tags are made on the fly.
 
@@ -58,7 +59,7 @@ def translate(
     from syntaxformer.textfile import LiveLines, read_lines
 
     refuse_inputs(output, [source, *factor_files(factor)])
-    translator = Translator.load(model, annotator, device, inject)
+    translator = Translator.load(model, annotator, device, inject, trust_annotator)
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = LiveLines.of_standard_input() if source is None else read_lines(source)

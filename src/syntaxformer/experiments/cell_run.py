@@ -100,7 +100,7 @@ def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, flo
     from syntaxformer.tasks.translator import Translator
 
     test = dict(cell.test or {})
-    translator = Translator.load(folder / MODEL, test.pop("annotator", None))
+    translator = Translator.load(folder / MODEL, test.pop("annotator", None), trust_annotator=True)
     info = translator.info
     clean, found["scoring"] = info.preparation(info.tgt).clean, scoring(info)
     found["references"] = reference_note(info)

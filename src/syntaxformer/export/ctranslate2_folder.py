@@ -81,7 +81,7 @@ def export_translator(
     if info.backend != "pytorch":
         raise ConfigError(f"model: expected a folder that `train` wrote, got an export, {model_folder}.")
     encoder = load_source_encoder(model_folder, info)
-    model = load_network(model_folder, encoder.factors).eval()
+    model = load_network(model_folder, encoder).eval()
     if reasons := why_not(model.config):
         raise ConfigError(reasons)
     with atomic_folder(output) as folder:

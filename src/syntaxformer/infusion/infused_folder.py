@@ -9,17 +9,18 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from copy import deepcopy
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import transformers
-from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import auto_factory, modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import cached_file
 
 from syntaxformer.errors import CheckpointError, ConfigError
+from syntaxformer.folder_checks import check_settings, check_weights, folder_errors
 from syntaxformer.folders import read_json
 from syntaxformer.infusion.plug_in import infuse
 from syntaxformer.infusion_config import InfusionConfig
@@ -155,20 +156,20 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
         CheckpointError: As in `load`.
     """
     stored, infusion = _stored(folder)
-    _check_files(folder)
-    try:
-        config = AutoConfig.from_pretrained(folder) if config is None else config
+    if is_local := Path(folder).is_dir():
+        check_settings(Path(folder))
+    with folder_errors(folder):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
         host_config = getattr(config, "host", config)
-        host = _architecture(folder, stored) if auto is None else _kind_of(auto, host_config)
-        options = {"use_safetensors": True, **(stored.get("options", {}) if auto is None else {}), **options}
+        host = _architecture(folder, stored, host_config) if auto is None else _kind_of(auto, host_config)
+        own = {"add_pooling_layer": False} if auto is None and stored.get("options") else {}
+        options = {"use_safetensors": True, **own, **options}
         wants_report = options.pop("output_loading_info", False)
+        if is_local:
+            check_weights(Path(folder), lambda: _infused(host, infusion)(deepcopy(host_config), *args, **own))
         model, report = _infused(host, infusion).from_pretrained(
             folder, *args, config=host_config, output_loading_info=True, **options
         )
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{folder}: expected weights that fit config.json, got: {_short(error)}"
-        ) from error
     _check_whole(folder, host.__name__, report, auto is None)
     return (model, report) if wants_report else model
 
@@ -204,14 +205,10 @@ def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig]:
         raise CheckpointError(str(error)) from error
 
 
-def _check_files(folder: str | Path) -> None:
-    if Path(folder).is_dir() and not any(Path(folder).glob("model*.safetensors")):
-        raise CheckpointError(f"{folder}: expected model.safetensors, found none. Was it saved whole?")
-
-
-def _architecture(folder: str | Path, stored: dict[str, Any]) -> type[PreTrainedModel]:
-    """The class that was infused."""
-    found = getattr(transformers, str(stored.get("architecture")), None)
+def _architecture(folder: str | Path, stored: dict[str, Any], config: Any) -> type[PreTrainedModel]:
+    """The class that was infused; only its host's module is looked into, for a name may import anything."""
+    module = import_module(type(config).__module__.replace("configuration_", "modeling_"))
+    found = getattr(module, str(stored.get("architecture")), None)
     if not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
         raise CheckpointError(
             f"{Path(folder) / INFUSION_FILE}: expected the name of a transformers model as architecture, got "
@@ -244,10 +241,6 @@ def _check_whole(folder: str | Path, name: str, report: dict[str, Any], is_whole
             f"{folder}: expected exactly the parameters of {name}, differing: {', '.join(odd[:3])}. "
             "The folder was altered."
         )
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _register() -> None:

@@ -24,6 +24,7 @@ class ServiceConfig(BaseModel):
     annotator: str | None = Field(
         default=None, description="tags and parses for all models that read them; null: the models' own"
     )
+    trust_annotator: bool = Field(default=False, description="load any annotator that a folder names")
     device: str | None = Field(default=None, description="cpu, cuda, …; null: the best there is")
     max_texts: int = Field(default=128, ge=1, description="texts of one request")
     max_characters: int = Field(default=5000, ge=1, description="characters of one text")

@@ -202,7 +202,9 @@ def check_folder(folder: Path) -> None:
     read_info(folder)
 
 
-def load_engine(name: str, folder: Path, device: str | None = None, annotator: str | None = None) -> Engine:
+def load_engine(
+    name: str, folder: Path, device: str | None = None, annotator: str | None = None, trust: bool = False
+) -> Engine:
     """Load a translator (trained or exported) or a classifier that can answer any text.
 
     Args:
@@ -210,6 +212,7 @@ def load_engine(name: str, folder: Path, device: str | None = None, annotator: s
         folder: Model folder.
         device: "cpu", "cuda", …; None for the best there is.
         annotator: Use this annotator and not the one that the folder names, where the model needs one.
+        trust: Let the folder name an annotator on the network, or at a path outside of it.
 
     Raises:
         CheckpointError: It cannot be read.
@@ -220,12 +223,12 @@ def load_engine(name: str, folder: Path, device: str | None = None, annotator: s
     if (folder / CLASSIFIER).is_file():
         from syntaxformer.tasks.classifier import Classifier
 
-        classifier = Classifier.from_folder(folder, annotator, device)
+        classifier = Classifier.from_folder(folder, annotator, device, trust)
         _try_annotator(classifier.annotator, folder)
         return ClassifierEngine(name, classifier, annotator if classifier.annotator else None)
     from syntaxformer.tasks.translator import Translator
 
-    translator = Translator.load(folder, annotator, device)
+    translator = Translator.load(folder, annotator, device, None, trust)
     if own := [factor for factor in translator.encoder.factors if factor not in FACTORS]:
         raise ConfigError(
             f"{folder}: expected a model that reads text alone, got one with factors of your own, "

@@ -142,7 +142,7 @@ def _check_address(config: ServiceConfig) -> None:
 
 def _build(config: ServiceConfig) -> FastAPI:
     engines = {
-        name: load_engine(name, folder, config.device, config.annotator)
+        name: load_engine(name, folder, config.device, config.annotator, config.trust_annotator)
         for name, folder in config.models.items()
     }
     app = create_app(config, engines)

@@ -13,8 +13,10 @@ from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.splits import annotator_for
+from syntaxformer.annotate.trust import trusted_annotator
 from syntaxformer.errors import DataError
 from syntaxformer.evaluation.classification import score_predictions
+from syntaxformer.folder_checks import check_pieces
 from syntaxformer.tasks.annotated_examples import annotate_examples, load_for
 from syntaxformer.tasks.classifier_folder import (
     ClassifierInfo,
@@ -77,7 +79,11 @@ class Classifier:
 
     @classmethod
     def from_folder(
-        cls, folder: str | Path, annotator: str | None = None, device: str | None = None
+        cls,
+        folder: str | Path,
+        annotator: str | None = None,
+        device: str | None = None,
+        trust_annotator: bool = False,
     ) -> Classifier:
         """Load what `finetune` or `export` wrote.
 
@@ -85,16 +91,18 @@ class Classifier:
             folder: Model folder.
             annotator: Use this annotator and not the one that the folder names.
             device: "cpu", "cuda", …; None for the best there is.
+            trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
 
         Raises:
-            CheckpointError: The folder is unfinished, truncated or altered.
+            CheckpointError: The folder is unfinished, truncated or altered, or names an annotator that needs
+                `trust_annotator`.
             BackendMissingError: The annotator, or ONNX Runtime for an exported one, is not installed.
             ConfigError: There is no such annotator or device.
         """
         folder = Path(folder)
         verify_classifier_folder(folder)
         info = read_classifier_info(folder)
-        name = (annotator or info.annotator) if info.needs else None
+        name = trusted_annotator(info.annotator, annotator, folder, trust_annotator) if info.needs else None
         parser = load_for(name, frozenset(info.needs))
         if parser is not None and parser.version != info.annotator_version:
             warnings.warn(
@@ -104,8 +112,9 @@ class Classifier:
             )
         if (folder / ONNX).is_file():
             return cls(OnnxNetwork.load(folder, device), load_collator(folder), info, parser)
-        model = load_finetuned(folder, info.words is not None).to(pick_device(device))
-        return cls(model, load_collator(folder), info, parser)
+        model, collator = load_finetuned(folder, info.words is not None), load_collator(folder)
+        check_pieces(folder, collator.tokenizer, model.get_input_embeddings().num_embeddings)
+        return cls(model.to(pick_device(device)), collator, info, parser)
 
     @property
     def backend(self) -> str:

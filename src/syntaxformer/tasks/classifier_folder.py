@@ -10,13 +10,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import MANIFEST, read_record, verify_manifest
-from syntaxformer.tasks.model_kind import CLASSIFIER, check_kind
+from syntaxformer.folders import read_record
+from syntaxformer.tasks.model_kind import CLASSIFIER, verify_folder
 
 __all__ = ["CLASSIFIER", "ClassifierInfo", "missed_note", "read_classifier_info", "verify_classifier_folder"]
 
@@ -26,7 +26,7 @@ FORMAT_VERSION = 1
 class ClassifierInfo(BaseModel):
     """Content of `classifier.json`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     format_version: int = FORMAT_VERSION
     task: str
@@ -34,11 +34,11 @@ class ClassifierInfo(BaseModel):
     words: tuple[str, ...] | None = None
     """What a text-to-text model writes for each label; None for a model with a classifier."""
     metrics: tuple[str, ...]
-    n_texts: int
+    n_texts: int = Field(ge=1, le=2)
     score_range: tuple[float, float] | None = None
     score_scale: tuple[float, float] | None = None
     """Mean and standard deviation of the training scores, where the network's output is in units of these."""
-    annotator: str | None
+    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
     """For text without trees of its own."""
     annotator_version: str | None
     needs: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class ClassifierInfo(BaseModel):
     label_column: str | None = None
     quotes: str = "auto"
     """How a TSV has them, as in `data.quotes`."""
-    eval_batch_size: int = 64
+    eval_batch_size: int = Field(default=64, ge=1, le=2**20)
 
     @property
     def is_regression(self) -> bool:
@@ -73,20 +73,5 @@ def missed_note(never_predicted: Mapping[str, int]) -> str:
     return f"never predicted: {', '.join(shown)}"
 
 
-def verify_classifier_folder(folder: Path) -> None:
-    """Hold that a model is finished and as it was written.
-
-    Raises:
-        CheckpointError: It is not, or it is no fine-tuned model.
-    """
-    check_kind(folder, CLASSIFIER)
-    if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
-        raise CheckpointError(
-            f"{folder}: expected a finished model, got a run that is not finished. "
-            "Wait for it, or go on with `syntaxformer finetune … --resume`."
-        )
-    verify_manifest(folder)
-    if not (folder / CLASSIFIER).exists():
-        raise CheckpointError(
-            f"{folder}: expected a model that `syntaxformer finetune` wrote, got another: no {CLASSIFIER}."
-        )
+verify_classifier_folder = partial(verify_folder, wanted=CLASSIFIER)
+"""Check that a folder is a fine-tuned model that is finished and as it was written."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.folder_checks import check_pieces
 from syntaxformer.tasks.decoding import FoundPieces
 from syntaxformer.tasks.exported_folder import INSTALL, SourceTokens, read_export, read_names
 from syntaxformer.tasks.length_limit import longest_translations
@@ -140,7 +141,9 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
         import ctranslate2
     except ImportError as error:
         raise BackendMissingError("CTranslate2, which exported models need,", INSTALL) from error
-    tokens = SourceTokens.read(folder, read_export(folder), encoder)
+    tokens, names = SourceTokens.read(folder, read_export(folder), encoder), read_names(folder, "target")
+    check_pieces(folder, encoder.tokenizer, len(tokens.pieces))
+    check_pieces(folder, encoder.target_tokenizer, len(names))
     kind, _, index = (device or "auto").partition(":")
     try:
         # One thread a batch, as many batches at a time as there are processors: small matrices split badly.
@@ -151,11 +154,11 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
         raise ConfigError(
             f"device: expected a device of this machine, got {device}. CTranslate2 says: {error}"
         ) from error
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         raise CheckpointError(f"{folder}: expected a CTranslate2 model, got: {str(error)[:200]}") from error
     tokenizer = encoder.target_tokenizer
     never = [tokenizer.pad_token_id, *never_output(tokenizer)]
-    return CTranslate2Decoder(network, tokens, read_names(folder, "target"), never)
+    return CTranslate2Decoder(network, tokens, names, never)
 
 
 def _n_processors() -> int:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.data.source import EncodedText, SourceEncoder
 from syntaxformer.errors import CheckpointError
+from syntaxformer.folder_checks import folder_errors
 from syntaxformer.folders import read_record
 
 __all__ = ["EXPORT", "INSTALL", "SEPARATOR", "ExportInfo", "SourceTokens", "read_export", "read_names"]
@@ -78,10 +79,8 @@ def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
             break
     else:
         raise CheckpointError(f"{folder}: expected a {side} vocabulary, found none.")
-    try:
+    with folder_errors(folder / name, "JSON"):
         names = json.loads((folder / name).read_text("utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{folder / name}: expected JSON, got: {error}.") from error
     if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise CheckpointError(f"{folder / name}: expected a list of strings. It was altered.")
     return names

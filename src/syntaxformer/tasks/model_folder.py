@@ -9,15 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from transformers import PreTrainedTokenizerFast
-from transformers.utils import logging as hf_logging
 
 from syntaxformer.align import FactorVocabulary
 from syntaxformer.data.preparation import TextPreparation
@@ -25,9 +23,11 @@ from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.data.tag_pieces import TagPlace
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import MANIFEST, disk_errors, read_record, verify_manifest
-from syntaxformer.models import SyntaxTransformer
-from syntaxformer.tasks.model_kind import TRANSLATOR, check_kind
+from syntaxformer.folder_checks import check_pieces, check_weights, folder_errors
+from syntaxformer.folders import disk_errors, read_record
+from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.tasks.model_kind import TRANSLATOR, verify_folder
+from syntaxformer.tasks.pretrained import quiet_loading
 from syntaxformer.training.recipe import DecodingConfig
 
 __all__ = [
@@ -62,7 +62,7 @@ class FolderInfo(BaseModel):
     backend: str = "pytorch"
     src: str
     tgt: str
-    annotator: str | None
+    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
     annotator_version: str | None
     tokenized: bool = False
     lowercase: bool = False
@@ -136,64 +136,43 @@ def read_info(folder: Path) -> FolderInfo:
     return read_record(folder / INFO, FolderInfo, FORMAT_VERSION)
 
 
-def verify_model_folder(folder: Path) -> None:
-    """Hold that a model is finished and as it was written.
-
-    Raises:
-        CheckpointError: It is not, or it is no translator.
-    """
-    check_kind(folder, INFO)
-    if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
-        raise CheckpointError(
-            f"{folder}: expected a finished model, got a run that is not finished. "
-            "Wait for it, or go on with `syntaxformer train … --resume`."
-        )
-    verify_manifest(folder)
+verify_model_folder = partial(verify_folder, wanted=INFO)
+"""Check that a folder is a translator that is finished and as it was written."""
 
 
-def load_network(folder: Path, factors: Sequence[str]) -> SyntaxTransformer:
+def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a model folder.
 
     Args:
         folder: Model folder.
-        factors: Factor names of the source encoder, in order.
+        encoder: Its source encoder.
 
     Raises:
-        CheckpointError: It cannot be read, or its weights or factors are not those of its config.
+        CheckpointError: It cannot be read, its weights are not those of its config, or it does not read what
+            the encoder gives.
     """
-    try:
-        with _no_progress_bar():
-            loaded: Any = SyntaxTransformer.from_pretrained(
-                folder, use_safetensors=True, local_files_only=True, output_loading_info=True
-            )
-        model, report = loaded
-    except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise CheckpointError(f"{folder}: expected a model, got: {reason}") from error
+    with quiet_loading(), folder_errors(folder):
+        check_weights(folder, lambda: SyntaxTransformer(SyntaxTransformerConfig.from_pretrained(folder)))
+        loaded: Any = SyntaxTransformer.from_pretrained(
+            folder, use_safetensors=True, local_files_only=True, output_loading_info=True
+        )
+    model, report = loaded
     wrong = sorted({*report["missing_keys"], *report["unexpected_keys"]})[:5]
     if wrong:
         raise CheckpointError(
             f"{folder}: expected weights of this model, got other names: {', '.join(wrong)}."
         )
-    wanted = tuple(model.encoder.embedding.plan.factor_widths)
-    if wanted != tuple(factors):
-        raise CheckpointError(
-            f"{folder / INFO}: expected the factors {', '.join(wanted)} of config.json, "
-            f"got {', '.join(factors)}. It was altered."
-        )
+    sizes, rows = (
+        {name: len(one) for name, one in encoder.vocabularies.items()},
+        model.encoder.embedding.sizes,
+    )
+    if list(sizes.items()) != list(rows.items()):
+        raise CheckpointError(f"{folder / INFO}: expected the factors {rows} of config.json, got {sizes}.")
+    if encoder.syntax.trees != SyntaxInputs.of(model.encoder.syntax.trees, False).trees:
+        raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of config.json. It was altered.")
+    check_pieces(folder, encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
+    check_pieces(folder, encoder.target_tokenizer, model.config.vocab_size)
     return model
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Loading a small file is no work that needs one, and a library does not print."""
-    enabled = hf_logging.is_progress_bar_enabled()
-    hf_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if enabled:
-            hf_logging.enable_progress_bar()
 
 
 def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
@@ -202,17 +181,13 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     Raises:
         CheckpointError: One of them cannot be read.
     """
-    try:
+    own_target = None
+    with folder_errors(folder, "a tokenizer"):
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-        own_target = None
         if info.target_specials is not None:
             own_target = PreTrainedTokenizerFast(
                 tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials
             )
-    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
-        raise CheckpointError(
-            f"{folder}: expected a tokenizer, got: {' '.join(str(error).split())[:200]}"
-        ) from error
     vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
     return SourceEncoder(
         tokenizer,

@@ -1,16 +1,14 @@
-"""What a path that is given as a model is: a translator, a classifier, or none and what instead.
-
-It only looks at names; whether the files are whole and as they were written is `verify_manifest`'s to say.
-"""
+"""What a path that is given as a model is: a translator, a classifier, or none and what instead."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from syntaxformer.errors import CheckpointError
-from syntaxformer.folders import MANIFEST
+from syntaxformer.folder_checks import check_settings
+from syntaxformer.folders import MANIFEST, verify_manifest
 
-__all__ = ["CLASSIFIER", "TRANSLATOR", "check_kind", "kind_of"]
+__all__ = ["CLASSIFIER", "TRANSLATOR", "check_kind", "kind_of", "verify_folder"]
 
 TRANSLATOR = "syntaxformer.json"
 """What every translator's folder holds."""
@@ -59,3 +57,22 @@ def check_kind(folder: Path, wanted: str) -> None:
             f"{folder}: expected a model folder, got one that holds models: {shown}. "
             f"Give one of them, such as {folder / models[0]}."
         )
+
+
+def verify_folder(folder: Path, wanted: str) -> None:
+    """Check that a model is finished, as it was written, and that its settings do no harm.
+
+    Raises:
+        CheckpointError: It is not, or not what is wanted.
+    """
+    check_kind(folder, wanted)
+    writer = _KINDS[wanted][1]
+    if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
+        raise CheckpointError(
+            f"{folder}: expected a finished model, got a run that is not finished. "
+            f"Wait for it, or go on with {writer[:-1]} … --resume`."
+        )
+    verify_manifest(folder)
+    if not (folder / wanted).exists():
+        raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {wanted}.")
+    check_settings(folder)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.folder_checks import folder_errors
 from syntaxformer.folders import read_record
 
 __all__ = ["GRAPH", "INSTALL", "ONNX", "OnnxInfo", "OnnxNetwork", "read_onnx_info"]
@@ -89,13 +90,10 @@ class OnnxNetwork:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3  # what it would say of the graph's names helps nobody
-        try:
+        with folder_errors(folder / GRAPH, "an ONNX graph"):
             session = onnxruntime.InferenceSession(
                 str(folder / GRAPH), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # classes of its own, without a common base that is public
-            reason = " ".join(str(error).split())[:200]
-            raise CheckpointError(f"{folder / GRAPH}: expected an ONNX graph, got: {reason}") from error
         found = [one.name for one in session.get_inputs()]
         if sorted(found) != sorted(info.inputs):
             raise CheckpointError(

@@ -88,25 +88,28 @@ class ClassificationPipeline:
         return answers[0] if single else answers
 
 
-def _translation(folder: Path, annotator: str | None, device: str | None) -> TranslationPipeline:
+def _translation(folder: Path, *options: Any) -> TranslationPipeline:
     from syntaxformer.tasks.translator import Translator
 
-    return TranslationPipeline(Translator.load(folder, annotator, device))
+    return TranslationPipeline(Translator.load(folder, *options[:2], trust_annotator=options[2]))
 
 
-def _classification(folder: Path, annotator: str | None, device: str | None) -> ClassificationPipeline:
+def _classification(folder: Path, *options: Any) -> ClassificationPipeline:
     from syntaxformer.tasks.classifier import Classifier
 
-    return ClassificationPipeline(Classifier.from_folder(folder, annotator, device))
+    return ClassificationPipeline(Classifier.from_folder(folder, *options))
 
 
-TASKS: dict[str, Callable[[Path, str | None, str | None], Any]] = {
-    "translation": _translation,
-    "classification": _classification,
-}
+TASKS: dict[str, Callable[..., Any]] = {"translation": _translation, "classification": _classification}
 
 
-def pipeline(task: str, folder: str | Path, annotator: str | None = None, device: str | None = None) -> Any:
+def pipeline(
+    task: str,
+    folder: str | Path,
+    annotator: str | None = None,
+    device: str | None = None,
+    trust_annotator: bool = False,
+) -> Any:
     """Load a model folder as a function.
 
     Args:
@@ -114,6 +117,7 @@ def pipeline(task: str, folder: str | Path, annotator: str | None = None, device
         folder: What `train`, `export` or `finetune` wrote.
         annotator: Use this annotator and not the one that the folder names.
         device: "cpu", "cuda", …; None for the best there is.
+        trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
 
     Returns:
         A `TranslationPipeline` or a `ClassificationPipeline`.
@@ -127,4 +131,4 @@ def pipeline(task: str, folder: str | Path, annotator: str | None = None, device
         raise ConfigError(
             f"task: expected one of {', '.join(TASKS)}, got {task!r}. {nearest(task, list(TASKS))}"
         )
-    return TASKS[task](Path(folder), annotator, device)
+    return TASKS[task](Path(folder), annotator, device, trust_annotator)

@@ -26,6 +26,7 @@ from transformers.utils import logging as hf_logging
 
 from syntaxformer.data.nlu_collator import SyntaxCollator
 from syntaxformer.errors import CheckpointError, ConfigError
+from syntaxformer.folder_checks import check_weights, folder_errors
 from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
 from syntaxformer.infusion_config import InfusionConfig
 from syntaxformer.tasks.model_kind import TRANSLATOR
@@ -189,14 +190,16 @@ def load_finetuned(folder: Path, as_text: bool = False) -> PreTrainedModel:
     Raises:
         CheckpointError: It cannot be read.
     """
-    try:
-        with quiet_loading():
-            if (folder / INFUSION_FILE).exists():
-                return load(folder).eval()
-            home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
-            return home.from_pretrained(folder, use_safetensors=True, local_files_only=True).eval()
-    except (OSError, ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{folder}: expected a model, got: {_short(error)}") from error
+    home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with quiet_loading(), folder_errors(folder):
+        if (folder / INFUSION_FILE).exists():
+            return load(folder).eval()
+        check_weights(folder, lambda: home.from_config(AutoConfig.from_pretrained(folder, **safe)))
+        model, report = home.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **safe)
+    if missing := sorted(report["missing_keys"])[:3]:
+        raise CheckpointError(f"{folder}: expected all weights of its config, lacking {', '.join(missing)}.")
+    return model.eval()
 
 
 def load_collator(folder: Path) -> SyntaxCollator:
@@ -205,10 +208,8 @@ def load_collator(folder: Path) -> SyntaxCollator:
     Raises:
         CheckpointError: It cannot be read.
     """
-    try:
+    with folder_errors(folder, "a tokenizer"):
         return SyntaxCollator.from_pretrained(folder)
-    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
-        raise CheckpointError(f"{folder}: expected a tokenizer, got: {_short(error)}") from error
 
 
 @contextmanager

@@ -105,7 +105,7 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> TorchDecod
         CheckpointError: The network cannot be read.
         ConfigError: There is no such device.
     """
-    model = load_network(folder, encoder.factors)
+    model = load_network(folder, encoder)
     return TorchDecoder(model.eval().to(pick_device(device)), encoder.target_tokenizer)
 
 

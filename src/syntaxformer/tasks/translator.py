@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from syntaxformer.ahead import map_ahead
 from syntaxformer.align import FACTORS, WordColumns
 from syntaxformer.annotate.annotator import check_lines
+from syntaxformer.annotate.trust import trusted_annotator
 from syntaxformer.config import config_error
 from syntaxformer.data.source import EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.data.source_syntax import check_syntax
@@ -115,6 +116,7 @@ class Translator:
         annotator: str | None = None,
         device: str | None = None,
         inject_governors: bool | None = None,
+        trust_annotator: bool = False,
     ) -> Translator:
         """Load a model folder.
 
@@ -123,9 +125,11 @@ class Translator:
             annotator: Use this annotator and not the one that the folder names.
             device: "cpu", "cuda", …; None for the best there is.
             inject_governors: Whether a LISA head looks at the annotator's governors; None as in the recipe.
+            trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
 
         Raises:
-            CheckpointError: The folder is unfinished, truncated or altered.
+            CheckpointError: The folder is unfinished, truncated or altered, or names an annotator that needs
+                `trust_annotator`.
             BackendMissingError: The annotator is not installed.
             ConfigError: There is no such annotator or device, the annotator does not give the trees that the
                 model reads, or the model has no LISA head to inject governors into.
@@ -137,6 +141,8 @@ class Translator:
             syntax = info.syntax.model_copy(update={"governors": inject_governors})
             info = info.model_copy(update={"syntax": syntax})
         encoder = load_source_encoder(folder, info)
+        if encoder.needs_words:
+            annotator = trusted_annotator(info.annotator, annotator, folder, trust_annotator)
         decoder = load_decoder(folder, info, encoder, device)
         if inject_governors is not None:
             _set_injection(decoder, inject_governors)
@@ -360,15 +366,15 @@ def _set_injection(decoder: PieceDecoder, inject: bool) -> None:
         raise ConfigError("inject governors: expected a model with a LISA head, got one without.")
 
 
-def _load_annotator(info: FolderInfo, override: str | None) -> Annotator:
+def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
     from syntaxformer.annotate import WordsAsGiven, load_annotator, with_constituency
     from syntaxformer.annotate.spacy_backend import SpacyAnnotator
 
-    if override is None and info.annotator is None:
+    if name is None:
         raise CheckpointError(
             "syntaxformer.json: expected the annotator's name, got none. Give one with --annotator."
         )
-    annotator = load_annotator(override or info.annotator or "")
+    annotator = load_annotator(name)
     if isinstance(annotator, SpacyAnnotator):  # a parse that nobody reads costs a third of the time
         annotator = annotator.limited_to(_needed(info))
     if "constituency" in info.syntax.needs and "governors" in annotator.provides:

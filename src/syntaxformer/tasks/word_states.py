@@ -22,6 +22,7 @@ from syntaxformer.align import WordColumns, batch_word_of_piece, encoding_offset
 from syntaxformer.data.collator import source_batch
 from syntaxformer.data.source import encode_pieces
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
+from syntaxformer.folder_checks import folder_errors
 from syntaxformer.progress import track
 from syntaxformer.tasks.pretrained import longest_input
 from syntaxformer.trees import Sentence
@@ -191,7 +192,7 @@ class TranslatorWords:
 
 
 def load_word_encoder(
-    folder: str | Path, annotator: str | None = None, device: str | None = None
+    folder: str | Path, annotator: str | None = None, device: str | None = None, trust_annotator: bool = False
 ) -> WordEncoder:
     """Load whatever kind of model a folder holds.
 
@@ -200,44 +201,44 @@ def load_word_encoder(
         annotator: Gives a translator or an infused encoder its tags and trees; None for the one that it was
             trained with, else, for an infused encoder, `en+phrases`.
         device: "cpu", "cuda", …; None for the best there is.
+        trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
 
     Raises:
-        CheckpointError: It holds none of them.
+        CheckpointError: It holds none of them, or names an annotator that needs `trust_annotator`.
         ConfigError: There is no such annotator or device, or its encoder cannot be probed.
     """
+    from syntaxformer.annotate.trust import trusted_annotator
+    from syntaxformer.tasks.classifier_folder import CLASSIFIER, read_classifier_info
     from syntaxformer.tasks.torch_decoder import pick_device
     from syntaxformer.tasks.translator import Translator
 
     folder = Path(folder)
     if (folder / "syntaxformer.json").exists():
-        return TranslatorWords(Translator.load(folder, annotator, device))
+        return TranslatorWords(Translator.load(folder, annotator, device, trust_annotator=trust_annotator))
     if not (folder / "config.json").exists():
         raise CheckpointError(f"{folder}: expected a model folder, got none with a config.json.")
     if (folder / "infusion.json").exists():
-        return _load_infused(folder, annotator, pick_device(device))
+        stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
+        annotator = trusted_annotator(stored, annotator, folder, trust_annotator)
+        return _load_infused(folder, annotator or "en+phrases", pick_device(device))
     return _load_plain(folder, pick_device(device))
 
 
-def _load_infused(folder: Path, annotator: str | None, device: torch.device) -> InfusedWords:
+def _load_infused(folder: Path, annotator: str, device: torch.device) -> InfusedWords:
     from syntaxformer.annotate import load_annotator
     from syntaxformer.data.nlu_collator import SyntaxCollator
     from syntaxformer.infusion import load
-    from syntaxformer.tasks.classifier_folder import CLASSIFIER, read_classifier_info
 
-    stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
-    parser = load_annotator(annotator or stored or "en+phrases")
+    parser = load_annotator(annotator)
     return InfusedWords(load(folder).eval().to(device), SyntaxCollator.from_pretrained(folder), parser)
 
 
 def _load_plain(folder: Path, device: torch.device) -> HuggingFaceWords:
     from transformers import AutoModel, AutoTokenizer
 
-    try:
+    with folder_errors(folder, "an encoder"):
         model = AutoModel.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, use_fast=True)
-    except (OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise CheckpointError(f"{folder}: expected an encoder, got: {reason}") from error
     return HuggingFaceWords(model.eval().to(device), tokenizer)
 
 

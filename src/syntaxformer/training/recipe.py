@@ -142,14 +142,14 @@ class TrainingConfig(_Section):
 class DecodingConfig(_Section):
     """Beam search; the defaults of `translate` for the trained model."""
 
-    beam_size: int = Field(default=5, ge=1, description="hypotheses kept at each step")
+    beam_size: int = Field(default=5, ge=1, le=256, description="hypotheses kept at each step")
     length_penalty: float = Field(
         default=1.0, allow_inf_nan=False, description="log-probability is divided by length to this power"
     )
     max_length_factor: float = Field(
-        default=2.0, gt=0, description="longest output = factor × source pieces + 10"
+        default=2.0, gt=0, le=100, description="longest output = factor × source pieces + 10"
     )
-    batch_size: int = Field(default=32, ge=1, description="sentences decoded together")
+    batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
 
 
 class Recipe(_Section):

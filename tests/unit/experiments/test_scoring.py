@@ -30,7 +30,7 @@ def test_escaped_lower_cased_words_with_factors_and_an_annotator_of_the_test_tex
         given["factors"] = {name: list(rows) for name, rows in user_factors.items()}
         return [[Hypothesis("that 's it .")] for _ in lines]
 
-    def load(folder, annotator):
+    def load(folder, annotator, *, trust_annotator):
         given["annotator"] = annotator
         return fake
 

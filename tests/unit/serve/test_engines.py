@@ -82,7 +82,7 @@ def _loading(monkeypatch, translator, classifier=None):
     given = []
 
     def load(model):
-        def loaded(folder, annotator, device):
+        def loaded(folder, annotator, device, *options):
             given.append((annotator, device))
             if annotator is not None:
                 model.annotator = load_annotator(annotator)

@@ -101,11 +101,11 @@ def folder(plain, tmp_path) -> Path:
     return save(plain, tmp_path / "model")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_translator():
     return make_translator
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def save_translator():
     return save

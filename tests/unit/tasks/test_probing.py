@@ -146,14 +146,15 @@ def test_the_annotator_of_a_lower_casing_translator_sees_the_line_as_it_is(new_t
 def test_another_annotator_for_a_translator(monkeypatch, tmp_path, plain):
     given = []
 
-    def load(folder, annotator=None, device=None):
-        given.append((annotator, device))
+    def load(folder, annotator, device, *, trust_annotator):
+        given.append((annotator, device, trust_annotator))
         return plain
 
     monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", load)
     (tmp_path / "syntaxformer.json").touch()
     load_word_encoder(tmp_path, "en", "cpu")
-    assert given == [("en", "cpu")]
+    load_word_encoder(tmp_path, trust_annotator=True)
+    assert given == [("en", "cpu", False), (None, None, True)]
 
 
 def _grown_treebank(n: int):

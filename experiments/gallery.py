@@ -32,11 +32,12 @@ from syntaxformer.analysis.case_texts import cases_of_lines
 from syntaxformer.analysis.cases import Case
 from syntaxformer.analysis.charts import Curve, draw_curves
 from syntaxformer.analysis.document import Block, Figure, Heading, Paragraph, Table, to_markdown
-from syntaxformer.annotate import bundled_for, load_annotator
+from syntaxformer.annotate import load_annotator
 from syntaxformer.atomic import atomic_file
 from syntaxformer.evaluation import compare_translations, score_translations
+from syntaxformer.languages import choose_annotator, language_of_side
 from syntaxformer.tasks.classifier import Classifier
-from syntaxformer.tasks.model_folder import scoring
+from syntaxformer.tasks.model_folder import check_directions, scoring
 from syntaxformer.tasks.translator import Translator
 from syntaxformer.textfile import read_lines
 
@@ -51,8 +52,9 @@ def main() -> None:
     sources, references = (list(read_lines(path))[: options.lines] for path in (options.src, options.ref))
     outputs = {name: _translate(one, sources) for name, one in models.items()}
     infos = [one.info for one in models.values()]
-    languages = (infos[0].src, "en"), (infos[0].tgt, "de")
-    annotators = [load_annotator(bundled_for(*language)) for language in languages]
+    check_directions(infos, "infused")
+    texts = [language_of_side(infos[0], ending) for ending in (infos[0].src, infos[0].tgt)]
+    annotators = [load_annotator(choose_annotator(None, text, "annotator")) for text in texts]
     both, train = (
         (outputs["baseline"], outputs["infused"]),
         read_lines(options.train) if options.train else (),

@@ -23,6 +23,7 @@ BASE = {
     "progress",
     "config",
     "infusion_config",
+    "languages",
     "ray_cluster",
 }
 """Single files below every room; they import no room."""

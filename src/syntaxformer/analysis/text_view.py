@@ -18,6 +18,7 @@ from syntaxformer.align import UnseenValues, WordColumns, batch_word_of_piece, s
 from syntaxformer.data.example_trees import sentence_trees
 from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.errors import SyntaxformerError
+from syntaxformer.languages import TextLanguage, choose_annotator, language_of
 from syntaxformer.relations import MAX_DISTANCE, WordTrees, word_relations
 from syntaxformer.tasks.translator import MAX_SOURCE_PIECES
 from syntaxformer.trees import Sentence
@@ -81,17 +82,18 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
     Args:
         own: The model's annotator, taken where it parses.
         name: Its name: the same annotator may parse where the model has switched that off.
-        language: Of the text; a bundled parser of that name is the second choice.
+        language: Of the text; the bundled parser of it is the second choice.
         tokenized: Words are what stands between spaces.
     """
     from syntaxformer.annotate import WordsAsGiven, with_constituency
 
     if own is not None and set(NEEDED_COLUMNS) <= own.provides:
         return Parser(with_constituency(own))
-    lacks = "no annotator for the language is known"
-    for wanted in dict.fromkeys(one for one in (name, language) if one):
+    told_by, lacks = f"source_language={language}" if language else "the text", None
+    text = TextLanguage(language_of(language or ""), told_by)
+    for named in (name, None) if name else (None,):
         try:
-            parser = with_constituency(_loaded(wanted))
+            parser = with_constituency(_loaded(choose_annotator(named, text, "--annotator")))
             return Parser(WordsAsGiven(parser) if tokenized else parser)
         except SyntaxformerError as error:
             lacks = str(error)

@@ -5,7 +5,6 @@ Importing this room imports no tagger; `load_annotator` imports what it is asked
 
 from syntaxformer.annotate.annotated_before import AnnotatedBefore
 from syntaxformer.annotate.annotator import Annotator
-from syntaxformer.annotate.bundled import bundled_for, warn_of_language
 from syntaxformer.annotate.phrases import WithPhrases, with_constituency
 from syntaxformer.annotate.registry import annotator_identity, load_annotator
 from syntaxformer.annotate.splits import annotator_for, annotator_in_chunks
@@ -31,10 +30,8 @@ __all__ = [
     "annotator_for",
     "annotator_identity",
     "annotator_in_chunks",
-    "bundled_for",
     "load_annotator",
     "read_annotations",
-    "warn_of_language",
     "with_constituency",
     "write_annotations",
 ]

@@ -27,6 +27,7 @@ from syntaxformer.annotate.batched import BatchedAnnotator
 from syntaxformer.annotate.fingerprint import hash_file, hash_folder
 from syntaxformer.annotate.parsed import flat_tree, join_trees, read_tree, tree_over_words
 from syntaxformer.errors import BackendMissingError, ConfigError, DataError
+from syntaxformer.languages import BUNDLED
 from syntaxformer.trees import ROOT, Sentence, Tree, format_tree
 
 __all__ = ["BeneparParser", "grammatical_sentences", "load_benepar"]
@@ -37,7 +38,6 @@ MAX_WORDS = 150
 """Words of a sentence beyond which it is parsed in parts; the encoders behind benepar end at 512 pieces."""
 
 _LANGUAGE = re.compile(r"benepar_([a-z]{2})")
-_BUNDLED = ("de", "en")
 _FAILED = (ValueError, IndexError, AssertionError, StopIteration, RuntimeError)
 
 _log = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ def _load(benepar: Any, name: str) -> Any:
 
 def _language_of(name: str) -> str:
     found = _LANGUAGE.search(Path(name).name)
-    if found is None or found[1] not in _BUNDLED:
+    if found is None or found[1] not in BUNDLED:
         raise ConfigError(
             f"annotator benepar: expected +words=ANNOTATOR behind {name!r}: no pipeline for its language is "
             "bundled. Give one that tokenizes it, +words=spacy:NAME."

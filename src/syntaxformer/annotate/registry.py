@@ -12,9 +12,10 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from syntaxformer.annotate.annotator import Annotator
-from syntaxformer.annotate.bundled import BUNDLED, bundled_version
+from syntaxformer.annotate.bundled import bundled_version
 from syntaxformer.annotate.phrases import PHRASES, with_constituency
 from syntaxformer.errors import ConfigError
+from syntaxformer.languages import BUNDLED, suggested_annotator
 
 __all__ = ["BACKENDS", "annotator_identity", "load_annotator"]
 
@@ -92,4 +93,5 @@ def _unknown(name: str, scheme: str) -> str:
     if scheme in BACKENDS:
         return f"{message} Give {BACKENDS[scheme].argument} after the colon."
     nearest = get_close_matches(scheme, [*BUNDLED, *BACKENDS], n=1, cutoff=0.5)
-    return f"{message} Did you mean {nearest[0]!r}?" if nearest else message
+    meant = suggested_annotator(name) or (nearest and nearest[0])
+    return f"{message} Did you mean {meant!r}?" if meant else message

@@ -41,12 +41,16 @@ def annotate(
         ),
     ],
     annotator: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="en, de, spacy:NAME_OR_PATH, stanza:LANG, benepar:NAME, corenlp:URL, conllu:PATH or "
-            "ptb:PATH; +phrases behind one that parses adds phrase structure made of its dependency trees."
+            "ptb:PATH; +phrases behind one that parses adds phrase structure made of its dependency trees. "
+            "Default: the bundled one of the language."
         ),
-    ] = "en",
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Of the text; default: by the names, train.de.gz.")
+    ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     engine: Annotated[
         Engine,
@@ -67,6 +71,7 @@ def annotate(
     """
     targets = output_paths(inputs, output)
     refuse_lone_address(engine, address)
+    annotator = _annotator(inputs, annotator, language)
     if annotator.startswith(("conllu:", "ptb:")):
         if engine is Engine.ray:
             raise ConfigError(
@@ -83,6 +88,18 @@ def annotate(
             f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, "
             f"{header.annotator} {header.version}"
         )
+
+
+def _annotator(inputs: Sequence[str], named: str | None, language: str | None) -> str:
+    """Who annotates all inputs."""
+    from syntaxformer.languages import TextLanguage, choose_annotator, language_of, language_of_file
+
+    given = language and TextLanguage(language_of(language), f"--language={language}")
+    texts = [given or language_of_file(one) for one in inputs]
+    chosen = sorted({choose_annotator(named, text, "--annotator", "--language=CODE") for text in texts})
+    if len(chosen) > 1:
+        raise ConfigError(f"IN: expected texts of one language, got some for {' and for '.join(chosen)}.")
+    return chosen[0]
 
 
 def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:

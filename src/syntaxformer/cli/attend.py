@@ -46,7 +46,7 @@ def attend(
     ] = None,
     annotator: Annotated[
         str | None,
-        typer.Option(help="Whose trees --spread counts edges in; default: en, or de for a source in German."),
+        typer.Option(help="Whose trees --spread counts edges in; default: the bundled one of the source."),
     ] = None,
     model_annotator: Annotated[
         str | None, typer.Option(help="Annotator that the models read; default: their own.")
@@ -107,12 +107,14 @@ def _cross_attention(
 ) -> None:
     from syntaxformer.analysis import cross_attention, draw_attention
     from syntaxformer.cli.translate import check_factor_names, read_factors
+    from syntaxformer.tasks.model_folder import check_directions
     from syntaxformer.tasks.translator import Translator
 
     given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
     folders = (one for one in (beside, model) if one is not None)
     translators = {folder: Translator.load(folder, **loading) for folder in folders}
     check_factor_names(given, translators.values())
+    check_directions([one.info for one in translators.values()], "--beside")
     maps = {}
     for folder, translator in translators.items():
         own = {name: values for name, values in given.items() if name in translator.encoder.factors}
@@ -173,14 +175,18 @@ def _spread(
 ) -> None:
     from syntaxformer.analysis import attention_spread
     from syntaxformer.analysis.attention_spread import MEASURES
-    from syntaxformer.annotate import WordsAsGiven, bundled_for, load_annotator
+    from syntaxformer.annotate import WordsAsGiven, load_annotator
     from syntaxformer.errors import DataError
+    from syntaxformer.languages import choose_annotator, language_of_side
+    from syntaxformer.tasks.model_folder import check_directions
     from syntaxformer.tasks.translator import Translator
     from syntaxformer.textfile import read_lines
 
     translators = {str(one): Translator.load(one, **loading) for one in (beside, model) if one is not None}
     preparation = translators[str(model)].encoder.preparation
-    parser = load_annotator(annotator or bundled_for(translators[str(model)].info.src, "en"))
+    check_directions([one.info for one in translators.values()], "--beside")
+    info = translators[str(model)].info
+    parser = load_annotator(choose_annotator(annotator, language_of_side(info, info.src), "--annotator"))
     parser = WordsAsGiven(parser) if preparation.tokenized else parser
     lines = [preparation.clean(line) for line in read_lines(source)]
     if preparation.unescape:  # done with: "&amp;quot;" is text now

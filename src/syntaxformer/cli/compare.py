@@ -25,7 +25,7 @@ def compare(
         Path | None, typer.Option(help="Source text of training, in which words are rare or not.")
     ] = None,
     annotator: Annotated[
-        str | None, typer.Option(help="Parses the source; default: by the models' language, else en.")
+        str | None, typer.Option(help="Parses the source; default: the bundled one of its language.")
     ] = None,
     model_annotator: Annotated[
         str | None, typer.Option(help="Annotator that the models read; default: their own.")
@@ -33,7 +33,7 @@ def compare(
     target_annotator: Annotated[
         str | None,
         typer.Option(
-            help="Tags the reference, splits it and the outputs into words; default: as above, else de."
+            help="Tags the reference, splits it and the outputs into words; default: as above, of the target."
         ),
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Sentences shown on each side.")] = 10,
@@ -47,10 +47,12 @@ def compare(
     from syntaxformer.analysis.case_report import case_blocks
     from syntaxformer.analysis.case_texts import cases_of_lines
     from syntaxformer.analysis.document import to_html, to_markdown
-    from syntaxformer.annotate import bundled_for, load_annotator
+    from syntaxformer.annotate import load_annotator
     from syntaxformer.atomic import atomic_file
     from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
     from syntaxformer.errors import ConfigError, DataError
+    from syntaxformer.languages import choose_annotator, language_of_file, language_of_side
+    from syntaxformer.tasks.model_folder import check_directions
     from syntaxformer.textfile import read_lines
 
     refuse_inputs(output, [first, second, src, ref, train])
@@ -68,14 +70,17 @@ def compare(
                 f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}.", path
             )
     models = [model for model in (one_model, other_model) if model is not None]
-    languages = (models[0].info.src, models[0].info.tgt) if models else (None, None)
-    parser = load_annotator(annotator or bundled_for(languages[0], "en"))
-    tagger = load_annotator(target_annotator or bundled_for(languages[1], "de"))
+    infos = [model.info for model in models]
+    check_directions(infos, "FIRST, SECOND")
+    texts = [language_of_file(src), language_of_file(ref)]
+    if infos:
+        texts = [language_of_side(infos[0], ending) for ending in (infos[0].src, infos[0].tgt)]
+    parser = load_annotator(choose_annotator(annotator, texts[0], "--annotator"))
+    tagger = load_annotator(choose_annotator(target_annotator, texts[1], "--target-annotator"))
     for model in (one for one in models if one.info.rewrites_target):
         clean = model.info.preparation(model.info.tgt).clean  # before its pieces, as in training
         cleaned = [clean(line) for line in references]
         references, one, other = map(model.as_written, (cleaned, one, other))
-    infos = [model.info for model in models]
     counted = () if train is None else read_lines(train)
     cases = cases_of_lines(sources, references, (one, other), parser, tagger, infos, counted)
     blocks = case_blocks(cases, (called[0], called[1]), examples)

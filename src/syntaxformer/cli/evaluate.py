@@ -114,11 +114,12 @@ def _common_scoring(infos: Sequence[FolderInfo]) -> dict[str, Any]:
     """How two models are compared: in lower case where one of them writes it.
 
     Raises:
-        ConfigError: One writes tokenised text and one does not.
+        ConfigError: They translate in other directions, or one writes tokenised text and one does not.
     """
     from syntaxformer.errors import ConfigError
-    from syntaxformer.tasks.model_folder import scoring
+    from syntaxformer.tasks.model_folder import check_directions, scoring
 
+    check_directions(infos, "--baseline")
     found = [scoring(info) for info in infos]
     if len({one["tokenize"] for one in found}) > 1:
         ways = " and ".join(dict.fromkeys(one["tokenize"] for one in found))

@@ -39,7 +39,7 @@ _log = logging.getLogger("syntaxformer.data")
 LOST = "\ufffd"
 LARGE_BYTES = 200 * 2**20
 _TEXT_SETTINGS = {
-    "src", "tgt", "train", "exclude", "detokenize", "drop_unreadable", "tabs",
+    "src", "tgt", "src_language", "tgt_language", "train", "exclude", "detokenize", "drop_unreadable", "tabs",
     "tokenized", "unescape", "moses", "lowercase",
 }  # fmt: skip
 """What of the data section decides the training text."""
@@ -134,7 +134,7 @@ def _kept_pairs(
         raw = split in config.detokenize
         for src, tgt in parallel_lines(config, split, tabs):
             if raw:
-                src, tgt = _detokenized(src, config.src), _detokenized(tgt, config.tgt)
+                src, tgt = _detokenized(src, config, config.src), _detokenized(tgt, config, config.tgt)
             reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
             if reason is None:
                 kept.append(number)
@@ -153,13 +153,13 @@ def _read_part(config: CorpusConfig, split: str) -> ParallelText:
     text = read_split(config, split)
     if split not in config.detokenize:
         return text
-    src = [_detokenized(line, config.src) for line in text.src]
-    tgt = [_detokenized(line, config.tgt) for line in text.tgt]
+    src = [_detokenized(line, config, config.src) for line in text.src]
+    tgt = [_detokenized(line, config, config.tgt) for line in text.tgt]
     return replace(text, src=src, tgt=tgt, sha256=hash_lines(src, tgt))
 
 
-def _detokenized(line: str, language: str) -> str:
-    return detokenize(unescape(line), language)
+def _detokenized(line: str, config: CorpusConfig, ending: str) -> str:
+    return detokenize(unescape(line), config.preparation(ending).language)
 
 
 def _joined(parts: Sequence[ParallelText]) -> ParallelText:

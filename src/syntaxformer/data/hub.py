@@ -20,10 +20,10 @@ def read_dataset(config: CorpusConfig, split: str) -> ParallelText:
     """
     dataset = _load(config, split)
     sides = {}
-    for language in (config.src, config.tgt):
-        clean = config.preparation(language).clean
-        texts = _column(dataset, config, language)
-        sides[language] = [
+    for ending in (config.src, config.tgt):
+        clean = config.preparation(ending).clean
+        texts = _column(dataset, config, ending)
+        sides[ending] = [
             clean(" ".join(_checked(text, config, split, row).splitlines()))
             for row, text in enumerate(texts, 1)
         ]
@@ -31,6 +31,8 @@ def read_dataset(config: CorpusConfig, split: str) -> ParallelText:
     name = Path(f"{config.dataset}/{split}")
     if not src:
         raise DataError("expected at least one pair, got none.", name)
+    if src == tgt:
+        raise DataError("expected another text as target, got the source's. Check data.columns.", name)
     return ParallelText(src, tgt, name, name, 0, hash_lines(src, tgt), n_file_lines=len(src))
 
 

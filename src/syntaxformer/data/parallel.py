@@ -9,22 +9,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.stored_lines import StoredLines
 from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.languages import given_language, language_of_side
 from syntaxformer.textfile import count_lines, read_lines
 
 __all__ = ["CorpusConfig", "ParallelText", "find_file", "parallel_files", "parallel_lines", "read_parallel"]
 
 _log = logging.getLogger("syntaxformer.data")
 
+Language = Annotated[str, AfterValidator(given_language)]
+
 
 class CorpusConfig(BaseModel):
-    """Data section of a recipe: files DIR/SPLIT.LANGUAGE, plain or with .gz, or a Hugging Face dataset."""
+    """Data section of a recipe: files DIR/SPLIT.ENDING, plain or with .gz, or a Hugging Face dataset."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,8 +41,13 @@ class CorpusConfig(BaseModel):
         description="language → column of the dataset, translation.en for a field of a column; "
         "null: translation.LANGUAGE, or LANGUAGE",
     )
-    src: str = Field(default="en", description="source language, the ending of its files")
-    tgt: str = Field(default="de", description="target language")
+    src: str = Field(default="en", description="ending of the source's files, most often its language")
+    tgt: str = Field(default="de", description="ending of the target's files")
+    src_language: Language | None = Field(
+        default=None,
+        description="code of the source's language; null: told by data.src (not by src, txt, tok)",
+    )
+    tgt_language: Language | None = Field(default=None, description="likewise of the target")
     train: str | list[str] = Field(
         default="train", description="name of the training split, or a list of them, one after the other"
     )
@@ -102,6 +110,16 @@ class CorpusConfig(BaseModel):
         if (self.dir is None) == (self.dataset is None):
             both = "neither" if self.dir is None else "both"
             problems.append(f"expected one of dir and dataset, got {both}.")
+        if self.src == self.tgt:
+            problems.append(
+                f"tgt: expected another ending than src, got {self.tgt}: one file is no pair of texts. "
+                f"Two texts of one language may end in src.{self.src} and tgt.{self.tgt}."
+            )
+        for key, ending in (("src", self.src), ("tgt", self.tgt)):
+            if (self.moses or self.detokenize) and language_of_side(self, ending).code is None:
+                problems.append(
+                    f"{key}_language: expected a code, for Moses' rules of the language, got none."
+                )
         if self.moses and self.tokenized:
             problems.append("moses: expected raw text, got tokenized=true. Set one of them to false.")
         if self.factor_files and (self.dataset or not isinstance(self.train, str)):
@@ -119,8 +137,9 @@ class CorpusConfig(BaseModel):
         """The training splits as a list."""
         return [self.train] if isinstance(self.train, str) else list(self.train)
 
-    def preparation(self, language: str) -> TextPreparation:
-        """What happens to the lines of one language."""
+    def preparation(self, ending: str) -> TextPreparation:
+        """What happens to the lines of one side."""
+        language = language_of_side(self, ending).code or ending
         return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
 
 
@@ -163,7 +182,7 @@ def _taken(lines: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
 
 
 def find_file(folder: Path, split: str, ending: str) -> Path:
-    """The file of a split and a language, plain or packed.
+    """The file of a split with an ending, plain or packed.
 
     Raises:
         ConfigError: Neither is there; names both.
@@ -216,7 +235,7 @@ def parallel_lines(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iter
     """The pairs of a split, clean, one at a time; tabs are counted. Errors as in `read_parallel`."""
     src_path, tgt_path = parallel_files(config, split)
     clean_src, clean_tgt = config.preparation(config.src).clean, config.preparation(config.tgt).clean
-    n_tabs = 0
+    n_tabs = n_alike = n_other = 0
     for number, (src_line, tgt_line) in enumerate(zip_longest(read_lines(src_path), read_lines(tgt_path)), 1):
         if src_line is None or tgt_line is None:
             n_src, n_tgt = count_lines(src_path), count_lines(tgt_path)
@@ -227,7 +246,10 @@ def parallel_lines(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iter
             )
         for path, line in ((src_path, src_line), (tgt_path, tgt_line)):
             n_tabs += _check_tab(line, path, number, config.tabs)
+        n_alike, n_other = n_alike + bool(src_line.strip()), n_other + (src_line != tgt_line)
         yield clean_src(src_line), clean_tgt(tgt_line)
+    if n_alike and not n_other:
+        raise DataError(f"expected another text than {tgt_path}, got the same. Check data.tgt.", src_path)
     tabs[split] = n_tabs
     if n_tabs:
         _log.info("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, n_tabs)

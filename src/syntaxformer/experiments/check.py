@@ -12,6 +12,7 @@ from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.provenance import check_recipe
 from syntaxformer.experiments.spec import Cell, ScoredText, SearchConfig, Spec
 from syntaxformer.experiments.store import StoredRun
+from syntaxformer.languages import choose_annotator, language_of_side
 from syntaxformer.tasks.official_files import find_task
 from syntaxformer.tasks.own_table import OWN_TASKS, own_task
 from syntaxformer.textfile import read_lines
@@ -58,11 +59,11 @@ def _problems(spec: Spec, cell: Cell) -> list[str]:
             if config.task not in OWN_TASKS:
                 find_task(config.task)
             return [] if spec.search is None else list(_metric_problems(spec.search, config))
+        return [] if spec.test is None else list(_input_problems(spec.test, config))
     except ConfigError as error:
         return error.problems
     except DataError as error:
         return [str(error)]
-    return [] if spec.test is None else list(_input_problems(spec.test, config))
 
 
 def _metric_problems(search: SearchConfig, config: FinetuneConfig) -> Iterator[str]:
@@ -81,9 +82,11 @@ def _input_problems(test: ScoredText, recipe: Recipe) -> Iterator[str]:
     if missing := [name for name in factors if name in recipe.data.factor_files and name not in test.factors]:
         yield f"test.factors: expected a file for each factor of your own, got none for {', '.join(missing)}."
     needed = needs_annotator(factors, recipe.syntax_inputs(training=False))
-    if needed and test.annotator is None and SPLIT in recipe.annotation.annotator:
-        beside = recipe.annotation.annotator
+    beside, data = recipe.annotation.annotator or "", recipe.data
+    if needed and test.annotator is None and SPLIT in beside:
         yield f"test.annotator: expected one for the test text beside {beside}, got none."
+    if needed and test.annotator not in (None, beside) and not recipe.annotation.force:
+        choose_annotator(test.annotator, language_of_side(data, data.src), "test.annotator")
 
 
 def _test_problems(spec: Spec) -> Iterator[str]:

@@ -66,21 +66,22 @@ class TranslatorEngine:
     Args:
         name: Of the model in requests.
         translator: A loaded model.
-        annotator: Name of the annotator that it was given; None where it has its own.
+        annotator: Name of the annotator that the user gives; None for its own.
     """
 
     def __init__(self, name: str, translator: Translator, annotator: str | None = None) -> None:
         self.translator = translator
         info = translator.info
+        self.parser = annotator or info.annotator
         factors = list(translator.encoder.factors)
         inside = ["alignment", "attention"] if info.backend == "pytorch" else []
         self.description = ModelDescription(
             name=name,
             task="translation",
             backend=info.backend,
-            annotator=annotator or info.annotator,
-            source_language=info.src,
-            target_language=info.tgt,
+            annotator=self.parser if translator.annotator else info.annotator,
+            source_language=info.languages[0],
+            target_language=info.languages[1],
             factors=factors,
             shows=["tags", *inside],  # type: ignore[list-item]
             **(_shape(translator.model, "decoder_layers", "n_heads") if inside else {}),
@@ -146,18 +147,19 @@ class ClassifierEngine:
     Args:
         name: Of the model in requests.
         classifier: A loaded model.
-        annotator: Name of the annotator that it was given; None where it has its own.
+        annotator: Name of the annotator that the user gives; None for its own.
     """
 
     def __init__(self, name: str, classifier: Classifier, annotator: str | None = None) -> None:
         self.classifier = classifier
         info = classifier.info
+        self.parser = annotator or info.annotator
         self.n_texts = info.n_texts
         self.description = ModelDescription(
             name=name,
             task="classification",
             backend=classifier.backend,
-            annotator=annotator or info.annotator,
+            annotator=self.parser if classifier.annotator else info.annotator,
             labels=None if info.labels is None else list(info.labels),
             n_texts=info.n_texts,
             **(_inside(classifier) if classifier.backend == "pytorch" else {}),
@@ -225,7 +227,7 @@ def load_engine(
 
         classifier = Classifier.from_folder(folder, annotator, device, trust)
         _try_annotator(classifier.annotator, folder)
-        return ClassifierEngine(name, classifier, annotator if classifier.annotator else None)
+        return ClassifierEngine(name, classifier, annotator)
     from syntaxformer.tasks.translator import Translator
 
     translator = Translator.load(folder, annotator, device, None, trust)
@@ -235,7 +237,7 @@ def load_engine(
             f"{', '.join(own)}, which a request cannot give. Use `syntaxformer translate` with --factor."
         )
     _try_annotator(translator.annotator, folder)
-    return TranslatorEngine(name, translator, annotator if translator.annotator else None)
+    return TranslatorEngine(name, translator, annotator)
 
 
 def _try_annotator(annotator: Annotator | None, folder: Path) -> None:

@@ -16,6 +16,7 @@ from syntaxformer.serve.explain_schemas import (
     RelationsView,
     SentenceView,
 )
+from syntaxformer.tasks.own_table import OWN_TASKS
 from syntaxformer.trees import Sentence, parse_tree, spans_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
     from syntaxformer.analysis import cross_attention, parser_for, translator_text
 
     translator, info = engine.translator, engine.translator.info
-    parser = parser_for(translator.annotator, engine.description.annotator, info.src, info.tokenized)
+    parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
     missing = {"networks": "Sub-networks are shown of classifiers that were fine-tuned with masks."}
     attention = None
     if info.backend == "pytorch":
@@ -82,7 +83,8 @@ def explain_classification(
     item: Any = texts[0] if len(texts) == 1 else texts
     (found,) = engine.classify([item])
     missing, networks, attention = {}, None, None
-    parser = parser_for(classifier.annotator, engine.description.annotator, "en", False)
+    language = None if classifier.info.task in OWN_TASKS else "en"  # the public tasks are in English
+    parser = parser_for(classifier.annotator, engine.parser, language, False)
     if engine.description.backend != "pytorch":
         reason = f"This model was exported to {engine.description.backend}, which does not give it."
         missing |= {"attention": reason, "networks": reason}

@@ -22,9 +22,10 @@ from syntaxformer.data.preparation import TextPreparation
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.data.tag_pieces import TagPlace
-from syntaxformer.errors import CheckpointError
+from syntaxformer.errors import CheckpointError, ConfigError
 from syntaxformer.folder_checks import check_pieces, check_weights, folder_errors
 from syntaxformer.folders import disk_errors, read_record
+from syntaxformer.languages import language_of, language_of_side
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.tasks.model_kind import TRANSLATOR, verify_folder
 from syntaxformer.tasks.pretrained import quiet_loading
@@ -33,6 +34,7 @@ from syntaxformer.training.recipe import DecodingConfig
 __all__ = [
     "INFO",
     "FolderInfo",
+    "check_directions",
     "load_network",
     "load_source_encoder",
     "read_info",
@@ -52,6 +54,7 @@ FORMAT_VERSION = 1
 class FolderInfo(BaseModel):
     """Content of `syntaxformer.json`.
 
+    `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe; older folders have none.
     `rewrites_target`: target pieces are a pretrained encoder's, which do not give back spaces and case.
     """
 
@@ -62,6 +65,9 @@ class FolderInfo(BaseModel):
     backend: str = "pytorch"
     src: str
     tgt: str
+    src_language: str | None = None
+    tgt_language: str | None = None
+    forced: bool = False
     annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
     annotator_version: str | None
     tokenized: bool = False
@@ -76,8 +82,14 @@ class FolderInfo(BaseModel):
     decoding: DecodingConfig = DecodingConfig()
     data_sha256: dict[str, str] = {}
 
-    def preparation(self, language: str) -> TextPreparation:
-        """What happens to lines of a language before subwords."""
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Of source and target; the ending of its files where it tells no language."""
+        return tuple(language_of_side(self, ending).code or ending for ending in (self.src, self.tgt))
+
+    def preparation(self, ending: str) -> TextPreparation:
+        """What happens to lines of a side before subwords."""
+        language = self.languages[ending != self.src]
         return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
 
 
@@ -92,11 +104,23 @@ def scoring(info: FolderInfo) -> dict[str, Any]:
     Japanese and Korean have tokenizers of their own, as in sacreBLEU's command; characters count where the
     package that splits them into words is not installed.
     """
-    language = info.tgt.lower().replace("_", "-").partition("-")[0]
-    tokenize, package = _TOKENIZERS.get(language, ("13a", None))
+    tokenize, package = _TOKENIZERS.get(info.languages[1], ("13a", None))
     if package is not None and find_spec(package) is None:
         tokenize = "char"
     return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else tokenize}
+
+
+def check_directions(infos: Sequence[FolderInfo], option: str) -> None:
+    """Check that models that are compared translate between the same languages.
+
+    Raises:
+        ConfigError: They do not. A side whose language is not known may be in any that is.
+    """
+    for other in infos[1:]:
+        sides = zip(infos[0].languages, other.languages, strict=True)
+        if any(a != b and (language_of(a) is None) == (language_of(b) is None) for a, b in sides):
+            ways = " and ".join(" → ".join(one.languages) for one in (infos[0], other))
+            raise ConfigError(f"{option}: expected models of the same direction, got {ways}.")
 
 
 def reference_note(info: FolderInfo) -> str | None:

@@ -60,6 +60,7 @@ NO_EFFECT = {
     "training.sharded",
     "training.activation_checkpointing",
     "annotation.processes",
+    "annotation.force",
     "data.cache",
     "data.dir",
 }

@@ -255,9 +255,6 @@ def _target_tags(
     """The annotated target of training and development text, where the decoder predicts its tags."""
     if recipe.predict_target_pos is None:
         return None, None
-    from syntaxformer.annotate import warn_of_language
-
-    warn_of_language(recipe.predict_target_pos.annotator, recipe.data.tgt, "predict_target_pos.annotator")
     annotator = target_annotator(recipe.predict_target_pos.annotator, recipe.data.tokenized)
     settings = (annotator, recipe.data)
     processes = recipe.annotation.processes
@@ -424,16 +421,9 @@ def seed_everything(seed: int) -> None:
 
 def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:
     """The recipe's annotator; phrases come from its dependency parses where it has none of its own."""
-    from syntaxformer.annotate import (
-        AnnotatedBefore,
-        WordsAsGiven,
-        load_annotator,
-        warn_of_language,
-        with_constituency,
-    )
+    from syntaxformer.annotate import AnnotatedBefore, WordsAsGiven, load_annotator, with_constituency
 
-    warn_of_language(recipe.annotation.annotator, recipe.data.src, "annotation.annotator")
-    annotator = load_annotator(recipe.annotation.annotator)
+    annotator = load_annotator(recipe.annotation.annotator or "")
     if "constituency" in syntax.needs and "governors" in annotator.provides:
         annotator = with_constituency(annotator)
     check_syntax(syntax, annotator.provides, annotator.name)
@@ -450,6 +440,9 @@ def _info(
     return FolderInfo(
         src=recipe.data.src,
         tgt=recipe.data.tgt,
+        src_language=recipe.data.src_language,
+        tgt_language=recipe.data.tgt_language,
+        forced=recipe.annotation.force,
         annotator=None if annotator is None else annotator.name,
         annotator_version=None if annotator is None else annotator.version,
         tokenized=recipe.data.tokenized,

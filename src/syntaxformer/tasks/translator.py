@@ -22,6 +22,7 @@ from syntaxformer.config import config_error
 from syntaxformer.data.source import EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.data.source_syntax import check_syntax
 from syntaxformer.errors import AlignmentError, CheckpointError, ConfigError
+from syntaxformer.languages import choose_annotator, language_of_side
 from syntaxformer.models.transformer import SyntaxTransformer
 from syntaxformer.tasks.decoding import FoundPieces, PieceDecoder, load_decoder
 from syntaxformer.tasks.model_folder import FolderInfo, load_source_encoder, read_info, verify_model_folder
@@ -374,6 +375,13 @@ def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
         raise CheckpointError(
             "syntaxformer.json: expected the annotator's name, got none. Give one with --annotator."
         )
+    try:
+        if not info.forced:
+            choose_annotator(name, language_of_side(info, info.src), "--annotator")
+    except ConfigError as error:
+        if name != info.annotator:
+            raise
+        warnings.warn(f"{error} The model was trained with {name}: train it anew.", stacklevel=3)
     annotator = load_annotator(name)
     if isinstance(annotator, SpacyAnnotator):  # a parse that nobody reads costs a third of the time
         annotator = annotator.limited_to(_needed(info))

@@ -19,6 +19,7 @@ from syntaxformer.data.source_syntax import SyntaxInputs
 from syntaxformer.data.subwords import SubwordConfig
 from syntaxformer.errors import ConfigError
 from syntaxformer.infusion_config import LisaConfig, RelationBiasConfig, with_trees_of_masks
+from syntaxformer.languages import BUNDLED, choose_annotator, language_of_side
 from syntaxformer.layers.infusion_plan import WidthPlan, plan_widths
 from syntaxformer.models.encoder_syntax import EncoderMasks
 from syntaxformer.training.infusion_sections import (
@@ -49,8 +50,13 @@ class _Section(BaseModel):
 class AnnotationConfig(_Section):
     """Who tags and parses the source."""
 
-    annotator: str = Field(
-        default="en", description="en, de, spacy:NAME, conllu:PATH, …; used only if a factor needs it"
+    annotator: str | None = Field(
+        default=None,
+        description="en, de, spacy:NAME, conllu:PATH, …; used only if a factor or tree needs it; null: the "
+        "bundled one of the source's language",
+    )
+    force: bool = Field(
+        default=False, description="let a bundled annotator read another language than its own"
     )
     processes: int = Field(default=1, ge=1, description="processes that tag side by side")
     annotated: list[Path] = Field(
@@ -192,9 +198,27 @@ class Recipe(_Section):
             word_width, d_model = self.width_plan().word_width, self.model.d_model
             section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
             problems = pretrained_problems(section, word_width, d_model, tokenizer)
+            problems += self._settle_annotators()
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _settle_annotators(self) -> list[str]:
+        """Name the source's annotator where the user did not; what speaks against those that are named."""
+        section, tags, force = self.annotation, self.predict_target_pos, "annotation.force=true"
+        src, tgt = (language_of_side(self.data, ending) for ending in (self.data.src, self.data.tgt))
+        is_needed = self.width_plan().factors or self.syntax_inputs(training=True).needs
+        named = section.annotator or (src.code if src.code in BUNDLED else None)
+        self.annotation = section.model_copy(update={"annotator": named})
+        try:
+            if is_needed and not (named and section.force):
+                choose_annotator(named, src, "annotation.annotator", "data.src_language=CODE", force)
+            if tags is not None and not section.force:
+                key = "predict_target_pos.annotator"
+                choose_annotator(tags.annotator, tgt, key, "data.tgt_language=CODE", force)
+        except ConfigError as error:
+            return error.problems
+        return []
 
     def _factor_problems(self) -> list[str]:
         """Names before widths: whether the annotator gives what they need is found when it is loaded."""

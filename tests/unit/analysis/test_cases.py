@@ -237,6 +237,10 @@ def test_the_command(tmp_path):
         str(files["src"]),
         "--ref",
         str(files["ref"]),
+        "--annotator",
+        "en",
+        "--target-annotator",
+        "de",
     ]
     done = CliRunner().invoke(app, [*arguments, "--names", "base,sit", "-o", str(tmp_path / "out.html")])
     assert done.exit_code == 0, done.exception

@@ -15,7 +15,11 @@ FORMS = (
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("fr", FORMS + "'fr'."),
+        ("fr", FORMS + "'fr'. Did you mean 'stanza:fr'?"),
+        ("german", FORMS + "'german'. Did you mean 'de'?"),
+        ("French", FORMS + "'French'. Did you mean 'stanza:fr'?"),
+        ("deu_DE", FORMS + "'deu_DE'. Did you mean 'de'?"),
+        ("klingon", FORMS + "'klingon'."),
         ("enn", FORMS + "'enn'. Did you mean 'en'?"),
         ("spaci:x", FORMS + "'spaci:x'. Did you mean 'spacy'?"),
         ("spacy:", FORMS + "'spacy:'. Give NAME_OR_PATH after the colon."),

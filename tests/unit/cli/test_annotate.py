@@ -61,7 +61,7 @@ def test_bad_bytes_stop_with_file_line_and_byte_and_write_nothing(app, annotator
 def test_a_pipe_is_refused(app, tmp_path):
     """It can be read once: neither its hash nor its shards could be."""
     os.mkfifo(tmp_path / "pipe")
-    done = run(app, tmp_path / "pipe", "-o", tmp_path / "out.parquet")
+    done = run(app, tmp_path / "pipe", "-o", tmp_path / "out.parquet", "--annotator", "en")
     assert str(done.exception) == (
         f"INPUT: expected a file, which can be read more than once, got the pipe {tmp_path / 'pipe'}. Save it."
     )

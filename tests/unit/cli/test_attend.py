@@ -21,7 +21,8 @@ def attend(monkeypatch, tmp_path):
 
     def translator(folder, annotator=None):
         loaded.append((folder.name, annotator))
-        return SimpleNamespace(name=folder.name, encoder=SimpleNamespace(factors=()))
+        info = SimpleNamespace(languages=("de", "en") if folder.name == "turned" else ("en", "de"))
+        return SimpleNamespace(name=folder.name, encoder=SimpleNamespace(factors=()), info=info)
 
     def attention(translator, text, factors):
         weights = np.full((*SHAPES[translator.name], 2, 2), 0.5, np.float32)
@@ -63,6 +64,12 @@ def test_a_factor_that_no_model_reads(attend, tmp_path):
     (tmp_path / "ner").write_text("O O\n")
     found = attend("flat", "--factor", f"ner={tmp_path / 'ner'}")
     assert str(found.exception) == "--factor: expected a factor of the model, got ner."
+
+
+def test_a_model_of_the_opposite_direction_is_not_drawn_beside(attend):
+    assert str(attend("turned").exception) == (
+        "--beside: expected models of the same direction, got de → en and en → de."
+    )
 
 
 def test_another_annotator_for_both_models(attend):

@@ -176,7 +176,7 @@ def test_a_missing_user_column_is_named(tmp_path, annotator):
 def test_a_user_column_and_a_fraction(tmp_path, annotator):
     """The file has a line for every line of the corpus, of which only some are used."""
     src = [f"w{row} x{row}" for row in range(50)]
-    config, text = _corpus(tmp_path, src, src, factor_files={"number": "num"})
+    config, text = _corpus(tmp_path, src, src[::-1], factor_files={"number": "num"})
     (tmp_path / "train.num").write_text("".join(f"n{row} m{row}\n" for row in range(50)))
     part = nested_fraction(text, 0.1)
     (columns,) = annotated_columns(part, annotator, config, "train", ("number",))

@@ -37,7 +37,7 @@ KINDS = {
     "factors": {"infusion": {"kind": "sum_then_concat", "width": 5}},
     "tags": {"infusion": {"kind": "prepend"}},
     "trees": {"masks": {}, "lisa": {}},
-    "target": {"predict_target_pos": {"annotator": "en"}},
+    "target": {"predict_target_pos": {"annotator": "en"}, "annotation": {"force": True}},
 }
 
 
@@ -152,8 +152,8 @@ def test_nothing_is_encoded_twice_and_other_settings_are(corpus, monkeypatch):
 
 
 def test_what_no_pair_fits_is_an_error_and_leaves_nothing(corpus):
-    for side in ("en", "de"):
-        (corpus / f"train.{side}").write_text("word " * 29 + "\n", "utf-8")
+    for side, word in (("en", "word "), ("de", "Wort ")):
+        (corpus / f"train.{side}").write_text(word * 29 + "\n", "utf-8")
     with pytest.raises(DataError, match="expected at least one pair of at most 11 pieces, got none"):
         prepare(_recipe(corpus, True, max_pieces=11))
     assert not [path for path in (corpus / "cache" / "pairs").iterdir() if path.is_dir()]

@@ -20,8 +20,9 @@ class CountingTranslator:
     """Encodes a word as a piece; lines of more than five are cut."""
 
     info = SimpleNamespace(
-        backend="ctranslate2", annotator=None, src="en", tgt="de", decoding=DecodingConfig(beam_size=4)
+        backend="ctranslate2", annotator=None, languages=("en", "de"), decoding=DecodingConfig(beam_size=4)
     )
+    annotator = None
     encoder = SimpleNamespace(
         factors=(), columns=(), vocabularies={}, unseen=SimpleNamespace(counts={}), piece_names=lambda pieces: [str(one) for one in pieces]
     )  # fmt: skip

@@ -181,7 +181,9 @@ def test_an_exported_translator_gives_what_it_can(tiny_engines):
         translate=lambda lines: iter([[SimpleNamespace(text="ein Text")]]),
     )  # fmt: skip
     found = explain_translation(
-        SimpleNamespace(translator=exported, description=engine.description), TEXT, ExplainSettings()
+        SimpleNamespace(translator=exported, description=engine.description, parser=engine.parser),
+        TEXT,
+        ExplainSettings(),
     )
     assert (found.translation, found.attention) == ("ein Text", None)
     assert re.fullmatch(
@@ -192,12 +194,15 @@ def test_an_exported_translator_gives_what_it_can(tiny_engines):
 
 def test_without_a_parser_words_are_what_stands_between_spaces(tiny_engines):
     parser = parser_for(None, None, "xx", False)
-    assert parser.lacks.startswith("annotator: expected de, ")
+    assert parser.lacks == (
+        "--annotator: expected an annotator's name, as source_language=xx names no language to choose one by, "
+        "got none. Set --annotator=NAME."
+    )
     view = translator_text(tiny_engines["base"].translator, "  the  cat", parser)
     assert view.sentences[0].words == ("the", "cat")
     assert view.relations == {}
     assert set(view.words_of_pieces) == {0, 1, -1}
-    assert parser_for(None, None, None, False).lacks == "no annotator for the language is known"
+    assert "as the text names no language to choose one by" in parser_for(None, None, None, False).lacks
 
 
 def test_relations_reach_as_far_as_asked(tiny_engines):

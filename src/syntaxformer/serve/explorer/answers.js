@@ -40,10 +40,12 @@ function classification(found) {
   return element("dl", { class: "bars" }, bars);
 }
 
+/** "de → en"; nothing for a classifier. */
+export const directionOf = (model) => [model.source_language, model.target_language].filter(Boolean).join(" → ");
+
 function about(model) {
-  const languages = [model.source_language, model.target_language].filter(Boolean).join(" → ");
   const factors = model.factors?.length ? `factors ${model.factors.join(", ")}` : null;
-  return [model.task, languages || null, model.backend, factors].filter(Boolean).join(" · ");
+  return [model.task, directionOf(model) || null, model.backend, factors].filter(Boolean).join(" · ");
 }
 
 /** One card for each side; `sides` are {model, answer, error}. */

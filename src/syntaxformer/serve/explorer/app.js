@@ -1,7 +1,7 @@
 // The page: state, what is asked of the service, and what is drawn where.
 
 import { NeedsKey, explain, models } from "./api.js";
-import { answerCards } from "./answers.js";
+import { answerCards, directionOf } from "./answers.js";
 import { controlsOf } from "./controls.js";
 import { element } from "./dom.js";
 import { clearHistory, remember, saveCsv, showHistory } from "./history.js";
@@ -41,6 +41,11 @@ async function run() {
     const request = requestOf(side.model);
     if (side.model.n_texts === 2 && !state.second.trim()) {
       Object.assign(side, { answer: null, error: "This model compares two texts: write the second one above." });
+      return 0;
+    }
+    const [direction, first] = [side.model, sides[0].model].map(directionOf);
+    if (direction && first && direction !== first) {
+      Object.assign(side, { answer: null, error: `This model translates ${direction}, the first one ${first}: choose one of the same direction.` });
       return 0;
     }
     try {
@@ -130,7 +135,7 @@ function fillPickers() {
   at("a").replaceChildren(...known.map(option));
   at("b").replaceChildren(element("option", { value: "" }, "no other"), ...known.map(option));
   if (!modelOf(state.a)) state.a = known[0]?.name ?? "";
-  if (isFresh && !state.b) state.b = known.find((one) => one.name !== state.a && one.task === modelOf(state.a)?.task)?.name ?? "";
+  if (isFresh && !state.b) state.b = known.find((one) => one.name !== state.a && one.task === modelOf(state.a)?.task && directionOf(one) === directionOf(modelOf(state.a)))?.name ?? "";
   isFresh = false;
   if (state.b && !modelOf(state.b)) state.b = "";
 }

@@ -33,7 +33,7 @@ class ServiceConfig(BaseModel):
     max_body_bytes: int = Field(
         default_factory=lambda data: max(1_000_000, data["max_characters"] * max(2 * data["max_texts"], 13)),
         ge=1,
-        description="bytes of one request; by default 1 MB, 2 for each allowed character, 13 for each of one text",
+        description="bytes of one request; by default 2 for each allowed character, and no less than 1 MB",
     )
     max_batch: int = Field(default=64, ge=1, description="texts that are worked on together")
     max_batch_characters: int = Field(

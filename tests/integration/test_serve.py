@@ -116,6 +116,36 @@ def test_sigterm_under_load_loses_no_accepted_request():
     assert any("Finished server process" in line for line in server.lines)
 
 
+def test_others_are_answered_while_a_body_comes_in_chunks_of_a_byte():
+    """What takes the parser of HTTP seconds altogether may take it none at a time."""
+    chunks = b"1\r\n1\r\n" * 150_000
+    head = b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked"
+    server = Server(SERVER)
+    try:
+        assert server.ready.wait(120)
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            sender = threading.Thread(
+                target=client.sendall, args=(head + b"\r\n\r\n" + chunks + b"0\r\n\r\n",)
+            )
+            sender.start()
+            other = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            seconds, answer = [], threading.Thread(target=client.recv, args=(4096,))
+            answer.start()
+            while answer.is_alive():
+                start = time.monotonic()
+                other.request("GET", "/healthz")
+                assert other.getresponse().read() == b'{"status":"ok"}'
+                seconds.append(time.monotonic() - start)
+            other.close()
+            sender.join()
+    finally:
+        server.process.kill()
+        server.process.wait(20)
+        server.reader.join(10)
+        server.process.stderr.close()
+    assert max(seconds) < 1
+
+
 def test_workers_that_cannot_load_their_models_end_the_service_with_the_reason(tmp_path):
     script = """
 import sys

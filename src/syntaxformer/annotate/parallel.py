@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -25,6 +25,7 @@ from syntaxformer.trees import Sentence
 __all__ = ["chunks_of", "map_in_processes", "short_enough", "stream_in_processes"]
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Sized)
 R = TypeVar("R")
 
 MAX_WORDS, _WORD = 100_000, re.compile(r"\w+|[^\w\s]")
@@ -33,10 +34,9 @@ TASKS_AHEAD = 2
 """Tasks that wait for each process, so that none idles."""
 
 
-def chunks_of(items: Iterable[T], size: int, max_length: float = math.inf) -> Iterator[list[T]]:
+def chunks_of(items: Iterable[S], size: int, max_length: float = math.inf) -> Iterator[list[S]]:
     """Cut items into lists of `size`, shorter where several would together be longer than `max_length`."""
-    chunk: list[T] = []
-    length = 0
+    chunk, length = list[S](), 0
     for item in items:
         if chunk and (len(chunk) == size or length + len(item) > max_length):
             yield chunk

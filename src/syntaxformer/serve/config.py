@@ -32,10 +32,9 @@ class ServiceConfig(BaseModel):
         default=1000, ge=1, description="characters of a text that is looked into, both of a pair together"
     )
     max_body_bytes: int = Field(
-        # Of the longest text each character may be two escapes, of 12 bytes together.
         default_factory=lambda data: max(1_000_000, data["max_characters"] * max(2 * data["max_texts"], 13)),
         ge=1,
-        description="bytes of one request; by default 1 MB, or two for each character that is allowed",
+        description="bytes of one request; by default 2 for each allowed character, and no less than 1 MB",
     )
     max_batch: int = Field(default=64, ge=1, description="texts that are worked on together")
     max_batch_characters: int = Field(

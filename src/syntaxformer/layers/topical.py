@@ -5,8 +5,6 @@ The weighing itself is inside `syntax_attention`; here are its query u and the m
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -15,21 +13,14 @@ from torch import Tensor, nn
 __all__ = ["SyntaxGate", "TopicalAttention", "linear_map"]
 
 
-def linear_map(
-    module: nn.Module, like: Tensor
-) -> tuple[Float[Tensor, "rows columns"], Float[Tensor, " rows"] | None]:
-    """Weight and bias of a linear map as it is applied now, with what adapters add to it.
+def linear_map(module: nn.Module, like: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Weight `[rows, columns]` and bias of a linear map as it is applied to such states now.
 
     A plain one that lies where the states are is read. Any other is asked for what it makes of the unit
     vectors: so LoRA counts, and so do weights that are fetched only when a module runs.
-
-    Args:
-        module: The map.
-        like: States, whose type and device the unit vectors have.
     """
-    weight: Any = getattr(module, "weight", None)
-    if type(module) is nn.Linear and weight.device == like.device:
-        return weight, module.bias
+    if type(module) is nn.Linear and module.weight.device == like.device:
+        return module.weight, module.bias
     units = torch.eye(int(module.in_features), dtype=like.dtype, device=like.device)
     of_units, bias = module(torch.cat([units, units[:1] * 0])).split([len(units), 1])
     return (of_units - bias).T, bias[0]

@@ -1,17 +1,14 @@
 """Make transformers' Auto classes know the models of this package before these are imported.
 
-`import syntaxformer` imports neither transformers nor torch. So the kinds of model are announced when
-transformers' own table of kinds has been loaded, and the rooms that have them are imported when a folder of
-that kind is opened; they then register their classes themselves.
+`import syntaxformer` imports no transformers. Its kinds of model are announced when transformers' table of kinds
+is there; the rooms that have them are imported, and register them, when one is asked for.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any
 
 __all__ = ["announce"]
@@ -30,52 +27,37 @@ def announce() -> None:
         sys.meta_path.insert(0, _AfterTable())
 
 
-def _register(table: ModuleType) -> None:
+def _register(table: Any) -> None:
     for kind, room in _KINDS.items():
         if kind not in table.CONFIG_MAPPING:
             table.AutoConfig.register(kind, _stand_in(table, kind, room))
 
 
-def _stand_in(table: ModuleType, kind: str, room: str) -> type:
-    def loaded() -> Any:
+def _stand_in(table: Any, kind: str, room: str) -> type:
+    def real() -> Any:
         import_module(room)
         return table.CONFIG_MAPPING[kind]
 
     class Announced:
-        """Stands for a class of config until it is needed."""
-
-        model_type = kind
-
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-            return loaded()(*args, **kwargs)
+            return real()(*args, **kwargs)
 
         @classmethod
         def from_dict(cls, *args: Any, **kwargs: Any) -> Any:
-            return loaded().from_dict(*args, **kwargs)
-
-        @classmethod
-        def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-            return loaded().from_pretrained(*args, **kwargs)
+            return real().from_dict(*args, **kwargs)
 
     return Announced
 
 
 class _AfterTable:
-    """Finds transformers' table of kinds as Python does, and registers ours when it has been run."""
+    """Finds transformers' table as Python does, and has the kinds registered once it has run."""
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != _TABLE:
             return None
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
-
-            def run_and_register(module: ModuleType) -> None:
-                run(module)
-                _register(module)
-
-            spec.loader.exec_module = run_and_register
+            spec.loader.exec_module = lambda module: (run(module), _register(module))[0]
         return spec

@@ -54,7 +54,7 @@ def test_the_default_trainer(trained, tmp_path):
     trainer.save_model(str(tmp_path / "best"))
     loaded = trained.auto.from_pretrained(tmp_path / "best").eval()
     batch = trained.unlabelled()
-    assert_close(trained.scores(loaded, batch), trained.scores(model.eval(), batch), atol=1e-6, rtol=0)
+    assert_close(trained.scores(loaded, batch), trained.scores(model.eval(), batch), atol=1e-5, rtol=0)
 
 
 def test_the_trainer_of_sequences(translator, tmp_path):
@@ -88,7 +88,7 @@ def test_the_trainer_of_sequences(translator, tmp_path):
 
 def test_loss_of_the_trainer_is_that_of_the_model(translator, tmp_path):
     """One row a batch, all rows of one length: the mean over rows is the mean over pieces."""
-    model, rows = translator.model(), [row for row in _rows(translator, 2)]
+    model, rows = translator.model(), _rows(translator, 2)
     arguments = _arguments(hf.Seq2SeqTrainingArguments, tmp_path, per_device_eval_batch_size=1)
     trainer = hf.Seq2SeqTrainer(model, arguments, eval_dataset=rows, train_dataset=rows)
     batch = {name: one[:2] for name, one in translator.batch().items()}
@@ -103,7 +103,7 @@ def test_lora_trains_saves_loads_and_merges(translator, tmp_path):
     model, batch = translator.model(), translator.batch()
     before = translator.scores(model, batch)
     adapted = get_peft_model(model, LoraConfig(r=3, target_modules="all-linear", task_type="SEQ_2_SEQ_LM"))
-    assert_close(translator.scores(adapted.eval(), batch), before, atol=1e-6, rtol=0)
+    assert_close(translator.scores(adapted.eval(), batch), before, atol=1e-5, rtol=0)
     optimizer = torch.optim.Adam([one for one in adapted.parameters() if one.requires_grad], 0.02)
     for _ in range(3):
         optimizer.zero_grad()
@@ -115,7 +115,7 @@ def test_lora_trains_saves_loads_and_merges(translator, tmp_path):
     assert float((after - before).abs().max()) > 1e-2
     adapted.save_pretrained(tmp_path)
     loaded = PeftModel.from_pretrained(translator.model(), tmp_path).eval()
-    assert_close(translator.scores(loaded, batch), after, atol=1e-6, rtol=0)
+    assert_close(translator.scores(loaded, batch), after, atol=1e-5, rtol=0)
     with (
         warnings.catch_warnings()
     ):  # PEFT: tables are no longer tied, where they never were those of the source

@@ -32,10 +32,6 @@ class JoinedMap(nn.Linear):
         self.n_one_hot = n_one_hot
 
 
-def _all_rows(table: nn.Embedding) -> Int[Tensor, " rows"]:
-    return torch.arange(table.num_embeddings, device=table.weight.device)
-
-
 class InfusedEmbedding(nn.Module):
     """h' = [e ; f], e + f or W [e ; f] + b, with f the sum or the concatenation of the factor embeddings.
 
@@ -115,6 +111,7 @@ class InfusedEmbedding(nn.Module):
         """Words from their table, tags from one that follows it: the tables of all factors, end to end."""
         n_words = self.word.num_embeddings
         is_tag = pieces >= n_words
-        tags = torch.cat([table(_all_rows(table)) for table in self.factors.values()])
+        rows = [torch.arange(self.sizes[name], device=pieces.device) for name in self.factors]
+        tags = torch.cat([table(ids) for table, ids in zip(self.factors.values(), rows, strict=True)])
         words = self.word(pieces.masked_fill(is_tag, self.word.padding_idx or 0))
         return torch.where(is_tag[..., None], F.embedding((pieces - n_words).clamp(min=0), tags), words)

@@ -120,7 +120,7 @@ class SyntaxHeads(nn.Module):
             query: Q.
             key: K.
             value: V.
-            output: The layer's W_O: a linear map, or what an adapter has put around one.
+            output: The layer's W_O.
             context: Of the batch; logits of LISA's head are added to it.
             mask: True for valid keys, the same for all queries.
             dropout: Probability of dropping an attention weight.
@@ -131,21 +131,19 @@ class SyntaxHeads(nn.Module):
         if self.bias is not None:
             bias = self.bias(_needed(context.relations, "relations"), context.active)
         if self.masks is not None:
-            size = value.shape[-1]
-            if return_weights:  # a column for each value; zeros beside queries and keys keep logits
-                value = torch.cat([value, _unit_values(value)], -1)
-            heads = self._by_relation(query, key, value, size, output, context, bias, dropout)
-            heads, weights = heads[..., :size], heads[..., size:] if return_weights else None
-            value = value[..., :size]
+            values = torch.cat([value, _units(value)], -1) if return_weights else value
+            found = self._by_relation(query, key, values, output, context, bias, dropout)
+            heads, weights = found.split([value.shape[-1], values.shape[-1] - value.shape[-1]], -1)
         else:
             attention = attend_with_weights if return_weights else attend
             found = attention(query, key, value, mask, False, dropout, bias)
             heads, weights = found if return_weights else (found, None)
         if self.lisa_head is not None and context.injected is not None:
             heads = inject_governors(heads, value, context.injected, self.lisa_head)
-            if weights is not None:
-                weights = inject_governors(weights, _unit_values(value), context.injected, self.lisa_head)
-        return self._project(heads.transpose(1, 2).flatten(2), output, context), weights
+            if return_weights:
+                weights = inject_governors(weights, _units(value), context.injected, self.lisa_head)
+        states = self._project(heads.transpose(1, 2).flatten(2), output, context)
+        return states, weights if return_weights else None
 
     def _with_lisa(self, query: Tensor, key: Tensor, mask: Tensor | None, context: SyntaxContext) -> Tensor:
         """Queries in which those of LISA's head make its plain dot products biaffine."""
@@ -164,22 +162,22 @@ class SyntaxHeads(nn.Module):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        size: int,
         output: nn.Module,
         context: SyntaxContext,
         bias: Tensor | None,
         dropout: float,
     ) -> Tensor:
-        """Heads of syntax attention; columns of values beyond `size` have no part in α."""
+        """Heads of syntax attention; columns of values beyond those of queries have no part in α."""
         rules = self.masks
         assert rules is not None, "held by forward"
-        topical, topical_query, n_more = self._topical(context), None, value.shape[-1] - size
-        if topical is not None:
-            weight, _ = linear_map(output, value)
-            topical_query = F.pad(topical.head_queries(weight), (0, n_more))
+        topical, size, more = self._topical(context), query.shape[-1], value.shape[-1] - query.shape[-1]
+        topical_query = None if topical is None else topical.head_queries(linear_map(output, value)[0])
+        if more:  # zeros keep logits as they are
+            query, key = F.pad(query, (0, more)), F.pad(key, (0, more))
+            topical_query = None if topical_query is None else F.pad(topical_query, (0, more))
         heads, _ = syntax_attention(
-            F.pad(query, (0, n_more)) if n_more else query,
-            F.pad(key, (0, n_more)) if n_more else key,
+            query,
+            key,
             value,
             _needed(context.index, "index"),
             topical_query,
@@ -208,10 +206,9 @@ class SyntaxHeads(nn.Module):
         return topical.project(heads, *linear_map(output, heads), gate)
 
 
-def _unit_values(value: Tensor) -> Tensor:
-    """In place of values: each key's own unit vector."""
-    n_keys = value.shape[2]
-    return torch.eye(n_keys, dtype=value.dtype, device=value.device).expand(*value.shape[:2], -1, -1)
+def _units(value: Tensor) -> Tensor:
+    """Beside values a column for each: attention to it gives the weights."""
+    return torch.eye(value.shape[2], dtype=value.dtype, device=value.device).expand(*value.shape[:2], -1, -1)
 
 
 def _needed(found: RelationIndex | Tensor | None, what: str):  # type: ignore[no-untyped-def]

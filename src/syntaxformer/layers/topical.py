@@ -15,23 +15,15 @@ from torch import Tensor, nn
 __all__ = ["SyntaxGate", "TopicalAttention", "linear_map"]
 
 
-def linear_map(
-    module: nn.Module, like: Tensor, **options: Any
-) -> tuple[Float[Tensor, "rows columns"], Float[Tensor, " rows"] | None]:
-    """Weight and bias of a linear map as it is applied now, with what adapters add to it.
+def linear_map(module: nn.Module, like: Tensor, **options: Any) -> tuple[Tensor, Tensor | None]:
+    """Weight `[rows, columns]` and bias of a linear map as it is applied to such states now.
 
-    A plain one that lies where the states are is read. Any other is asked for what it makes of the unit
-    vectors: so LoRA counts, and so do weights that are fetched only when a module runs.
-
-    Args:
-        module: The map.
-        like: States, whose type and device the unit vectors have.
-        options: For the map, where it is asked.
+    A plain one that lies where the states are is read. Any other is asked, with the options, for what it
+    makes of the unit vectors: so LoRA counts, and so do weights that are fetched only when a module runs.
     """
-    weight: Any = getattr(module, "weight", None)
-    is_plain = getattr(type(module), "host", type(module)) is nn.Linear
-    if is_plain and weight.device == like.device:
-        return weight, module.bias
+    plain: Any = module
+    if getattr(type(module), "host", type(module)) is nn.Linear and plain.weight.device == like.device:
+        return plain.weight, plain.bias
     units = torch.eye(int(module.in_features), dtype=like.dtype, device=like.device)
     of_units, bias = module(torch.cat([units, units[:1] * 0]), **options).split([len(units), 1])
     return (of_units - bias).T, bias[0]

@@ -132,11 +132,7 @@ class DecoderLayer(nn.Module):
         cache: Any = None,
         layer: int = 0,
         return_weights: bool = False,
-    ) -> tuple[
-        Float[Tensor, "batch tgt d_model"],
-        Float[Tensor, "batch heads tgt key"] | None,
-        Float[Tensor, "batch heads tgt src"] | None,
-    ]:
+    ) -> tuple[Float[Tensor, "batch tgt d_model"], Tensor | None, Tensor | None]:
         """Return the new states and, if asked for, the weights of self-attention and of cross-attention.
 
         Targets are padded on the right, so the causal mask alone keeps padding out of every real position.

@@ -52,13 +52,6 @@ class Auxiliary:
     total: int
 
 
-@torch.no_grad()
-def _hits(
-    logits: Tensor, targets: Int[Tensor, "batch src"], counted: Bool[Tensor, "batch src"] | None
-) -> tuple[int, int]:
-    return governor_hits(logits, targets, counted)
-
-
 def governor_task(
     logits: Sequence[Float[Tensor, "batch src src"]],
     governors: Int[Tensor, "batch src"],
@@ -74,7 +67,7 @@ def governor_task(
         weight: Of the loss beside that of translation.
     """
     losses = [governor_loss(of_head, governors) for of_head in logits]
-    right, total = _hits(logits[-1], governors, counted)
+    right, total = governor_hits(logits[-1], governors, counted)
     return Auxiliary("governor_accuracy", weight * torch.stack(losses).mean(), right, total)
 
 

@@ -93,5 +93,5 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     @property
     def shares_source_table(self) -> bool:
         """Whether source words are read from the table that the target side reads and writes with."""
-        one_vocabulary = self.source_vocab_size is None
-        return self.share_source_embedding and one_vocabulary and self.width_plan.word_width == self.d_model
+        is_own = self.source_vocab_size is not None or self.source_table_width is not None
+        return self.share_source_embedding and not is_own and self.width_plan.word_width == self.d_model

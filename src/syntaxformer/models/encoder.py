@@ -15,11 +15,10 @@ from syntaxformer.layers.infusion import InfusedEmbedding
 from syntaxformer.layers.lisa import BiaffineHead
 from syntaxformer.layers.mapped_embedding import MappedEmbedding
 from syntaxformer.layers.positions import SinusoidalPositions
-from syntaxformer.layers.syntax_heads import SyntaxContext
 from syntaxformer.layers.transformer import EncoderLayer
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.encoder_syntax import EncoderSyntax
-from syntaxformer.models.stack import Stack, asked, final_norm, layer_arguments, refuse_unserved
+from syntaxformer.models.stack import Stack, asked, final_norm, layer_arguments
 from syntaxformer.models.tag_encoder import TagEncoder
 
 __all__ = ["Encoder", "EncoderOutput"]
@@ -73,7 +72,6 @@ class Encoder(Stack):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-        inputs_embeds: Tensor | None = None,
     ) -> EncoderOutput | tuple[Any, ...]:
         """Encode source pieces.
 
@@ -88,12 +86,7 @@ class Encoder(Stack):
                 config says. Likewise below.
             output_hidden_states: Return the input and the states after each layer, before the final norm.
             return_dict: Return an `EncoderOutput`, not a tuple.
-            inputs_embeds: Refused: factors meet the pieces' own embeddings.
-
-        Raises:
-            ValueError: Embeddings instead of pieces.
         """
-        refuse_unserved({"inputs_embeds": inputs_embeds})
         attends = asked(self.config, "output_attentions", output_attentions)
         shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
         key_mask = None if attention_mask is None else attention_mask.bool()
@@ -105,8 +98,9 @@ class Encoder(Stack):
             states, weights = self.run(layer, states, mask, attends, context)
             hidden += [states] if shows_states else []
             attentions.append(weights)
+        states = self.norm(states)
         output = EncoderOutput(
-            last_hidden_state=self._with_tags(self.norm(states), factor_ids, mask, context),
+            last_hidden_state=states if self.tags is None else states + self.tags(factor_ids, mask, context),
             hidden_states=tuple(hidden) if shows_states else None,
             attentions=tuple(attentions) if attends else None,
             governor_logits=tuple(context.logits) or None,
@@ -117,8 +111,3 @@ class Encoder(Stack):
     def has_lisa_heads(self) -> bool:
         """Whether any layer, or the second encoder, has a biaffine head."""
         return any(isinstance(module, BiaffineHead) for module in self.modules())
-
-    def _with_tags(
-        self, states: Tensor, factor_ids: Tensor | None, mask: Tensor | None, context: SyntaxContext
-    ) -> Tensor:
-        return states if self.tags is None else states + self.tags(factor_ids, mask, context)

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from syntaxformer.models.config import SyntaxTransformerConfig
 
-__all__ = ["Stack", "asked", "final_norm", "layer_arguments", "refuse_unserved"]
+__all__ = ["Stack", "asked", "final_norm", "layer_arguments"]
 
 _OF_A_LAYER = (
     "d_model",
@@ -38,24 +38,6 @@ def final_norm(config: SyntaxTransformerConfig) -> nn.Module:
 def asked(config: SyntaxTransformerConfig, name: str, given: bool | None) -> bool:
     """An argument of `forward` that the config decides where it is not given."""
     return bool(getattr(config, name) if given is None else given)
-
-
-def refuse_unserved(keywords: dict[str, Any]) -> None:
-    """Check that no keyword is taken and ignored.
-
-    Raises:
-        ValueError: One is given that a translator has no use for.
-    """
-    wanted = [name for name, value in keywords.items() if value is not None and value is not False]
-    mask = keywords.get("decoder_attention_mask")
-    # `generate` makes one for a cache of fixed length, which the decoder refuses by its own name.
-    if isinstance(mask, torch.Tensor) and (mask.ndim != 2 or bool(mask.all())):
-        wanted.remove("decoder_attention_mask")
-    if wanted:
-        raise ValueError(
-            f"forward: expected no {', '.join(wanted)}, which this model does not serve. Give pieces, not "
-            "embeddings of them; labels of -100 tell padding of the target."
-        )
 
 
 class Stack(nn.Module):

@@ -21,20 +21,13 @@ from transformers.modeling_outputs import BaseModelOutput
 from syntaxformer.layers.attention import FusedLinear
 from syntaxformer.layers.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
 from syntaxformer.layers.infusion import JoinedMap
-from syntaxformer.layers.lisa import BiaffineHead
-from syntaxformer.layers.mapped_embedding import MappedEmbedding
-from syntaxformer.layers.relation_biases import RelationBias
-from syntaxformer.layers.topical import SyntaxGate, TopicalAttention
 from syntaxformer.models.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
 from syntaxformer.models.config import SyntaxTransformerConfig
 from syntaxformer.models.decoder import Decoder, TranslationCache
 from syntaxformer.models.encoder import Encoder
-from syntaxformer.models.stack import asked, refuse_unserved
+from syntaxformer.models.stack import asked
 
 __all__ = ["SyntaxTransformer"]
-
-_OF_SYNTAX = (BiaffineHead, RelationBias, SyntaxGate, TopicalAttention)
-"""Parts that know themselves how they start."""
 
 
 class SyntaxTransformer(PreTrainedModel, GenerationMixin):
@@ -74,7 +67,6 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         Source: Glorot & Bengio (2010). Differs: fused projections take the bound of one projection, and
         factor tables that of the word table: Glorot on 20 rows would make features 20 times larger. So do
         the columns of a map that one-hot tags choose from: they would be √((vocab + d) / 2d) times larger.
-        Parts of syntax start as they say themselves.
         """
         source_rows = self.config.source_vocab_size or self.config.vocab_size
         if isinstance(module, nn.Linear):
@@ -93,17 +85,15 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
-        elif isinstance(module, _OF_SYNTAX) and not any(map(_is_loaded, module.parameters(recurse=False))):
+        elif hasattr(module, "reset_parameters") and not any(
+            map(_is_loaded, module.parameters(recurse=False))
+        ):
             module.reset_parameters()
 
     @staticmethod
     def _uniform(weight: Tensor, rows: int, columns: int) -> None:
         bound = math.sqrt(6 / (rows + columns))
         init.uniform_(weight, -bound, bound)
-
-    def get_encoder(self, modality: str | None = None) -> Encoder:
-        """Return the encoder, as `generate` asks for it."""
-        return self.encoder
 
     @property
     def source_pad_id(self) -> int:
@@ -115,18 +105,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         return self.encoder.embedding.word
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Put another source word table in place; where the target side shares it, there as well.
-
-        Raises:
-            ValueError: Its rows are wider or narrower than source words.
-        """
-        embedding, width = self.encoder.embedding, self.config.width_plan.word_width
-        given = getattr(value, "embedding_dim", width)
-        if not isinstance(value, MappedEmbedding) and given != width:
-            raise ValueError(
-                f"input embeddings: expected {width} columns, as source words have, got {given}."
-            )
-        embedding.word = value
+        """Put another source word table in place; where the target side shares it, there as well."""
+        self.encoder.embedding.word = value
         if self.config.shares_source_table and self.config.tie_word_embeddings:
             self.decoder.embedding = value
             self.tie_weights()
@@ -136,40 +116,25 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         return self.output
 
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
-        """Put another output projection in place; `tie_weights` ties it again, where the config says so.
-
-        Raises:
-            ValueError: It takes other states than the decoder makes.
-        """
-        given = getattr(new_embeddings, "in_features", self.config.d_model)
-        if given != self.config.d_model:
-            raise ValueError(f"output embeddings: expected {self.config.d_model} columns, got {given}.")
+        """Put another output projection in place; `tie_weights` ties it again, where the config says so."""
         self.output = new_embeddings
 
     def _resize_token_embeddings(
         self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """All tables of the vocabulary that both sides share.
-
-        Raises:
-            ValueError: The source has a vocabulary of its own, or tags are pieces that follow the words.
-        """
+        """All tables of the vocabulary; refused where the sides have two, or tags follow the words."""
         if self.config.source_vocab_size is not None or self.encoder.embedding.kind.join == "pieces":
             raise ValueError(
                 "resize_token_embeddings: expected one vocabulary of nothing but words, got "
                 "source_vocab_size or infusion kind 'prepend'. Build a model for the new vocabularies."
             )
         resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        self.decoder.embedding = self._get_resized_embeddings(
-            self.decoder.embedding, len(resized.weight), None, mean_resizing
-        )
+        table, size = self.decoder.embedding, len(resized.weight)
+        self.decoder.embedding = self._get_resized_embeddings(table, size, None, mean_resizing)
         return resized
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As the base class; the config says that tables are tied where they are, whatever a library set there.
-
-        PEFT takes tables for untied that are not those of the source.
-        """
+        """As the base class; the config says of tied tables that they are: PEFT may set the opposite."""
         tables = (self.encoder.embedding.word, self.decoder.embedding, self.output)
         if len({id(table.weight) for table in tables}) < len(tables):
             self.config.tie_word_embeddings = True
@@ -185,7 +150,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         first_pieces: Bool[Tensor, "batch src"] | None = None,
         decoder_input_ids: Int[Tensor, "batch tgt"] | None = None,
         labels: Int[Tensor, "batch tgt"] | None = None,
-        target_tags: Int[Tensor, "batch tgt"] | None = None,
+        target_tags: Int[Tensor, "batch tagged"] | None = None,
         encoder_outputs: BaseModelOutput | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         use_cache: bool | None = None,
@@ -221,7 +186,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             ValueError: Neither `decoder_input_ids` nor `labels` are given, or a keyword that this model has
                 no use for: embeddings, a mask of the target.
         """
-        refuse_unserved(others)
+        _refuse_unserved(others)
         attends = asked(self.config, "output_attentions", output_attentions)
         shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
         is_dict = asked(self.config, "return_dict", return_dict)
@@ -236,13 +201,9 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         wants_cache = labels is None and not self.decoder.runs_again and self.config.use_cache
         if past_key_values is None and (wants_cache if use_cache is None else use_cache):
             past_key_values = TranslationCache()
+        memory = encoder_outputs.last_hidden_state
         decoded = self.decoder(
-            decoder_input_ids,
-            encoder_outputs.last_hidden_state,
-            attention_mask,
-            past_key_values,
-            attends,
-            shows_states,
+            decoder_input_ids, memory, attention_mask, past_key_values, attends, shows_states
         )
         states = decoded.last_hidden_state
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
@@ -258,7 +219,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             decoder_hidden_states=decoded.hidden_states,
             decoder_attentions=decoded.attentions,
             cross_attentions=decoded.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_last_hidden_state=memory,
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,
         )
@@ -268,9 +229,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self, labels: Int[Tensor, "batch tgt"]
     ) -> Int[Tensor, "batch tgt"]:
         """Shift labels right: start piece first, padding where labels are ignored."""
-        shifted = labels.roll(1, dims=1).masked_fill(
-            labels.roll(1, dims=1) == IGNORED_LABEL, self.config.pad_token_id
-        )
+        shifted = labels.roll(1, dims=1)
+        shifted = shifted.masked_fill(shifted == IGNORED_LABEL, self.config.pad_token_id)
         shifted[:, 0] = self.config.decoder_start_token_id
         return shifted
 
@@ -304,6 +264,20 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         if self.training and tasks:
             total = total + n_pieces * torch.stack([task.loss for task in tasks]).sum()
         return total / (n_pieces if n_items is None else n_items)
+
+
+def _refuse_unserved(keywords: dict[str, Any]) -> None:
+    """Check that no keyword is taken and ignored."""
+    wanted = [name for name, value in keywords.items() if value is not None and value is not False]
+    mask = keywords.get("decoder_attention_mask")
+    # `generate` makes one for a cache of fixed length, which the decoder refuses by its own name.
+    if isinstance(mask, Tensor) and (mask.ndim != 2 or bool(mask.all())):
+        wanted.remove("decoder_attention_mask")
+    if wanted:
+        raise ValueError(
+            f"forward: expected no {', '.join(wanted)}, which this model does not serve. Give pieces, not "
+            "embeddings of them; labels of -100 tell padding of the target."
+        )
 
 
 def _is_plain(head: nn.Module) -> bool:

@@ -183,9 +183,8 @@ def _spread(
 
     of_words, of_models = annotators
     translators = {str(one): Translator.load(one, of_models) for one in (beside, model) if one is not None}
-    preparation = translators[str(model)].encoder.preparation
+    preparation, info = translators[str(model)].encoder.preparation, translators[str(model)].info
     check_directions([one.info for one in translators.values()], "--beside")
-    info = translators[str(model)].info
     parser = load_annotator(choose_annotator(of_words, language_of_side(info, info.src), "--annotator"))
     parser = WordsAsGiven(parser) if preparation.tokenized else parser
     lines = [preparation.clean(line) for line in read_lines(source)]

@@ -10,14 +10,14 @@ from langcodes import Language, tag_is_valid
 from syntaxformer.errors import ConfigError
 
 __all__ = [
-    "BUNDLED", "TextLanguage", "choose_annotator", "given_language", "language_of",
-    "language_of_file", "language_of_side", "suggested_annotator",
+    "BUNDLED", "LANGUAGE_NAMES", "TextLanguage", "choose_annotator", "given_language", "language_of",
+    "language_of_file", "language_of_side",
 ]  # fmt: skip
 
 BUNDLED = ("de", "de_lower", "en")
 """Pipelines that come with the package: a language, and what is special."""
 
-_NAMES = {
+LANGUAGE_NAMES = {
     "arabic": "ar", "chinese": "zh", "czech": "cs", "deutsch": "de", "dutch": "nl", "english": "en",
     "french": "fr", "german": "de", "italian": "it", "japanese": "ja", "russian": "ru", "spanish": "es",
 }  # fmt: skip
@@ -57,7 +57,7 @@ def given_language(value: str) -> str:
     """
     code = None if "." in value else language_of(value)
     if code is None:
-        hint = f" Did you mean {near!r}?" if (near := _NAMES.get(value.lower())) else ""
+        hint = f" Did you mean {near!r}?" if (near := LANGUAGE_NAMES.get(value.lower())) else ""
         raise ValueError(f"expected the code of a language, such as de, deu or de-DE, got {value!r}.{hint}")
     return code
 
@@ -75,12 +75,6 @@ def language_of_file(path: str | PurePath) -> TextLanguage:
     """The language of a text file, by its name: train.de, news.tok.en.gz."""
     name = PurePath(path).name
     return TextLanguage(language_of(name.partition(".")[2]), name)
-
-
-def suggested_annotator(name: str) -> str | None:
-    """What is meant by the name or the code of a language where an annotator is expected."""
-    code = _NAMES.get(name.lower()) or language_of(name)
-    return code if code in BUNDLED else f"stanza:{code}" if code and len(code) == 2 else None
 
 
 def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: str) -> str:
@@ -101,14 +95,14 @@ def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: s
         return named
     if code in BUNDLED and not named:
         return code
-    load = f"python -c \"import stanza; stanza.download('{code}')\""
-    stanza = f'{key}=stanza:{code} (python -m pip install "syntaxformer[stanza]"; {load})'
-    remedies = [stanza, f"{key}=spacy:NAME (python -m spacy download NAME)"]
     expected = f"an annotator for {code}, the language of {text.told_by}"
+    remedies = [f"{key}={code}{plus}{more}"]
     if code is None:
-        remedies = [f"{key}=NAME"]
         expected = f"an annotator's name, as {text.told_by} names no language to choose one by"
-    elif code in BUNDLED:
-        remedies = [f"{key}={code}{plus}{more}"]
+        remedies = [f"{key}=NAME"]
+    elif code not in BUNDLED:
+        load = f"python -c \"import stanza; stanza.download('{code}')\""
+        remedies = [f'{key}=stanza:{code} (python -m pip install "syntaxformer[stanza]"; {load})']
+        remedies += [f"{key}=spacy:NAME (python -m spacy download NAME)"]
     remedies += others if named else others[:1]
     raise ConfigError(f"{key}: expected {expected}, got {named or 'none'}. Set {', or '.join(remedies)}.")

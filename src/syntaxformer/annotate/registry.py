@@ -15,7 +15,7 @@ from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.bundled import bundled_version
 from syntaxformer.annotate.phrases import PHRASES, with_constituency
 from syntaxformer.errors import ConfigError
-from syntaxformer.languages import BUNDLED, suggested_annotator
+from syntaxformer.languages import BUNDLED, LANGUAGE_NAMES, language_of
 
 __all__ = ["BACKENDS", "annotator_identity", "load_annotator"]
 
@@ -93,5 +93,6 @@ def _unknown(name: str, scheme: str) -> str:
     if scheme in BACKENDS:
         return f"{message} Give {BACKENDS[scheme].argument} after the colon."
     nearest = get_close_matches(scheme, [*BUNDLED, *BACKENDS], n=1, cutoff=0.5)
-    meant = suggested_annotator(name) or (nearest and nearest[0])
+    code = LANGUAGE_NAMES.get(name.lower()) or language_of(name) or ""
+    meant = code if code in BUNDLED else f"stanza:{code}" if len(code) == 2 else nearest and nearest[0]
     return f"{message} Did you mean {meant!r}?" if meant else message

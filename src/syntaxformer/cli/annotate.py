@@ -48,9 +48,7 @@ def annotate(
             "Default: the bundled one of the language."
         ),
     ] = None,
-    language: Annotated[
-        str | None, typer.Option(help="Of the text; default: by the names, train.de.gz.")
-    ] = None,
+    language: Annotated[str | None, typer.Option(help="Of the text; default: by the names.")] = None,
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
     engine: Annotated[
         Engine,
@@ -69,9 +67,16 @@ def annotate(
     A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
     same text by the same annotator is left as it is; one that was broken off goes on where it was.
     """
+    from syntaxformer.languages import TextLanguage, choose_annotator, language_of, language_of_file
+
     targets = output_paths(inputs, output)
     refuse_lone_address(engine, address)
-    annotator = _annotator(inputs, annotator, language)
+    given = language and TextLanguage(language_of(language), f"--language={language}")
+    texts = [given or language_of_file(one) for one in inputs]
+    chosen = {choose_annotator(annotator, one, "--annotator", "--language=CODE") for one in texts}
+    annotator, *more = sorted(chosen)
+    if more:
+        raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
     if annotator.startswith(("conllu:", "ptb:")):
         if engine is Engine.ray:
             raise ConfigError(
@@ -88,18 +93,6 @@ def annotate(
             f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, "
             f"{header.annotator} {header.version}"
         )
-
-
-def _annotator(inputs: Sequence[str], named: str | None, language: str | None) -> str:
-    """Who annotates all inputs."""
-    from syntaxformer.languages import TextLanguage, choose_annotator, language_of, language_of_file
-
-    given = language and TextLanguage(language_of(language), f"--language={language}")
-    texts = [given or language_of_file(one) for one in inputs]
-    chosen = sorted({choose_annotator(named, text, "--annotator", "--language=CODE") for text in texts})
-    if len(chosen) > 1:
-        raise ConfigError(f"IN: expected texts of one language, got some for {' and for '.join(chosen)}.")
-    return chosen[0]
 
 
 def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:

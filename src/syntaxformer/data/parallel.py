@@ -23,8 +23,6 @@ __all__ = ["CorpusConfig", "ParallelText", "find_file", "parallel_files", "paral
 
 _log = logging.getLogger("syntaxformer.data")
 
-Language = Annotated[str, AfterValidator(given_language)]
-
 
 class CorpusConfig(BaseModel):
     """Data section of a recipe: files DIR/SPLIT.ENDING, plain or with .gz, or a Hugging Face dataset."""
@@ -43,11 +41,12 @@ class CorpusConfig(BaseModel):
     )
     src: str = Field(default="en", description="ending of the source's files, most often its language")
     tgt: str = Field(default="de", description="ending of the target's files")
-    src_language: Language | None = Field(
-        default=None,
-        description="code of the source's language; null: told by data.src (not by src, txt, tok)",
+    src_language: Annotated[str, AfterValidator(given_language)] | None = Field(
+        default=None, description="code of the source's language; null: told by data.src"
     )
-    tgt_language: Language | None = Field(default=None, description="likewise of the target")
+    tgt_language: Annotated[str, AfterValidator(given_language)] | None = Field(
+        default=None, description="code of the target's language; null: told by data.tgt"
+    )
     train: str | list[str] = Field(
         default="train", description="name of the training split, or a list of them, one after the other"
     )
@@ -112,14 +111,11 @@ class CorpusConfig(BaseModel):
             problems.append(f"expected one of dir and dataset, got {both}.")
         if self.src == self.tgt:
             problems.append(
-                f"tgt: expected another ending than src, got {self.tgt}: one file is no pair of texts. "
-                f"Two texts of one language may end in src.{self.src} and tgt.{self.tgt}."
+                f"tgt: expected another ending than src (src.en, tgt.en), got {self.tgt} for both."
             )
         for key, ending in (("src", self.src), ("tgt", self.tgt)):
             if (self.moses or self.detokenize) and language_of_side(self, ending).code is None:
-                problems.append(
-                    f"{key}_language: expected a code, for Moses' rules of the language, got none."
-                )
+                problems.append(f"{key}_language: expected a code, for Moses' rules of it, got none.")
         if self.moses and self.tokenized:
             problems.append("moses: expected raw text, got tokenized=true. Set one of them to false.")
         if self.factor_files and (self.dataset or not isinstance(self.train, str)):

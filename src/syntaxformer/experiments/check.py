@@ -82,11 +82,11 @@ def _input_problems(test: ScoredText, recipe: Recipe) -> Iterator[str]:
     if missing := [name for name in factors if name in recipe.data.factor_files and name not in test.factors]:
         yield f"test.factors: expected a file for each factor of your own, got none for {', '.join(missing)}."
     needed = needs_annotator(factors, recipe.syntax_inputs(training=False))
-    beside, data = recipe.annotation.annotator or "", recipe.data
+    beside = recipe.annotation.annotator or ""
     if needed and test.annotator is None and SPLIT in beside:
         yield f"test.annotator: expected one for the test text beside {beside}, got none."
     if needed and test.annotator not in (None, beside) and not recipe.annotation.force:
-        choose_annotator(test.annotator, language_of_side(data, data.src), "test.annotator")
+        choose_annotator(test.annotator, language_of_side(recipe.data, recipe.data.src), "test.annotator")
 
 
 def _test_problems(spec: Spec) -> Iterator[str]:

@@ -434,21 +434,17 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
     return AnnotatedBefore(annotator, files, recipe.data.cache) if files else annotator
 
 
+_OF_DATA = {"src", "tgt", "src_language", "tgt_language", "tokenized", "lowercase", "unescape", "moses"}
+
+
 def _info(
     recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None, data_sha256: dict[str, str]
 ) -> FolderInfo:
     return FolderInfo(
-        src=recipe.data.src,
-        tgt=recipe.data.tgt,
-        src_language=recipe.data.src_language,
-        tgt_language=recipe.data.tgt_language,
+        **recipe.data.model_dump(include=_OF_DATA),
         forced=recipe.annotation.force,
         annotator=None if annotator is None else annotator.name,
         annotator_version=None if annotator is None else annotator.version,
-        tokenized=recipe.data.tokenized,
-        lowercase=recipe.data.lowercase,
-        unescape=recipe.data.unescape,
-        moses=recipe.data.moses,
         target_specials=None if encoder.own_target is None else special_pieces(encoder.own_target),
         rewrites_target=_pretrained_encoders(recipe)[1] is not None,
         factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],

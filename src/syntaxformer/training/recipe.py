@@ -52,8 +52,7 @@ class AnnotationConfig(_Section):
 
     annotator: str | None = Field(
         default=None,
-        description="en, de, spacy:NAME, conllu:PATH, …; used only if a factor or tree needs it; null: the "
-        "bundled one of the source's language",
+        description="en, de, spacy:NAME, …, used if needed; null: the bundled one of the language",
     )
     force: bool = Field(
         default=False, description="let a bundled annotator read another language than its own"

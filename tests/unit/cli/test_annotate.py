@@ -104,3 +104,31 @@ def test_outputs_that_clash_are_refused(inputs, output, message):
     with pytest.raises(ConfigError) as caught:
         output_paths([Path(name) for name in inputs], Path(output))
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "message"),
+    [
+        (("in.txt",), (), "--annotator: expected an annotator's name, as in.txt names no language to choose one by, got none. "
+         "Set --annotator=NAME, or --language=CODE."),
+        (("in.txt",), ("--language", "german"), "--annotator: expected an annotator's name, as --language=german names no "
+         "language to choose one by, got none. Set --annotator=NAME, or --language=CODE."),
+        (("in.deu",), ("--annotator", "en"), "--annotator: expected an annotator for de, the language of in.deu, got en. "
+         "Set --annotator=de, or --language=CODE."),
+        (("a.en.gz", "b.de_DE"), (), "IN: expected texts of one language, got some for de and for en."),
+    ],
+)  # fmt: skip
+def test_nobody_is_chosen_in_silence(app, tmp_path, names, more, message):
+    done = run(app, *(tmp_path / name for name in names), "-o", tmp_path / "out", *more)
+    assert str(done.exception) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "chosen"),
+    [("in.deu", (), "de"), ("in.tok.en", (), "en"), ("in.txt", ("--language", "ger"), "de"), ("in.fr", ("--language", "en"), "en")],
+)  # fmt: skip
+def test_the_language_chooses(app, tmp_path, name, more, chosen):
+    (tmp_path / name).write_text("\n")
+    done = run(app, tmp_path / name, "-o", tmp_path / "out.parquet", *more)
+    assert done.exit_code == 0, done.exception
+    assert f" 0 words, {chosen} " in done.output

@@ -137,3 +137,12 @@ def test_rows_without_text_and_splits_without_rows(tmp_path):
     pq.write_table(pa.table({"en": ["x", None], "de": ["y", "z"]}), tmp_path / "train.parquet")
     with pytest.raises(DataError, match=r"train:2: expected text, got NoneType\.$"):
         read_train(CorpusConfig(dataset=str(tmp_path)))
+
+
+def test_one_column_for_both_sides_is_refused(parquet):
+    columns = {"en": "translation.en", "de": "translation.en"}
+    with pytest.raises(DataError) as caught:
+        read_dev(CorpusConfig(dataset=str(parquet), columns=columns, dev="train"))
+    assert str(caught.value).endswith(
+        "expected another text as target, got the source's. Check data.columns."
+    )

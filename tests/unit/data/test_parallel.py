@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from syntaxformer.data.corpora import read_train
 from syntaxformer.data.parallel import CorpusConfig, find_file, hash_lines, read_parallel
 from syntaxformer.errors import ConfigError, DataError
 
@@ -132,3 +133,50 @@ def test_the_hash_tells_lines_and_sides_apart():
     assert hash_lines(["a"], ["b"]) != hash_lines(["b"], ["a"])
     assert hash_lines(["a", "b"], []) != hash_lines(["a"], ["b"])
     assert hash_lines(["a"], ["b"]) == hash_lines(["a"], ["b"])
+
+
+def test_a_text_is_no_translation_of_itself(tmp_path):
+    """The same file under two names, a link, a packed copy: known by what is in it."""
+    config = _write(tmp_path, b"one\n\ntwo\n", b"")
+    source, target = tmp_path / "train.en", tmp_path / "train.de"
+    target.unlink()
+    message = f"{source}: expected another text than {{}}, got the same. Check data.tgt."
+    for name in ("train.de", "train.de.gz"):
+        packed = gzip.compress(source.read_bytes())
+        target.symlink_to(source) if name == "train.de" else (tmp_path / name).write_bytes(packed)
+        with pytest.raises(DataError) as caught:
+            read_parallel(config, "train")
+        assert str(caught.value) == message.format(tmp_path / name)
+        (tmp_path / name).unlink()
+    target.write_bytes(b"one\n\nzwei\n")
+    assert read_parallel(config, "train").tgt == ["one", "", "zwei"]
+    with pytest.raises(DataError, match="expected another text than"):
+        target.write_bytes(source.read_bytes())
+        read_train(config.model_copy(update={"on_disk": True, "cache": tmp_path / "cache"}))
+
+
+def test_one_ending_for_both_sides_is_refused_and_one_language_is_not(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"tgt: expected another ending than src \(src\.en, tgt\.en\), got en for both\."
+    ):
+        CorpusConfig(dir=tmp_path, src="en", tgt="en")
+    (tmp_path / "train.src.en").write_text("a cat\n")
+    (tmp_path / "train.tgt.en").write_text("the cat\n")
+    assert read_parallel(CorpusConfig(dir=tmp_path, src="src.en", tgt="tgt.en"), "train").tgt == ["the cat"]
+
+
+@pytest.mark.parametrize(("ending", "splits"), [("deu_DE", False), ("en", True)])
+def test_moses_has_the_rules_of_the_language(tmp_path, ending, splits):
+    """ "Abs." ends with a full stop of its own in German alone."""
+    config = CorpusConfig(dir=tmp_path, src=ending, tgt="fr", moses=True)
+    (text,) = config.preparation(ending).prepare(["3. Mai ist"]).texts
+    assert text == ("3 . Mai ist" if splits else "3. Mai ist")
+
+
+@pytest.mark.parametrize("setting", [{"moses": True}, {"detokenize": ["train"]}])
+def test_moses_needs_a_language(tmp_path, setting):
+    with pytest.raises(
+        ValueError, match=r"tgt_language: expected a code, for Moses' rules of it, got none\."
+    ):
+        CorpusConfig(dir=tmp_path, src="en", tgt="bpe", **setting)
+    assert CorpusConfig(dir=tmp_path, src="en", tgt="bpe", tgt_language="ger", **setting).tgt_language == "de"

@@ -160,6 +160,10 @@ def test_a_text_that_the_trained_model_could_not_read(content, write_spec, tmp_p
     spec = load_spec(write_spec(content))
     check_experiment(spec, {})
     assert spec.cells()[0].test["factors.topic"] == str(tmp_path / "topic")
+    content["test"]["annotator"] = "de"
+    assert _problems(load_spec(write_spec(content))) == [
+        "test.annotator: expected an annotator for en, the language of data.src=en, got de. Set test.annotator=en."
+    ]
     content["settings"]["infusion.kind"] = "none"  # reads neither
     del content["settings"]["infusion.factors"], content["test"]["factors"], content["test"]["annotator"]
     check_experiment(load_spec(write_spec(content)), {})

@@ -72,8 +72,8 @@ def make_translator(
         else {"annotator": None, "annotator_version": None}
     )
     folder_info = FolderInfo(
-        src="en", tgt="de", factors=[one.to_dict() for one in encoder.vocabularies.values()],
-        decoding=DecodingConfig(beam_size=3, batch_size=7), **{**given, **info},
+        factors=[one.to_dict() for one in encoder.vocabularies.values()],
+        decoding=DecodingConfig(beam_size=3, batch_size=7), **{"src": "en", "tgt": "de", **given, **info},
     )  # fmt: skip
     return Translator(model.eval(), encoder, folder_info, annotator if names else None)
 

@@ -39,13 +39,11 @@ async function run() {
   at("status").textContent = "Working …";
   const asked = sides.map(async (side) => {
     const request = requestOf(side.model);
-    if (side.model.n_texts === 2 && !state.second.trim()) {
-      Object.assign(side, { answer: null, error: "This model compares two texts: write the second one above." });
-      return 0;
-    }
     const [direction, first] = [side.model, sides[0].model].map(directionOf);
-    if (direction && first && direction !== first) {
-      Object.assign(side, { answer: null, error: `This model translates ${direction}, the first one ${first}: choose one of the same direction.` });
+    const error = side.model.n_texts === 2 && !state.second.trim() ? "This model compares two texts: write the second one above."
+      : direction && first && direction !== first ? `This model translates ${direction}, the first one ${first}: choose two of one direction.` : null;
+    if (error) {
+      Object.assign(side, { answer: null, error });
       return 0;
     }
     try {

@@ -31,7 +31,7 @@ from syntaxformer.annotate.penn_tags import PENN_TO_UPOS, upos_of_penn
 from syntaxformer.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, TreeError
 from syntaxformer.trees import ROOT, Sentence, parse_tree
 
-__all__ = ["ADDRESS_VARIABLE", "load_corenlp"]
+__all__ = ["ADDRESS_VARIABLE", "load_corenlp", "server_address"]
 
 ADDRESS_VARIABLE = "SYNTAXFORMER_CORENLP"
 """Environment variable with the full address of a server, where that holds a password or a secret path."""
@@ -146,8 +146,8 @@ class CoreNLPParser:
             return [dict(one) for one in content["sentences"]]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise SyntaxformerError(
-                f"corenlp: expected JSON with a list of sentences from {self.place}, got {got.content[:60]!r}. "
-                "Is it a CoreNLP server?"
+                f"corenlp: expected JSON with a list of sentences from {self.place}, got "
+                f"{got.content[:60]!r}. Is it a CoreNLP server?"
             ) from error
 
     def _problem(self, got: httpx.Response | httpx.HTTPError, text: str) -> SyntaxformerError:
@@ -182,13 +182,19 @@ def _dependencies(arcs: Any, n_words: int) -> tuple[list[int] | None, list[str |
 
 
 def _address(text: str) -> tuple[httpx.URL, str]:
-    """The address of a server, and what of it may be shown."""
     with suppress(httpx.InvalidURL):
         url = httpx.URL(text)
         if url.scheme in ("http", "https") and url.host and 0 < (url.port or 80) < 65536:
             path = url.raw_path.partition(b"?")[0].rstrip(b"/") + b"/"
             return url.copy_with(raw_path=path), f"{url.scheme}://{url.netloc.decode()}"
     raise ConfigError("annotator corenlp: expected an address like http://localhost:9000, got another.")
+
+
+def server_address(url: str) -> tuple[httpx.URL, str, bool]:
+    """The whole address of a server, what of it may be shown, and whether its password is the variable's."""
+    (address, place), (full, same) = _address(url), _address(os.environ.get(ADDRESS_VARIABLE) or url)
+    takes_variable = same == place and not address.userinfo and address.path == "/"
+    return (full if takes_variable else address), place, takes_variable and bool(full.userinfo)
 
 
 def load_corenlp(argument: str) -> BatchedAnnotator:
@@ -203,10 +209,7 @@ def load_corenlp(argument: str) -> BatchedAnnotator:
         SyntaxformerError: The server refuses, is late, or is no CoreNLP.
     """
     url, options = split_options("corenlp", argument, OPTIONS)
-    address, place = _address(url)
-    full, same = _address(os.environ.get(ADDRESS_VARIABLE) or url)
-    if same == place and not address.userinfo and address.path == "/":
-        address = full
+    address, place, _ = server_address(url)
     parser = CoreNLPParser(address, place, options)
     settings = "".join(f"+{key}={options[key]}" for key in ("language", "annotators") if key in options)
     # A server does not tell its version: what it was asked, where, and what it said to an example.

@@ -210,7 +210,9 @@ def test_a_server_that_does_not_answer(server):
 )
 def test_what_is_no_corenlp_is_told(server, answer):
     server.answers = [lambda one: one.reply(200, answer)]
-    with pytest.raises(SyntaxformerError, match=r"^corenlp: expected JSON with a list of sentences from http"):
+    with pytest.raises(
+        SyntaxformerError, match=r"^corenlp: expected JSON with a list of sentences from http"
+    ):
         load(server)
 
 

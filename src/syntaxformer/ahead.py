@@ -1,13 +1,19 @@
-"""Work on a stream in a pool: in order, a bounded amount ahead of what was taken."""
+"""Work on a stream in a pool, a bounded amount ahead of what was taken; never ahead of somebody who types."""
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from itertools import islice
 from typing import TypeVar
 
-__all__ = ["map_ahead"]
+from syntaxformer.textfile import decode_lines
+
+__all__ = ["LiveLines", "is_waiting_for", "lines_at_hand", "map_ahead", "standard_input"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -56,3 +62,73 @@ def _until_broken(items: Iterable[T], broken: list[Exception]) -> Iterator[T]:
         yield from items
     except Exception as error:
         broken.append(error)
+
+
+class LiveLines:
+    """Lines that somebody may be typing; knows whether the next one has come yet.
+
+    Args:
+        descriptor: Of an open file that `select` can watch.
+        name: What error messages call it.
+    """
+
+    PATIENCE_S = 0.02
+    """A line that comes within this time counts as being there: a pipe is filled in parts."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self._come: deque[bytes] = deque()
+        self._rest: bytes | None = b""
+        self._lines = decode_lines(self._arriving(), name)
+
+    def __iter__(self) -> LiveLines:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._lines)
+
+    def is_waiting(self) -> bool:
+        """Whether the next line, or the end of the stream, has not come."""
+        while not self._come and self._rest is not None:
+            if not select.select([self._descriptor], [], [], self.PATIENCE_S)[0]:
+                return True
+            self._read()
+        return False
+
+    def _read(self) -> None:
+        """Take what has come; `_rest` is a line that has not ended, None at the end of the stream."""
+        block = os.read(self._descriptor, 2**16)
+        *lines, rest = ((self._rest or b"") + block).split(b"\n")
+        self._come.extend(line + b"\n" for line in lines)
+        self._come.extend([rest] if rest and not block else [])
+        self._rest = rest if block else None
+
+    def _arriving(self) -> Iterator[bytes]:
+        while self._come or self._rest is not None:
+            if self._come:
+                yield self._come.popleft()
+            else:
+                self._read()
+
+
+def standard_input() -> Iterator[str]:
+    """The lines of standard input."""
+    try:
+        return LiveLines(sys.stdin.fileno(), "standard input")
+    except OSError:  # no file, as in a notebook
+        return decode_lines(sys.stdin.buffer, "standard input")
+
+
+def is_waiting_for(lines: object) -> bool:
+    """Whether these are `LiveLines` of which the next has not come."""
+    return getattr(lines, "is_waiting", _never)()
+
+
+def lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
+    """The next lines, one at least; of `LiveLines` those that have come: nobody who types waits for more."""
+    chunk = list(islice(lines, 1))
+    while chunk and len(chunk) < limit and not is_waiting_for(lines):
+        if (line := next(lines, None)) is None:
+            break
+        chunk.append(line)
+    return chunk

@@ -6,7 +6,6 @@ The sections themselves are pydantic models beside the code they configure; this
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -33,11 +32,6 @@ __all__ = [
 MAX_SEED = 2**32 - 1
 """The largest seed that NumPy takes."""
 
-MAX_DEPTH = 100
-"""Brackets that may be open at once in a YAML file; recipes have two or three."""
-
-_BRACKET = re.compile(r"[][{}]")
-
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Read a mapping from a YAML file.
@@ -48,7 +42,6 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     """
     text = "\n".join(read_lines(path))
     try:
-        _check_depth(text)
         content = yaml.load(text, _UniqueKeys)
     except _TwiceError as error:
         raise ConfigError(f"{path}: expected each key once, got {error}.") from error
@@ -59,19 +52,6 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected keys and values, got {type(content).__name__}.")
     return content
-
-
-def _check_depth(text: str) -> None:
-    """Refuse brackets in brackets by the thousand: PyYAML takes minutes over them.
-
-    Raises:
-        YAMLError: More than `MAX_DEPTH` are open at once.
-    """
-    depth = 0
-    for bracket in _BRACKET.findall(text):
-        depth += 1 if bracket in "[{" else -1
-        if depth > MAX_DEPTH:
-            raise yaml.YAMLError(f"more than {MAX_DEPTH} brackets open at once.")
 
 
 class _TwiceError(Exception):
@@ -117,7 +97,6 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
             place = inner
         else:
             try:
-                _check_depth(value)
                 place[last] = yaml.safe_load(value)
             except (yaml.YAMLError, RecursionError, ValueError) as error:
                 problems.append(f"{key}: expected a YAML value, got {_one_line(error)}")

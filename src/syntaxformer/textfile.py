@@ -8,18 +8,14 @@ Every problem is a `DataError` that names the file, the line and the byte. No to
 from __future__ import annotations
 
 import gzip
-import queue
-import sys
-import threading
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from syntaxformer.errors import DataError
 
-__all__ = ["LiveLines", "TextLines", "count_lines", "decode_lines", "open_bytes", "read_lines"]
+__all__ = ["TextLines", "count_lines", "decode_lines", "open_bytes", "read_lines"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -34,7 +30,8 @@ def open_bytes(path: str | Path) -> BinaryIO:
     try:
         return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
     except OSError as error:
-        raise DataError(f"expected a readable file, got: {error.strerror}.", path) from error
+        remedy = " Download it first." if ":/" in str(path) else ""
+        raise DataError(f"expected a readable file, got: {error.strerror}.{remedy}", path) from error
 
 
 def read_lines(path: str | Path, first: int = 0) -> Iterator[str]:
@@ -98,63 +95,6 @@ class TextLines:
         if self._length is None:
             self._length = count_lines(self.path)
         return self._length
-
-
-class LiveLines:
-    """Lines of a stream that somebody may be typing into; knows whether the next one has come yet.
-
-    Args:
-        stream: Bytes.
-        name: What error messages call it.
-    """
-
-    PATIENCE_S = 0.02
-    """A line that comes within this time counts as being there: a pipe is filled in parts."""
-
-    def __init__(self, stream: Iterable[bytes], name: str) -> None:
-        self._queue: queue.Queue[bytes | Exception | None] = queue.Queue(maxsize=4096)
-        self._next: list[bytes | Exception | None] = []
-        self._lines = decode_lines(self._arriving(), name)
-        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
-
-    @classmethod
-    def of_standard_input(cls) -> LiveLines:
-        """What is typed or piped, through a reader of its own.
-
-        At its end Python closes `sys.stdin`, and aborts where a thread still waits in it for the next line.
-        """
-        stream: Iterable[bytes] = sys.stdin.buffer
-        with suppress(OSError):  # no file, as in a notebook
-            stream = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
-        return cls(stream, "standard input")
-
-    def __iter__(self) -> LiveLines:
-        return self
-
-    def __next__(self) -> str:
-        return next(self._lines)
-
-    def is_waiting(self) -> bool:
-        """Whether the next line, or the end of the stream, has not come."""
-        if not self._next:
-            with suppress(queue.Empty):
-                self._next.append(self._queue.get(timeout=self.PATIENCE_S))
-        return not self._next
-
-    def _read(self, stream: Iterable[bytes]) -> None:
-        try:
-            for line in stream:
-                self._queue.put(line)
-        except Exception as error:
-            self._queue.put(error)
-        self._queue.put(None)
-
-    def _arriving(self) -> Iterator[bytes]:
-        while (item := self._next.pop() if self._next else self._queue.get()) is not None:
-            if isinstance(item, Exception):
-                raise item
-            yield item
-        self._next.append(None)  # the end stays the end
 
 
 def _raw_lines(path: str | Path) -> Iterator[bytes]:

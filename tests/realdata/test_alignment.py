@@ -14,7 +14,7 @@ from syntaxformer.align import (
     encoding_offsets,
     piece_factors,
     uncovered_words,
-    word_of_piece_reference,
+    word_of_piece,
 )
 from syntaxformer.trees import read_conllu
 
@@ -40,7 +40,7 @@ def test_treebank(data_root, name):
     expected = [
         word
         for encoding, sentence in zip(encodings, sentences, strict=True)
-        for word in word_of_piece_reference(encoding.offsets, sentence.offsets)
+        for word in word_of_piece(encoding.offsets, sentence.offsets).tolist()
     ]
     assert owners.tolist() == expected
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from syntaxformer.ahead import map_ahead
+from syntaxformer.ahead import LiveLines, map_ahead
+from syntaxformer.errors import DataError
 
 
 def test_results_come_in_order_though_the_first_takes_longest():
@@ -57,3 +62,49 @@ def test_an_error_of_the_items_comes_after_the_results_before_it():
     assert [next(results), next(results), next(results)] == ["1", "2", "3"]
     with pytest.raises(ValueError, match="no fourth"):
         next(results)
+
+
+@pytest.fixture
+def pipe():
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb"), os.fdopen(writer, "wb", buffering=0) as file:
+        yield LiveLines(reader, "standard input"), file
+
+
+def test_live_lines_know_whether_the_next_has_come(pipe):
+    lines, typed = pipe
+    typed.write(b"one\ntwo\r\nb\xe2\x80\xa8c\nthr")
+    assert next(lines) == "one"
+    assert not lines.is_waiting()
+    assert next(lines) == "two"
+    assert next(lines) == "b\u2028c"
+    assert lines.is_waiting()
+    typed.write(b"ee")
+    assert lines.is_waiting()
+    typed.close()
+    assert list(lines) == ["three"]
+    assert list(lines) == []
+    assert not lines.is_waiting()  # the end has come
+
+
+def test_live_lines_report_what_was_read_wrongly(pipe):
+    lines, typed = pipe
+    typed.write(b"one\n\xff\n")
+    assert next(lines) == "one"
+    with pytest.raises(DataError, match=r"^standard input:2: expected UTF-8, got byte 0xff"):
+        next(lines)
+
+
+@pytest.mark.parametrize("stop", ["raise SystemExit(7)", "raise KeyboardInterrupt"])
+def test_a_program_may_end_while_standard_input_is_open(stop):
+    script = f"from syntaxformer.ahead import standard_input\nlines = standard_input()\nprint(next(lines), flush=True)\n{stop}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with process:
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"one\n"
+        process.wait(60)  # and nobody closes its input
+        assert b"Fatal" not in process.stderr.read()
+    assert process.returncode == (7 if "Exit" in stop else -signal.SIGINT)

@@ -148,12 +148,8 @@ def test_a_list_as_a_key_and_brackets_by_the_thousand(tmp_path):
     path.write_text("? [a, b]\n: 1\n? [a, b]\n: 2\n")
     with pytest.raises(ConfigError, match=r"a\.yaml: expected YAML, got .*unhashable"):
         read_yaml(path)
-    path.write_text("a: " + "[" * 101)
-    with pytest.raises(
-        ConfigError, match=r"a\.yaml: expected YAML, got more than 100 brackets open at once\."
-    ):
+    path.write_text("a: " + "[" * 1000)
+    with pytest.raises(ConfigError, match=r"a\.yaml: expected YAML, got maximum recursion depth exceeded"):
         read_yaml(path)
-    with pytest.raises(
-        ConfigError, match="a: expected a YAML value, got more than 100 brackets open at once"
-    ):
-        apply_overrides({}, ["a=" + "{" * 20_000])
+    with pytest.raises(ConfigError, match="a: expected a YAML value, got maximum recursion depth exceeded"):
+        apply_overrides({}, ["a=" + "{" * 1000])

@@ -16,9 +16,8 @@ from syntaxformer.align.pieces import (
     row_of_item,
     uncovered_words,
     word_of_piece,
-    word_of_piece_reference,
 )
-from syntaxformer.align.subword import SUBWORD_POSITIONS, subword_codes, subword_positions
+from syntaxformer.align.subword import SUBWORD_POSITIONS, subword_codes
 from syntaxformer.align.user_columns import read_user_column, read_user_values
 from syntaxformer.align.vocabulary import FactorVocabulary, UnseenFactorValueWarning, UnseenValues
 from syntaxformer.align.word_values import word_depths
@@ -43,10 +42,8 @@ __all__ = [
     "row_of_item",
     "segment_offsets",
     "subword_codes",
-    "subword_positions",
     "uncovered_words",
     "word_depths",
     "word_factor",
     "word_of_piece",
-    "word_of_piece_reference",
 ]

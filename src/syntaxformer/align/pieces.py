@@ -8,7 +8,6 @@ A batch is flat: the offsets of all pieces one after the other, and `row_splits`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ __all__ = [
     "row_of_item",
     "uncovered_words",
     "word_of_piece",
-    "word_of_piece_reference",
 ]
 
 NO_WORD = -1
@@ -123,31 +121,6 @@ def _longest_overlap(pieces: NDArray[np.int64], words: NDArray[np.int64]) -> NDA
         found = best != NO_WORD
         best[found] = order[best[found]]
     return best
-
-
-def word_of_piece_reference(
-    piece_offsets: Sequence[tuple[int, int]], word_offsets: Sequence[tuple[int, int]]
-) -> list[int]:
-    """The rule of `batch_word_of_piece` for one sentence in literal loops; the tests compare the two.
-
-    Args:
-        piece_offsets: Character start and end of each piece.
-        word_offsets: The same of each word.
-
-    Returns:
-        0-based word index of each piece, or `NO_WORD`.
-    """
-    in_order = sorted(range(len(word_offsets)), key=lambda index: word_offsets[index][0])
-    words: list[int] = []
-    for piece_start, piece_end in piece_offsets:
-        best, best_overlap = NO_WORD, 0
-        for index in in_order:
-            word_start, word_end = word_offsets[index]
-            overlap = min(piece_end, word_end) - max(piece_start, word_start)
-            if overlap > best_overlap:
-                best, best_overlap = index, overlap
-        words.append(best)
-    return words
 
 
 def uncovered_words(

@@ -10,26 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.align.pieces import NO_WORD, row_of_item
 
-__all__ = ["SUBWORD_POSITIONS", "subword_codes", "subword_positions"]
+__all__ = ["SUBWORD_POSITIONS", "subword_codes"]
 
 SUBWORD_POSITIONS = ("B", "M", "E", "O")
 """Positions in the order of their codes."""
 
 _BEGINNING, _MIDDLE, _END, _WHOLE = range(4)
-
-
-def subword_positions(words_of_pieces: ArrayLike) -> list[str | None]:
-    """Position of every piece of one sentence, in letters; None for a piece without word.
-
-    Args:
-        words_of_pieces: `[pieces]`, as `word_of_piece` returns.
-
-    Returns:
-        One of `SUBWORD_POSITIONS` or None for each piece.
-    """
-    words = np.asarray(words_of_pieces, np.int64)
-    codes = subword_codes(words, [0, len(words)])
-    return [None if code == NO_WORD else SUBWORD_POSITIONS[code] for code in codes.tolist()]
 
 
 def subword_codes(words_of_pieces: ArrayLike, piece_row_splits: ArrayLike) -> NDArray[np.int8]:

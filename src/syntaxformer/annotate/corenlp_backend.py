@@ -1,120 +1,85 @@
 """Annotation by a running Stanford CoreNLP server, the parser of paper 002: `corenlp:http://localhost:9000`.
 
-Many lines go in one request, several requests at a time; the server's sentences are led back to their lines.
+A line is a request. The address's path, user and password stand in no name, message or log.
 """
+
+# pyright: basic
+# (A server's JSON has no types.)
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
+import os
 import re
+import time
+import weakref
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
+
+import httpx
 
 from syntaxformer.annotate.annotator import encodable
 from syntaxformer.annotate.backend_options import positive_int, positive_number, split_options
 from syntaxformer.annotate.batched import BatchedAnnotator
-from syntaxformer.annotate.corenlp_client import CoreNLPClient, ServerRefusedError
-from syntaxformer.annotate.corenlp_json import TagSet, read_sentences, tag_set_of
+from syntaxformer.annotate.fingerprint import hash_lines
 from syntaxformer.annotate.parsed import ParsedSentence, join_parsed, tree_over_words
-from syntaxformer.annotate.segments import segments_of
-from syntaxformer.errors import DataError, TreeError
-from syntaxformer.trees import Sentence
+from syntaxformer.annotate.penn_tags import PENN_TO_UPOS, upos_of_penn
+from syntaxformer.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, TreeError
+from syntaxformer.trees import ROOT, Sentence, parse_tree
 
-__all__ = ["CoreNLPParser", "load_corenlp"]
+__all__ = ["ADDRESS_VARIABLE", "load_corenlp", "server_address"]
 
-OPTIONS = {
-    "language": str,
-    "annotators": str,
-    "timeout": positive_number,
-    "retries": positive_int,
-    "threads": positive_int,
-    "batch": positive_int,
-}
-BATCH_LINES = 32
-TIMEOUT_S = 120.0
-RETRIES = 2
-MAX_CHARACTERS = 20_000
-"""Characters of a request; a server's own limit is 100,000 unless it was started with another."""
-
-_ENGLISH = "tokenize,ssplit,pos,lemma,depparse,parse"
-_OTHERS = "tokenize,ssplit,mwt,pos,depparse,parse"
-_BETWEEN_LINES = "\n\n"
-_TEXT = {"ssplit.newlineIsSentenceBreak": "two"}
-_WORDS = {"tokenize.whitespace": "true", "ssplit.eolonly": "true"}
-# What a server would take for the end of a line, or a whitespace tokenizer for the end of a word.
-_LINE_ENDS = re.compile("[\0\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-_SPACES = re.compile(r"[\s\0\u200b\ufeff]")
-_PROBE = "The quick dogs (two) can't bark, I said."
+ADDRESS_VARIABLE = "SYNTAXFORMER_CORENLP"
+"""Environment variable with the full address of a server, where that holds a password or a secret path."""
+PAUSE_S = 0.5  # before the first retry; each further one waits twice as long
+OPTIONS = {"language": str, "annotators": str, "timeout": positive_number}
+OPTIONS |= dict.fromkeys(("retries", "threads"), positive_int)
+_START = "java -mx4g -cp '*' edu.stanford.nlp.pipeline.StanfordCoreNLPServer -port {port} -timeout 60000"
+_ENGLISH, _OTHERS = "tokenize,ssplit,pos,lemma,depparse,parse", "tokenize,ssplit,mwt,pos,depparse,parse"
+_HEADERS = {"Content-Type": "application/x-www-form-urlencoded;charset=UTF-8"}
+_CUTS = re.compile(r"[^\S ]|[\0\u200b\ufeff]")  # within a given word, for the server's whitespace tokenizer
+# httpx logs the whole address of a request; ours are known by what they ask for.
+logging.getLogger("httpx").addFilter(lambda record: "outputFormat" not in record.getMessage())
 
 
 class CoreNLPParser:
-    """A server that takes batches of lines.
+    """A server as a parser; the options are those of `load_corenlp`."""
 
-    Args:
-        client: Knows the server.
-        language: CoreNLP's name of a language whose models to use; None for the server's own.
-        annotators: CoreNLP's annotators, with commas between.
-
-    Raises:
-        SyntaxformerError: There is no server, or no usable answer to an example.
-    """
-
-    def __init__(self, client: CoreNLPClient, language: str | None, annotators: str) -> None:
-        self.client = client
-        self.language = language
-        self.annotators = annotators
-        self.tag_set: TagSet = "other"
-        self.example = self._ask(_PROBE, annotators, _TEXT)
-        (found,) = read_sentences(self.example, _PROBE, [0], self.tag_set)
-        self.tag_set = tag_set_of([tag for one in found for tag in one.tags["xpos"]], language)
-        self.provides = _provided(found, self.tag_set)
+    def __init__(self, address: httpx.URL, place: str, options: dict[str, Any]) -> None:
+        self.address, self.place = address, place
+        self.timeout_s, self.retries = options.get("timeout", 120.0), options.get("retries", 2)
+        self.language = {"pipelineLanguage": options["language"]} if "language" in options else {}
+        self.english, self.universal = options.get("language") in (None, "en", "english"), False
+        self.annotators: str = options.get("annotators", _ENGLISH if self.english else _OTHERS)
+        self.client = httpx.Client(timeout=self.timeout_s)  # follows no redirect, with the password
+        weakref.finalize(self, self.client.close)
+        self.example = self._read("The quick dogs (two) can't bark, I said.")
+        tags = {tag for one in self.example for tag in one.tags["xpos"] if tag}
+        self.universal = bool(tags) and tags <= {*PENN_TO_UPOS.values(), "SCONJ"}
+        columns = {name for name in ("xpos", "lemmas") for one in self.example if any(one.tags[name])}
+        columns |= {"upos"} if tags and (self.universal or self.english) else set()
+        columns |= {name for one in self.example if one.governors for name in ("governors", "deprels")}
+        self.provides = frozenset(columns | {"constituency" for one in self.example if one.tree})
 
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
-        """Return one sentence for each line, with the words and sentences that the server finds in it.
-
-        Raises:
-            SyntaxformerError: The server failed, or its answer does not fit the lines.
-        """
-        places = [
-            (number, start, _LINE_ENDS.sub(" ", encodable(part)))
-            for number, line in enumerate(lines)
-            for start, part in segments_of(line, MAX_CHARACTERS)
-        ]
-        parsed: list[list[ParsedSentence]] = [[] for _ in lines]
-        for first, last in _requests([text for _, _, text in places]):
-            here = places[first:last]
-            found = self._analyse([text for _, _, text in here], self.annotators, _TEXT, _BETWEEN_LINES)
-            for (number, start, _), sentences in zip(here, found, strict=True):
-                parsed[number].extend(_placed(sentence, lines[number], start) for sentence in sentences)
-        return [self._join(line, found) for line, found in zip(lines, parsed, strict=True)]
+        """Return one sentence for each line, with the words and sentences that the server finds in it."""
+        return [self._join(line, self._read(line)) for line in lines]
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words.
-
-        Raises:
-            SyntaxformerError: The server failed, or cut the words in another way.
-        """
-        texts = [" ".join(_SPACES.sub("_", encodable(word)) for word in words) for words in sentences]
-        annotators = ",".join(part for part in self.annotators.split(",") if part.strip() != "mwt")
-        parsed: list[list[ParsedSentence]] = []
-        for first, last in _requests(texts):
-            parsed.extend(self._analyse(texts[first:last], annotators, _WORDS, "\n"))
-        joined: list[Sentence] = []
-        for words, found in zip(sentences, parsed, strict=True):
-            given = Sentence.from_words(words)
-            spans = tuple(span for sentence in found for span in sentence.spans)
-            if spans != given.offsets:
+        """Return one sentence for each list of words, with exactly these words."""
+        given = [Sentence.from_words(words) for words in sentences]
+        made = [self._join(one.text, self._read(one.text, as_words=True)) for one in given]
+        for one, found in zip(given, made, strict=True):
+            if found.offsets != one.offsets:
                 raise DataError(
-                    f"corenlp: expected the {len(words)} words of {given.text[:60]!r}, got {len(spans)} "
-                    "others. The server does not honour tokenize.whitespace."
+                    f"corenlp: expected the {len(one)} words of {one.text[:60]!r}, got {len(found)} others. "
+                    "The server does not honour tokenize.whitespace."
                 )
-            remaining = iter(words)
-            for sentence in found:
-                sentence.words = [next(remaining) for _ in sentence.words]
-            joined.append(self._join(given.text, found))
-        return joined
+        return made
 
     def _join(self, line: str, found: Sequence[ParsedSentence]) -> Sentence:
         try:
@@ -122,77 +87,121 @@ class CoreNLPParser:
         except TreeError as error:
             raise DataError(f"corenlp: analysis of {line[:60]!r}: {error}") from error
 
-    def _analyse(
-        self, texts: Sequence[str], annotators: str, properties: dict[str, str], between: str
-    ) -> list[list[ParsedSentence]]:
-        """Send some texts at once; where the server refuses that, in halves, down to a single one."""
-        text = between.join(texts)
-        starts = [0]
-        for one in texts[:-1]:
-            starts.append(starts[-1] + len(one) + len(between))
+    def _read(self, text: str, as_words: bool = False) -> list[ParsedSentence]:
+        """The sentences that the server finds in a text."""
+        # It counts UTF-16 code units: the character of each.
+        units = [place for place, one in enumerate(f"{text} ") for _ in range(1 + (ord(one) > 0xFFFF))]
         try:
-            content = self._ask(text, annotators, properties)
-        except ServerRefusedError as error:
-            if len(texts) == 1:
-                raise ServerRefusedError(f"{error} The text: {text[:60]!r}.") from error
-            half = len(texts) // 2
-            return [
-                *self._analyse(texts[:half], annotators, properties, between),
-                *self._analyse(texts[half:], annotators, properties, between),
-            ]
-        return read_sentences(content, text, starts, self.tag_set)
+            found = [self._sentence(raw, text, units) for raw in self._ask(text, as_words)]
+        except (KeyError, TypeError, ValueError, TreeError, AttributeError) as error:
+            raise DataError(
+                f"corenlp: expected tokens, dependencies and trees of {text[:60]!r}, "
+                f"got {type(error).__name__}: {' '.join(str(error).split()).rstrip('.')[:160]}."
+            ) from error
+        return [one for one in found if one.words]
 
-    def _ask(self, text: str, annotators: str, properties: dict[str, str]) -> dict[str, Any]:
-        return self.client.analyse(text, {"annotators": annotators, **properties}, self.language)
+    def _sentence(self, raw: dict[str, Any], text: str, units: Sequence[int]) -> ParsedSentence:
+        tokens, spans = raw["tokens"], []
+        for token in tokens:
+            begin, end = int(token["characterOffsetBegin"]), int(token["characterOffsetEnd"])
+            if not 0 <= begin <= end < len(units):
+                raise ValueError(f"offsets within the text, got {begin} to {end}")
+            spans.append((units[begin], units[end]))
+        shared = Counter(spans)
+        # A token's "word" is respelled (-LRB-, British to American); the text is right, unless words share it
+        words = [
+            str(token["word"]) if shared[span] > 1 or span[0] == span[1] else text[slice(*span)]
+            for token, span in zip(tokens, spans, strict=True)
+        ]
+        tags = {"xpos": [one.get("pos") for one in tokens], "lemmas": [one.get("lemma") for one in tokens]}
+        governors, tags["deprels"] = _dependencies(raw.get("basicDependencies"), len(words))
+        penn = self.english and not self.universal
+        tags["upos"] = upos_of_penn(words, tags["xpos"], tags["deprels"]) if penn else tags["xpos"]
+        brackets = str(raw.get("parse") or "SENTENCE_SKIPPED")  # too long for the server's parser
+        tree = None if "SENTENCE_SKIPPED" in brackets else tree_over_words(parse_tree(brackets), words)
+        return ParsedSentence(words, spans, tags, governors, tree)
+
+    def _ask(self, text: str, as_words: bool) -> list[dict[str, Any]]:
+        """The sentences of the server's JSON."""
+        asked = {"annotators": self.annotators, "outputFormat": "json"}
+        if as_words:
+            text, asked["annotators"] = _CUTS.sub("_", text), self.annotators.replace("mwt,", "")
+            asked |= {"tokenize.whitespace": "true", "ssplit.eolonly": "true"}
+        query = {"properties": json.dumps(asked)} | self.language
+        # Percent-encoded: the one form that servers of all versions read alike ("+" and "%" in text).
+        body = quote(encodable(text), safe="")
+        for attempt in range(self.retries + 1):
+            time.sleep(PAUSE_S * 2 ** (attempt - 1) if attempt else 0)
+            try:
+                got = self.client.post(self.address, params=query, content=body, headers=_HEADERS)
+            except httpx.HTTPError as error:
+                got = error
+            if not (isinstance(got, httpx.HTTPError) or got.status_code in (429, 502, 503, 504)):
+                break
+        if isinstance(got, httpx.HTTPError) or not got.is_success:
+            raise self._problem(got, text)
+        try:
+            # Not strict: older servers leave control characters in strings.
+            content = json.loads(got.content.decode("utf-8", "replace"), strict=False)
+            return [dict(one) for one in content["sentences"]]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise SyntaxformerError(
+                f"corenlp: expected JSON with a list of sentences from {self.place}, got "
+                f"{got.content[:60]!r}. Is it a CoreNLP server?"
+            ) from error
+
+    def _problem(self, got: httpx.Response | httpx.HTTPError, text: str) -> SyntaxformerError:
+        if isinstance(got, httpx.TimeoutException):
+            return SyntaxformerError(
+                f"corenlp: expected an answer of {self.place} in {self.timeout_s:g} s, got none in "
+                f"{self.retries + 1} attempt(s). Wait longer (+timeout=300)."
+            )
+        if isinstance(got, httpx.HTTPError):
+            why = re.sub(r"^\[Errno -?\d+\] |\.$", "", str(got)) or type(got).__name__
+            start = _START.format(port=self.address.port or (443 if self.address.scheme == "https" else 80))
+            what = f"a CoreNLP server at {self.place} ({why})"
+            return BackendMissingError(what, f"in the folder of CoreNLP, {start}")
+        remedy = f"The text: {text[:60]!r}."
+        if got.status_code in (401, 403):
+            remedy = f"Give user and password in the address, or the whole address in ${ADDRESS_VARIABLE}."
+        said = f"HTTP {got.status_code}: {' '.join(got.text.split())[:200] or got.reason_phrase}"
+        return SyntaxformerError(f"corenlp: expected an analysis from {self.place}, got {said}. {remedy}")
 
 
-def _placed(sentence: ParsedSentence, line: str, start: int) -> ParsedSentence:
-    """Move a sentence of a part to its place in the line, with the characters that could not be sent."""
-    spans = [(begin + start, end + start) for begin, end in sentence.spans]
-    words = [
-        line[slice(*span)] if encodable(line[slice(*span)]) == word else word
-        for word, span in zip(sentence.words, spans, strict=True)
-    ]
-    tree = sentence.tree
-    if tree is not None and words != sentence.words:
-        tree = tree_over_words(tree, words)
-    return replace(sentence, words=words, spans=spans, tree=tree)
+def _dependencies(arcs: Any, n_words: int) -> tuple[list[int] | None, list[str | None]]:
+    """Governors and relations; a word that the graph leaves out hangs from the root."""
+    found: dict[int, tuple[int, str]] = {}
+    for arc in arcs or ():
+        governor, dependent = int(arc["governor"]), int(arc["dependent"])
+        if not (0 <= governor <= n_words and 1 <= dependent <= n_words):
+            raise ValueError(f"a dependency from {governor} to {dependent}")
+        found[dependent - 1] = governor - 1, str(arc["dep"]).lower()
+    root = next((word for word in sorted(found) if found[word][0] == ROOT), ROOT)
+    pairs = [found.get(word, (root, "dep")) for word in range(n_words)]
+    return None if arcs is None else [one for one, _ in pairs], [one for _, one in pairs]
 
 
-def _requests(texts: Sequence[str]) -> list[tuple[int, int]]:
-    """Cut texts into runs of at most `MAX_CHARACTERS`, one text at least."""
-    runs: list[tuple[int, int]] = []
-    first = size = 0
-    for place, text in enumerate(texts):
-        if place > first and size + len(text) > MAX_CHARACTERS:
-            runs.append((first, place))
-            first, size = place, 0
-        size += len(text)
-    return [*runs, (first, len(texts))]
+def _address(text: str) -> tuple[httpx.URL, str]:
+    with suppress(httpx.InvalidURL):
+        url = httpx.URL(text)
+        if url.scheme in ("http", "https") and url.host and 0 < (url.port or 80) < 65536:
+            path = url.raw_path.partition(b"?")[0].rstrip(b"/") + b"/"
+            return url.copy_with(raw_path=path), f"{url.scheme}://{url.netloc.decode()}"
+    raise ConfigError("annotator corenlp: expected an address like http://localhost:9000, got another.")
 
 
-def _provided(found: Sequence[ParsedSentence], tag_set: TagSet) -> frozenset[str]:
-    def has(column: str) -> bool:
-        return any(value is not None for sentence in found for value in sentence.tags[column])
-
-    columns = {column for column in ("xpos", "lemmas") if has(column)}
-    if "xpos" in columns and tag_set != "other":
-        columns.add("upos")
-    if any(sentence.governors is not None for sentence in found):
-        columns |= {"governors", "deprels"}
-    if any(sentence.tree is not None for sentence in found):
-        columns.add("constituency")
-    return frozenset(columns)
+def server_address(url: str) -> tuple[httpx.URL, str, bool]:
+    """The whole address of a server, what of it may be shown, and whether its password is the variable's."""
+    (address, place), (full, same) = _address(url), _address(os.environ.get(ADDRESS_VARIABLE) or url)
+    takes_variable = same == place and not address.userinfo and address.path == "/"
+    return (full if takes_variable else address), place, takes_variable and bool(full.userinfo)
 
 
 def load_corenlp(argument: str) -> BatchedAnnotator:
     """Use a running server: "http://localhost:9000", "https://user:password@host/path+language=german".
 
     Options: `language` (CoreNLP's name; by default the server's own), `annotators`, `timeout` (seconds),
-    `retries`, `threads` (requests at a time), `batch` (lines in a request).
-
-    The name that is stored and shown has no path, user and password; `$SYNTAXFORMER_CORENLP` may hold the
-    whole address instead.
+    `retries`, `threads` (requests at a time). `$SYNTAXFORMER_CORENLP` may hold the whole address.
 
     Raises:
         ConfigError: The address or an option is wrong.
@@ -200,22 +209,11 @@ def load_corenlp(argument: str) -> BatchedAnnotator:
         SyntaxformerError: The server refuses, is late, or is no CoreNLP.
     """
     url, options = split_options("corenlp", argument, OPTIONS)
-    client = CoreNLPClient(url, options.get("timeout", TIMEOUT_S), options.get("retries", RETRIES))
-    language: str | None = options.get("language")
-    english = language in (None, "en", "english")
-    parser = CoreNLPParser(client, language, options.get("annotators", _ENGLISH if english else _OTHERS))
+    address, place, _ = server_address(url)
+    parser = CoreNLPParser(address, place, options)
     settings = "".join(f"+{key}={options[key]}" for key in ("language", "annotators") if key in options)
-    return BatchedAnnotator(
-        parser,
-        f"corenlp:{client.place}{settings}",
-        f"corenlp+{_fingerprint(parser)}",
-        parser.provides,
-        batch_lines=options.get("batch", BATCH_LINES),
-        threads=options.get("threads", 1),
-    )
-
-
-def _fingerprint(parser: CoreNLPParser) -> str:
-    """A server does not tell its version: what it was asked, where, and what it said to an example."""
-    asked = [parser.client.path, parser.language, parser.annotators, parser.example]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+    # A server does not tell its version: what it was asked, where, and what it said to an example.
+    asked = repr([address.path, parser.language, parser.annotators, parser.example])
+    name, version = f"corenlp:{place}{settings}", f"corenlp+{hash_lines([asked])[:12]}"
+    threads = options.get("threads", 1)
+    return BatchedAnnotator(parser, name, version, parser.provides, batch_lines=8, threads=threads)

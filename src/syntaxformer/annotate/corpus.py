@@ -179,12 +179,6 @@ class AnnotatedCorpus(Sequence[Sentence]):
             found += batch.column("constituency")[part].to_pylist()
         return found
 
-    def to_dataset(self) -> Any:
-        """Return the rows as a Hugging Face `datasets.Dataset`, without copying them."""
-        from datasets import Dataset
-
-        return Dataset(pa.Table.from_batches(self.batches, schema=SCHEMA))
-
     def _gather(self, column: str, moves: list[Any], n_words: int) -> Any:
         if column not in self.header.columns and column not in ("starts", "ends"):
             return None

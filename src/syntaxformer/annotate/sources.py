@@ -1,7 +1,7 @@
-"""Lines to annotate, wherever they are: text files, plain or .gz, Parquet with a column `text`, URLs."""
+"""Lines to annotate: text files, plain or .gz, or Parquet with a column `text`."""
 
 # pyright: basic
-# (fsspec and pyarrow have no complete types.)
+# (pyarrow has no complete types.)
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from syntaxformer.errors import BackendMissingError, DataError, SyntaxformerError
-from syntaxformer.textfile import count_lines, decode_lines, read_lines
+from syntaxformer.errors import DataError, SyntaxformerError
+from syntaxformer.textfile import count_lines, open_bytes, read_lines
 
 __all__ = ["SourceLines"]
 
@@ -24,8 +24,8 @@ class SourceLines:
     """The lines of a source, to be walked through as often as needed.
 
     Args:
-        source: A path, or a URL that fsspec knows ("s3://bucket/a.txt.gz"); `.gz` is unpacked, `.parquet`
-            gives its column `text`, a line for each row: line ends in a row become spaces.
+        source: A path; `.gz` is unpacked, `.parquet` gives its column `text`, a line for each row: line ends
+            in a row become spaces.
 
     Raises:
         DataError: While reading: it cannot be read, a line is no UTF-8 or holds a NUL, or there is no such
@@ -51,38 +51,19 @@ class SourceLines:
     def _from(self, first: int) -> Iterator[str]:
         if self.source.endswith(".parquet"):
             return islice(self._column(), first, None)
-        return self._remote(first) if "://" in self.source else read_lines(self.source, first)
+        return read_lines(self.source, first)
 
     def __len__(self) -> int:
         if self._length is None:
-            is_file = "://" not in self.source and not self.source.endswith(".parquet")
-            self._length = count_lines(self.source) if is_file else sum(1 for _ in self)
+            is_table = self.source.endswith(".parquet")
+            self._length = sum(1 for _ in self) if is_table else count_lines(self.source)
         return self._length
 
-    def _remote(self, first: int) -> Iterator[str]:
-        import fsspec
-
-        try:
-            packing = "gzip" if self.source.endswith(".gz") else None
-            opened = fsspec.open(self.source, "rb", compression=packing)
-            with opened as file:
-                yield from decode_lines(file, self.source, first)
-        except ImportError as error:
-            protocol = self.source.partition("://")[0]
-            raise BackendMissingError(
-                f"the package that reads {protocol}://", f"python -m pip install 'fsspec[{protocol}]'"
-            ) from error
-        except SyntaxformerError:
-            raise
-        except Exception as error:  # clients of clouds and unpackers have classes of their own
-            raise DataError(f"expected a readable file, got: {_reason(error)}.", self.source) from error
-
     def _column(self) -> Iterator[str]:
-        import fsspec
         import pyarrow.parquet as pq
 
         try:
-            with fsspec.open(self.source, "rb") as file:
+            with open_bytes(self.source) as file:
                 table = pq.ParquetFile(file)
                 if TEXT_COLUMN not in table.schema_arrow.names:
                     names = ", ".join(table.schema_arrow.names)
@@ -92,7 +73,8 @@ class SourceLines:
         except SyntaxformerError:
             raise
         except Exception as error:
-            raise DataError(f"expected a Parquet file, got: {_reason(error)}.", self.source) from error
+            reason = " ".join(str(error).split())[:160]
+            raise DataError(f"expected a Parquet file, got: {reason}.", self.source) from error
 
     def _checked(self, values: Iterable[Any]) -> Iterator[str]:
         for row, value in enumerate(values, 1):
@@ -102,7 +84,3 @@ class SourceLines:
                     f"column {TEXT_COLUMN}: expected text in each row, got {found} in row {row}.", self.source
                 )
             yield _LINE_ENDS.sub(" ", value)
-
-
-def _reason(error: BaseException) -> str:
-    return " ".join(str(getattr(error, "strerror", None) or error or type(error).__name__).split())[:160]

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from syntaxformer.annotate.corenlp_client import ADDRESS_VARIABLE, CoreNLPClient
+from syntaxformer.annotate.corenlp_backend import ADDRESS_VARIABLE, server_address
 from syntaxformer.annotate.phrases import PHRASES
 from syntaxformer.errors import CheckpointError
 
@@ -55,9 +55,9 @@ def _deed(name: str) -> str | None:
     subject, *settings = re.split(r"\+(?=[a-z_]+=)", argument)
     options = dict(setting.split("=", 1) for setting in settings)
     if scheme == "corenlp":
-        client = CoreNLPClient(subject, 1, 0)
-        password = f", with the password of ${ADDRESS_VARIABLE}" if client.uses_variable else ""
-        return f"send every line to {client.place}{password}"
+        _, place, uses_variable = server_address(subject)
+        password = f", with the password of ${ADDRESS_VARIABLE}" if uses_variable else ""
+        return f"send every line to {place}{password}"
     names = [subject, *(options[key] for key in ("package", "dir") if key in options)]
     is_path = scheme in ("conllu", "ptb") or (scheme in ("spacy", "benepar") and Path(subject).exists())
     if is_path or "dir" in options or any("/" in one for one in names):

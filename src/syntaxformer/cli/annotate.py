@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["annotate", "output_paths"]
 
 _SUFFIX = ".parquet"
+_URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 
 
 def annotate(
@@ -31,7 +32,7 @@ def annotate(
         typer.Argument(
             metavar="IN...",
             help="Text files, a sentence or segment on each line; .gz too. Also Parquet files with a column "
-            "`text`, and URLs that fsspec knows.",
+            "`text`.",
         ),
     ],
     output: Annotated[
@@ -101,7 +102,7 @@ def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) ->
 
     loaded = load_annotator(annotator)
     for source, target in zip(inputs, targets, strict=True):
-        one = annotator_for(loaded, _name(source).partition(".")[0])
+        one = annotator_for(loaded, Path(source).name.partition(".")[0])
         yield annotate_to_file(target, SourceLines(source), one, progress=True)
 
 
@@ -118,13 +119,13 @@ def _in_shards(
     from syntaxformer.annotate.shards import Job, annotate_sharded
 
     for source in inputs:
-        if "://" not in source and (Path(source).is_fifo() or Path(source).is_char_device()):
+        if Path(source).is_fifo() or Path(source).is_char_device():
             raise ConfigError(
                 f"INPUT: expected a file, which can be read more than once, got the pipe {source}. Save it."
             )
     name, version = annotator_identity(annotator)
     jobs = [
-        Job(source if "://" in source else str(Path(source).resolve()), target.resolve(), name, version)
+        Job(str(Path(source).resolve()), target.resolve(), name, version)
         for source, target in zip(inputs, targets, strict=True)
     ]
     work = _engine(engine, annotator, processes, address)
@@ -148,10 +149,12 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     under its own name without `.gz` and with `.parquet`.
 
     Raises:
-        ConfigError: The output is a URL, several inputs and a file as output, two inputs of one name, an
+        ConfigError: A URL, several inputs and a file as output, two inputs of one name, an
             input that is an output, a file of another ending than `.parquet`.
     """
-    if re.match(r"[A-Za-z][\w+.-]+:/", str(output)):
+    if urls := [str(one) for one in inputs if _URL.match(str(one))]:
+        raise ConfigError(f"INPUT: expected a file, got the URL {urls[0]}. Download it first.")
+    if _URL.match(str(output)):
         raise ConfigError(
             "-o: expected a path on a disk of this machine or one that all see, got a URL. "
             "Write to a disk and copy the file."
@@ -160,7 +163,7 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     if into_folder and output.suffix == _SUFFIX and not output.is_dir():
         raise ConfigError(f"-o: expected a folder for {len(inputs)} inputs, got the file {output}.")
     if into_folder:
-        targets = [output / (_name(source).removesuffix(".gz") + _SUFFIX) for source in inputs]
+        targets = [output / (Path(source).name.removesuffix(".gz") + _SUFFIX) for source in inputs]
     else:
         refuse_other_endings(output, (_SUFFIX,))
         targets = [output]
@@ -171,8 +174,3 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
             )
         refuse_inputs(target, inputs)
     return targets
-
-
-def _name(source: str | Path) -> str:
-    """The last part of a path or URL."""
-    return Path(str(source).partition("://")[2] or source).name

@@ -85,7 +85,7 @@ def _annotators() -> list[str]:
 
 
 def _optional_parsers() -> list[str]:
-    from syntaxformer.annotate.corenlp_client import ADDRESS_VARIABLE
+    from syntaxformer.annotate.corenlp_backend import ADDRESS_VARIABLE
 
     lines = []
     for package, form in OPTIONAL_PARSERS.items():

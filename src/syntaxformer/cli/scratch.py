@@ -16,7 +16,7 @@ def scratch(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the checkpoint; new or empty.")],
     glove: Annotated[
-        Path | None, typer.Option(help="GloVe text file, plain, .gz or .zip. Default: random vectors.")
+        Path | None, typer.Option(help="GloVe text file, plain or .gz. Default: random vectors.")
     ] = None,
     layers: Annotated[int, typer.Option(help="Layers.")] = 12,
     width: Annotated[int, typer.Option(help="Width of the hidden states.")] = 512,
@@ -30,7 +30,7 @@ def scratch(
 ) -> None:
     """Make an untrained Transformer encoder with GloVe word vectors, the "Transformer" of paper 002.
 
-    syntaxformer scratch --train SNLI/train.txt --glove glove.840B.300d.zip -o encoders/glove
+    syntaxformer scratch --train SNLI/train.txt --glove glove.840B.300d.txt -o encoders/glove
 
     syntaxformer finetune --task snli --data SNLI --model encoders/glove --infuse masks -o runs/snli
     """

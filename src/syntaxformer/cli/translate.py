@@ -51,18 +51,19 @@ def translate(
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
+    from syntaxformer.ahead import standard_input
     from syntaxformer.atomic import atomic_text
     from syntaxformer.cli.outputs import factor_files, refuse_inputs
     from syntaxformer.errors import ConfigError
     from syntaxformer.progress import track
     from syntaxformer.tasks.translator import Translator
-    from syntaxformer.textfile import LiveLines, read_lines
+    from syntaxformer.textfile import read_lines
 
     refuse_inputs(output, [source, *factor_files(factor)])
     translator = Translator.load(model, annotator, device, inject, trust_annotator)
     if n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
-    lines = LiveLines.of_standard_input() if source is None else read_lines(source)
+    lines = standard_input() if source is None else read_lines(source)
     results = translator.translate(
         lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor or ())
     )

@@ -2,11 +2,10 @@
 
 from syntaxformer.experiments.cell_run import run_cell
 from syntaxformer.experiments.check import check_experiment
-from syntaxformer.experiments.estimate import estimate_seconds
 from syntaxformer.experiments.executors import Executor, LocalExecutor
 from syntaxformer.experiments.plan import planned_cells
 from syntaxformer.experiments.report import write_report
-from syntaxformer.experiments.runner import run_experiment
+from syntaxformer.experiments.runner import estimate_seconds, run_experiment
 from syntaxformer.experiments.spec import Cell, Spec, load_spec
 from syntaxformer.experiments.store import RunStore, StoredRun
 

@@ -8,26 +8,25 @@ together.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 from syntaxformer.experiments.provenance import UNKNOWN, value_at
 from syntaxformer.experiments.spec import SEED, TRIAL, Cell, Spec
 from syntaxformer.experiments.store import StoredRun
 
-__all__ = [
-    "code_mixtures",
-    "content_hashes",
-    "mixtures",
-    "precision_mixtures",
-    "recipe_mixtures",
-    "scoring_mixtures",
-]
+__all__ = ["content_hashes", "mixtures"]
 
 _DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
 """Setting → the place that it decides, too."""
 _TRAINS = ("torch", "transformers")
+_TABLE = "model.share_source_embedding"
 MOST_NAMED = 3
 """Runs that a line names of each content."""
+
+Found = Iterable[tuple[str, str, str, StoredRun]]
+"""What is looked at, the runs that should have it in common, the value, and a run that has it."""
 
 
 def content_hashes(run: StoredRun) -> dict[str, str]:
@@ -39,100 +38,74 @@ def content_hashes(run: StoredRun) -> dict[str, str]:
     return found
 
 
-def mixtures(runs: Sequence[StoredRun]) -> list[str]:
-    """A sentence for each setting behind which finished runs found different content.
+def mixtures(spec: Spec, runs: Sequence[StoredRun]) -> Iterator[tuple[str, list[str], str]]:
+    """What finished runs differ in though they should not: what it is, a sentence for each case, a remedy.
 
     Args:
+        spec: What compares them.
         runs: Finished ones.
     """
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for check in CHECKS:
+        found: dict[tuple[str, str], dict[str, list[str]]] = {}
+        for what, group, value, run in check.find(spec, runs):
+            found.setdefault((what, group), {}).setdefault(value, []).append(run.cell.name)
+        sentences = [
+            f"{what}: expected {check.expected}, got {len(sides)}: "
+            f"{'; '.join(f'{value} in {_names(names)}' for value, names in sides.items())}."
+            for (what, _), sides in found.items()
+            if len(sides) > 1
+        ]
+        if sentences:
+            yield check.title, sentences, check.remedy
+
+
+def _names(repeated: Sequence[str]) -> str:
+    names = list(dict.fromkeys(repeated))
+    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + rest
+
+
+def _contents(_: Spec, runs: Sequence[StoredRun]) -> Found:
     for run in runs:
         for part, value in content_hashes(run).items():
-            setting = found.setdefault((part, _setting(run.cell, part)), {})
-            setting.setdefault(value, []).append(run.cell.name)
-    return list(_sentences(found))
+            yield part, _setting(run.cell, part), f"sha256 {value[:12]}", run
 
 
-def recipe_mixtures(runs: Sequence[StoredRun]) -> list[str]:
-    """A sentence for each setting that finished runs have two values of, where the experiment gave them one.
-
-    Args:
-        runs: Finished ones.
-    """
-    known = [run for run in runs if run.result.get("recipe")]
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for place in dict.fromkeys(key for run in known for key in run.result["recipe"]):
-        for run in known:
-            value = value_at(run.result["recipe"], place)
-            if value is not UNKNOWN:
-                sides = found.setdefault((place, _deciding(run.cell, place)), {})
-                sides.setdefault(json.dumps(value, sort_keys=True), []).append(run.cell.name)
-    expected = "one value where settings are the same"
-    return [_sentence(place, expected, sides) for (place, _), sides in found.items() if len(sides) > 1]
+def _recipes(_: Spec, runs: Sequence[StoredRun]) -> Found:
+    places = dict.fromkeys(key for run in runs for key in run.result.get("recipe") or ())
+    for place, run in product(places, runs):
+        value = value_at(run.result.get("recipe") or {}, place)
+        if value is not UNKNOWN:
+            yield place, _deciding(run.cell, place), json.dumps(value, sort_keys=True), run
 
 
-def precision_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
-    """A sentence for each comparison of runs of different precision, where settings do not ask for it.
+def _compared(
+    what: str, key: str, value: Callable[[StoredRun], str] | None = None, setting: str = ""
+) -> Callable[[Spec, Sequence[StoredRun]], Found]:
+    """Values of runs that a report compares.
 
     Args:
-        spec: What compares them.
-        runs: Finished ones.
+        what: What the sentence speaks of.
+        key: Of a result; a run without it is left out.
+        value: Of a run; what stands at the key by default.
+        setting: Runs that differ in it are meant to differ.
     """
-    return _compared(
-        spec,
-        runs,
-        ("precision", "training.precision", "one where settings do not differ in it"),
-        lambda run: run.result["precision"],
-        lambda run: run.cell.settings.get("training.precision"),
-    )
 
+    def find(spec: Spec, runs: Sequence[StoredRun]) -> Found:
+        outside = {SEED, TRIAL}.union(spec.report.baseline, *spec.report.controls)
+        for run in (one for one in runs if one.result.get(key)):
+            shared = {axis: level for axis, level in run.cell.labels.items() if axis not in outside}
+            group = json.dumps([shared, run.cell.settings.get(setting)])
+            yield what, group, value(run) if value else run.result[key], run
 
-def code_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
-    """A sentence for each comparison of runs of different code: commits, and versions of what trains.
-
-    Args:
-        spec: What compares them.
-        runs: Finished ones.
-    """
-    return _compared(spec, runs, ("commit", "code", "one for runs that are compared"), _code)
+    return find
 
 
 def _code(run: StoredRun) -> str:
+    """Commit, and versions of what trains."""
     versions = run.result.get("versions") or {}
     libraries = [f"{name} {versions[name]}" for name in _TRAINS if name in versions]
     return ", ".join([run.result["commit"], *libraries])
-
-
-def scoring_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
-    """A sentence for each comparison of runs that are scored in two ways, as lower-cased and cased text are.
-
-    Args:
-        spec: What compares them.
-        runs: Finished ones.
-    """
-    expected = "one way of scoring for runs that are compared"
-    return _compared(spec, runs, ("scoring", "scoring", expected), _scored)
-
-
-def table_mixtures(spec: Spec, runs: Sequence[StoredRun]) -> list[str]:
-    """A sentence for each comparison of runs where only some have a table for source words alone.
-
-    Args:
-        spec: What compares them.
-        runs: Finished ones.
-    """
-    setting = "model.share_source_embedding"
-    return _compared(
-        spec,
-        runs,
-        (
-            "source_table",
-            "source words' table",
-            f"one kind, shared or own, where settings do not differ in {setting}",
-        ),
-        lambda run: run.result["source_table"],
-        lambda run: run.cell.settings.get(setting),
-    )
 
 
 def _scored(run: StoredRun) -> str:
@@ -141,32 +114,44 @@ def _scored(run: StoredRun) -> str:
     return f"{way} {note}" if (note := run.result.get("references")) else way
 
 
-def _compared(
-    spec: Spec,
-    runs: Sequence[StoredRun],
-    about: tuple[str, str, str],
-    value: Callable[[StoredRun], str],
-    apart: Callable[[StoredRun], object] = lambda _: None,
-) -> list[str]:
-    """A sentence for each comparison of runs with more than one value.
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something that runs which belong together have in common."""
 
-    Args:
-        spec: What compares them.
-        runs: Finished ones.
-        about: Key of a result without which a run is left out; what the sentence speaks of, and expects.
-        value: Of a run.
-        apart: Runs that differ in this are meant to differ.
-    """
-    key, what, expected = about
-    outside = {SEED, TRIAL}.union(spec.report.baseline, *spec.report.controls)
-    found: dict[str, dict[str, list[str]]] = {}
-    for run in runs:
-        if not run.result.get(key):
-            continue
-        shared = {axis: level for axis, level in run.cell.labels.items() if axis not in outside}
-        sides = found.setdefault(json.dumps([shared, apart(run)]), {})
-        sides.setdefault(value(run), []).append(run.cell.name)
-    return [_sentence(what, expected, sides) for sides in found.values() if len(sides) > 1]
+    title: str
+    expected: str
+    remedy: str
+    find: Callable[[Spec, Sequence[StoredRun]], Found]
+
+
+CHECKS = (
+    Check("data", "one content behind the same settings", "Put the old content back", _contents),
+    Check("recipes", "one value where settings are the same", "Put the recipe back", _recipes),
+    Check(
+        "precision",
+        "one where settings do not differ in it",
+        "Give training.precision in settings",
+        _compared("training.precision", "precision", setting="training.precision"),
+    ),
+    Check(
+        "code",
+        "one for runs that are compared",
+        "Check out the commit of the others",
+        _compared("code", "commit", _code),
+    ),
+    Check(
+        "tables",
+        f"one kind, shared or own, where settings do not differ in {_TABLE}",
+        f"Set {_TABLE}: false for the baseline, too",
+        _compared("source words' table", "source_table", setting=_TABLE),
+    ),
+    Check(
+        "scoring",
+        "one way of scoring for runs that are compared",
+        "Compare systems whose output has one form",
+        _compared("scoring", "scoring", _scored),
+    ),
+)
 
 
 def _deciding(cell: Cell, place: str) -> str:
@@ -181,23 +166,6 @@ def _deciding(cell: Cell, place: str) -> str:
 
 def _is_in(place: str, section: str) -> bool:
     return f"{place}.".startswith(f"{section}.")
-
-
-def _sentences(found: dict[tuple[str, str], dict[str, list[str]]]) -> Iterator[str]:
-    for (part, _), contents in found.items():
-        if len(contents) > 1:
-            sides = {f"sha256 {value[:12]}": names for value, names in contents.items()}
-            yield _sentence(part, "one content behind the same settings", sides)
-
-
-def _sentence(what: str, expected: str, found: Mapping[str, Sequence[str]]) -> str:
-    sides = "; ".join(f"{value} in {_names(list(dict.fromkeys(names)))}" for value, names in found.items())
-    return f"{what}: expected {expected}, got {len(found)}: {sides}."
-
-
-def _names(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + rest
 
 
 def _setting(cell: Cell, part: str) -> str:

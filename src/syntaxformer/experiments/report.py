@@ -39,15 +39,7 @@ from syntaxformer.experiments.groups import (
     paper_gain,
     paper_number,
 )
-from syntaxformer.experiments.mixture import (
-    code_mixtures,
-    content_hashes,
-    mixtures,
-    precision_mixtures,
-    recipe_mixtures,
-    scoring_mixtures,
-    table_mixtures,
-)
+from syntaxformer.experiments.mixture import content_hashes, mixtures
 from syntaxformer.experiments.plan import own_runs
 from syntaxformer.experiments.search import best_trial, study_trials
 from syntaxformer.experiments.spec import Cell, Spec
@@ -114,23 +106,10 @@ def _state(spec: Spec, runs: Sequence[StoredRun]) -> str:
 def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     """Where numbers do not belong together, before any of them."""
     done = [one for one in runs if one.state == DONE]
-    warnings = (
-        ("different data", mixtures(done), "Put the old content back"),
-        ("different recipes", recipe_mixtures(done), "Put the recipe back"),
-        ("different precision", precision_mixtures(spec, done), "Give training.precision in settings"),
-        ("different code", code_mixtures(spec, done), "Check out the commit of the others"),
-        (
-            "different tables",
-            table_mixtures(spec, done),
-            "Set model.share_source_embedding: false for the baseline, too",
-        ),
-        ("different scoring", scoring_mixtures(spec, done), "Compare systems whose output has one form"),
-    )
     blocks: list[Block] = []
-    for what, found, remedy in warnings:
-        if found:
-            last = Paragraph(f"{remedy}, or run all of it under another name.")
-            blocks += [Heading(f"Warning: runs of {what}"), *map(Paragraph, found), last]
+    for what, sentences, remedy in mixtures(spec, done):
+        last = Paragraph(f"{remedy}, or run all of it under another name.")
+        blocks += [Heading(f"Warning: runs of different {what}"), *map(Paragraph, sentences), last]
     return blocks
 
 

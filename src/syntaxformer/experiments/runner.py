@@ -8,16 +8,21 @@ folder.
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from filelock import Timeout
 
-from syntaxformer.errors import ConfigError, SyntaxformerError
+from syntaxformer.errors import ConfigError, DataError, SyntaxformerError
+from syntaxformer.evaluation.significance import spread
+from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.cell_run import RESULT, write_cell
 from syntaxformer.experiments.check import check_experiment
 from syntaxformer.experiments.executors import (
@@ -29,19 +34,23 @@ from syntaxformer.experiments.executors import (
     RunProcess,
 )
 from syntaxformer.experiments.plan import own_runs
-from syntaxformer.experiments.provenance import check_recipe
+from syntaxformer.experiments.provenance import check_recipe, recipe_settings
 from syntaxformer.experiments.search import next_trial
-from syntaxformer.experiments.spec import Cell, Only, Spec, is_wanted
-from syntaxformer.experiments.store import FAILED, KILLED, RUNNING, WAITING, RunStore
+from syntaxformer.experiments.spec import SEED, Cell, Only, Spec, is_wanted
+from syntaxformer.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, RunStore, StoredRun
 from syntaxformer.folders import read_json
 from syntaxformer.tasks.stopwatch import counted_seconds
 
-__all__ = ["run_experiment"]
+__all__ = ["estimate_seconds", "run_experiment"]
 
 _log = logging.getLogger("syntaxformer.experiments")
 
 MOST_KILLS = 2
 """A run that is killed so often is left for the next runner: it may be what fills the memory."""
+
+STEPS = ("training.max_steps", "training.max_batch_tokens", "training.accumulate")
+EPOCHS = ("training.epochs", "data.fraction")
+"""Settings that multiply the time of a translator, and of a fine-tuning."""
 
 
 @dataclass
@@ -207,3 +216,52 @@ def _last_error(log: Path, start: int, code: int) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return found[-1] if found else (lines[-1] if lines else f"exit code {code}")
+
+
+def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> float | None:
+    """Seconds by the clock on the machine of the earlier runs; None where nothing is known.
+
+    Raises:
+        ConfigError: The settings of the cell cannot work.
+        DataError: Its recipe cannot be read.
+    """
+    done = [one for one in runs.values() if one.state == DONE]
+    wanted = _but_for_seed(spec, cell)
+    same = [one.seconds for one in done if _but_for_seed(spec, one.cell) == wanted]
+    if same:
+        return spread(same).mean
+    like = [(one.seconds, _stored_work(one)) for one in done if _same_task(one.cell, cell)]
+    known = [(seconds, work) for seconds, work in like if work is not None]
+    if known:
+        whole = cell if cell.settings.keys() >= set(spec.searched) else spec.sample_cell(cell.labels)
+        work = _work(cell.verb, recipe_settings(resolve(whole)))
+        return work * sum(seconds for seconds, _ in known) / sum(work for _, work in known)
+    return spec.seconds
+
+
+def _but_for_seed(spec: Spec, cell: Cell) -> str:
+    """What decides the result of a run, without what the levels of the seed axis set."""
+    levels = spec.levels(SEED).values() if SEED in spec.axes else ()
+    of_seed = {key for settings in levels for key in settings}
+    rest = {key: value for key, value in cell.settings.items() if key not in of_seed}
+    return replace(cell, settings=rest).key
+
+
+def _same_task(first: Cell, second: Cell) -> bool:
+    return first.settings.get("task") == second.settings.get("task")
+
+
+def _stored_work(run: StoredRun) -> float | None:
+    """None where the recipe of an older run is gone."""
+    try:
+        return _work(run.cell.verb, run.result.get("recipe") or recipe_settings(resolve(run.cell)))
+    except (ConfigError, DataError):
+        return None
+
+
+def _work(verb: str, settings: Mapping[str, Any]) -> float:
+    """Examples or pieces that are trained on, up to a factor that all runs share."""
+    if verb == "train":
+        return math.prod(float(settings[name]) for name in STEPS)
+    rates = settings["training.learning_rates"] if settings["training.learning_rate"] == "auto" else (1,)
+    return len(rates) * math.prod(float(settings[name]) for name in EPOCHS)

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from syntaxformer.layers.rows import to_rows
 
-__all__ = ["IGNORED_LABEL", "cross_entropy", "linear_cross_entropy", "linear_cross_entropy_reference"]
+__all__ = ["IGNORED_LABEL", "cross_entropy", "linear_cross_entropy"]
 
 IGNORED_LABEL = -100
 """A label that takes no part in a loss."""
@@ -60,16 +60,6 @@ def linear_cross_entropy(
     labels = F.pad(labels, (0, len(rows) - len(labels)), value=IGNORED_LABEL)
     with torch.autocast(device, enabled=False):
         return _LinearCrossEntropy.apply(rows, weight, labels, label_smoothing)
-
-
-def linear_cross_entropy_reference(
-    states: Float[Tensor, "*axes d_model"],
-    weight: Float[Tensor, "vocab d_model"],
-    labels: Int[Tensor, "*axes"],
-    label_smoothing: float = 0.0,
-) -> Float[Tensor, ""]:
-    """The plain twin: logits, then their cross-entropy."""
-    return cross_entropy(F.linear(states, weight), labels, label_smoothing)
 
 
 def cross_entropy(

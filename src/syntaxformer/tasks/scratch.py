@@ -7,17 +7,19 @@ one. The network is ELECTRA's encoder: BERT's, with a projection between embeddi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
 
 from syntaxformer.config import MAX_SEED
-from syntaxformer.data.word_vectors import WordVectors, read_word_vectors
+from syntaxformer.data.word_vectors import read_word_vectors
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.folders import atomic_folder
 from syntaxformer.tasks.pretrained import quiet_loading
@@ -95,8 +97,14 @@ def build_scratch_encoder(
             f"expected words that occur {min_count} times or more, got none.", train[0] if train else None
         )
     found = read_word_vectors(vectors, _spellings(kept)) if vectors is not None else None
+    if found is not None and not found:
+        raise DataError(
+            f"word vectors: expected vectors of some of the text's {len(kept):,} words, got none. Is it of "
+            "another language or spelling?"
+        )
     tokenizer = word_tokenizer(kept, shape.max_length, lowercase)
-    model = _model(shape, len(tokenizer), found.width if found else shape.embedding_width, seed)
+    width = shape.embedding_width if found is None else len(next(iter(found.values())))
+    model = _model(shape, len(tokenizer), width, seed)
     report = f"{len(kept):,} words of {sum(words.values()):,} in the text"
     if found is not None:
         report += ", " + _fill(model, tokenizer, kept, found, words, seed)
@@ -147,7 +155,7 @@ def word_tokenizer(words: Sequence[str], max_length: int, lowercase: bool) -> Pr
     )
 
 
-def vectors_for(word: str, found: WordVectors) -> str | None:
+def vectors_for(word: str, found: Mapping[str, object]) -> str | None:
     """The spelling under which a word has a vector: its own, in lower case, with a straight apostrophe."""
     return next((spelling for spelling in _spellings([word]) if spelling in found), None)
 
@@ -207,20 +215,14 @@ def _fill(
     model: ElectraModel,
     tokenizer: PreTrainedTokenizerFast,
     words: Sequence[str],
-    found: WordVectors,
+    found: Mapping[str, NDArray[np.float32]],
     counts: Counter[str],
     seed: int,
 ) -> str:
     """Put vectors into the table, random ones of the same spread for other words, and return a report."""
-    if not len(found):
-        raise DataError(
-            f"word vectors: expected vectors of some of the text's {len(words):,} words, got none. Is it of "
-            "another language or spelling?"
-        )
     table = model.get_input_embeddings().weight
-    noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed)) * float(
-        found.matrix.std()
-    )
+    spread = float(np.stack(list(found.values())).std())
+    noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed)) * spread
     spellings = {word: vectors_for(word, found) for word in words}
     with torch.no_grad():
         table.copy_(noise)

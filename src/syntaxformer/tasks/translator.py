@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
-from syntaxformer.ahead import map_ahead
+from syntaxformer.ahead import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.align import FACTORS, WordColumns
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.trust import trusted_annotator
@@ -195,7 +196,7 @@ class Translator:
         decoded = map(decode, chunks)
         if n_ahead:  # a chunk is tagged here while those before it are decoded there
             pool = ThreadPoolExecutor(n_ahead, "decode")
-            decoded = map_ahead(pool, decode, chunks, n_ahead, _is_waiting(iterator))
+            decoded = map_ahead(pool, decode, chunks, n_ahead, partial(is_waiting_for, iterator))
         n_cut = 0
         for chunk, found in decoded:
             n_cut += chunk.source.n_cut
@@ -270,7 +271,7 @@ class Translator:
         self._check_user_factors(user_factors)
         values = {name: iter(rows) for name, rows in user_factors.items()}
         done = 0
-        while chunk := _lines_at_hand(lines, size):
+        while chunk := lines_at_hand(lines, size):
             part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
             done += len(chunk)
             for name, rows in part.items():
@@ -345,19 +346,6 @@ class Translator:
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
         return [self._output.restore(_one_line(text.strip())) for text in texts]
-
-
-def _is_waiting(lines: Iterator[str]) -> Callable[[], bool]:
-    return getattr(lines, "is_waiting", lambda: False)
-
-
-def _lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
-    """The next lines; of `textfile.LiveLines` those that have come: nobody who types waits for more."""
-    is_waiting = _is_waiting(lines)
-    chunk = list(islice(lines, 1))
-    while chunk and len(chunk) < limit and not is_waiting() and (line := next(lines, None)) is not None:
-        chunk.append(line)
-    return chunk
 
 
 def _set_injection(decoder: PieceDecoder, inject: bool) -> None:

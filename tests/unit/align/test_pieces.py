@@ -11,7 +11,6 @@ from syntaxformer.align import (
     row_of_item,
     uncovered_words,
     word_of_piece,
-    word_of_piece_reference,
 )
 from syntaxformer.errors import AlignmentError
 
@@ -61,7 +60,6 @@ EXAMPLES = {
 def test_examples(name):
     pieces, words, expected = EXAMPLES[name]
     assert word_of_piece(pieces, words).tolist() == expected
-    assert word_of_piece_reference(pieces, words) == expected
 
 
 def test_a_batch_is_its_sentences():

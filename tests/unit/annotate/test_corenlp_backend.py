@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.annotate import Annotator, corenlp_client, load_annotator
-from syntaxformer.annotate.corenlp_backend import MAX_CHARACTERS
-from syntaxformer.annotate.corenlp_json import CharacterOffsets
+from syntaxformer.annotate import Annotator, corenlp_backend, load_annotator
 from syntaxformer.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.trees import leaves_of, parse_tree
 
@@ -27,8 +25,8 @@ LINES = [
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(corenlp_client, "PAUSE_S", 0.0)
-    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", corenlp_client.ADDRESS_VARIABLE):
+    monkeypatch.setattr(corenlp_backend, "PAUSE_S", 0.0)
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", corenlp_backend.ADDRESS_VARIABLE):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -75,24 +73,11 @@ def test_lines_come_back_as_sentences_with_character_offsets(server):
     assert smile.offsets[-1] == (21, 24)
 
 
-def test_results_do_not_depend_on_batches_and_threads(server):
+def test_results_do_not_depend_on_threads(server):
     lines = LINES * 3
     plain = load(server).annotate(lines)
-    assert load(server, "+batch=1").annotate(lines) == plain
-    assert load(server, "+batch=2+threads=3").annotate(lines) == plain
-    assert list(load(server, "+batch=2").stream(lines, n_processes=2)) == plain
-
-
-def test_many_lines_in_one_request_long_ones_in_several(server):
-    annotator = load(server)
-    server.requests.clear()
-    annotator.annotate(["a b ."] * 30)
-    assert len(server.requests) == 1
-    server.requests.clear()
-    (sentence,) = annotator.annotate(["word " * 10_000])
-    assert len(sentence) == 10_000
-    assert len(server.requests) == 3
-    assert max(len(text) for _, _, text, _ in server.requests) <= MAX_CHARACTERS + 5
+    assert load(server, "+threads=3").annotate(lines) == plain
+    assert list(load(server).stream(lines, n_processes=2)) == plain
 
 
 def test_given_words_are_never_cut_again(server):
@@ -101,9 +86,10 @@ def test_given_words_are_never_cut_again(server):
     given = [["can't", "3/4.", "dog\u00a0house"], [], ["😀", "."], ["a\u2003b\u200b", "."]]
     sentences = annotator.annotate_words(given)
     assert [list(sentence.words) for sentence in sentences] == given
-    assert leaves_of(parse_tree(sentences[3].constituency))[0] == "a_b_"
+    assert leaves_of(parse_tree(sentences[3].constituency))[0] == "a\u2003b\u200b"
     assert all(len(sentence.roots) == 1 for sentence in sentences if sentence.words)
-    ((_, query, _, _),) = server.requests
+    assert [text for _, _, text, _ in server.requests] == ["can't 3/4. dog_house", "😀 .", "a_b_ ."]
+    query = server.requests[0][1]
     properties = json.loads(query["properties"])
     assert properties["tokenize.whitespace"] == properties["ssplit.eolonly"] == "true"
     assert properties["annotators"] == "tokenize,ssplit,pos,depparse,parse"
@@ -177,7 +163,7 @@ def test_words_that_share_their_characters(server):
     assert sentence.offsets == ((0, 3), (0, 3))
 
 
-def test_a_refused_batch_is_halved_down_to_the_bad_line(server):
+def test_the_line_that_is_refused_is_quoted(server):
     annotator = load(server)
     server.refuses = "poison"
     with pytest.raises(SyntaxformerError) as caught:
@@ -186,8 +172,6 @@ def test_a_refused_batch_is_halved_down_to_the_bad_line(server):
         f"corenlp: expected an analysis from {server.url}, got HTTP 500: java.lang.RuntimeException: no thanks. "
         "The text: 'some poison here'."
     )
-    server.refuses = "good\n\ngood\n\ngood"
-    assert len(annotator.annotate(["good"] * 8)) == 8
 
 
 def test_a_busy_server_is_asked_again(server):
@@ -217,7 +201,7 @@ def test_a_server_that_does_not_answer(server):
         load(server, "+timeout=0.1+retries=1")
     assert str(caught.value) == (
         f"corenlp: expected an answer of {server.url} in 0.1 s, got none in 2 attempt(s). Wait longer "
-        "(+timeout=300), or start it with a longer -timeout."
+        "(+timeout=300)."
     )
 
 
@@ -227,7 +211,7 @@ def test_a_server_that_does_not_answer(server):
 def test_what_is_no_corenlp_is_told(server, answer):
     server.answers = [lambda one: one.reply(200, answer)]
     with pytest.raises(
-        SyntaxformerError, match=r"^corenlp: expected (JSON|an object with sentences|a list of)"
+        SyntaxformerError, match=r"^corenlp: expected JSON with a list of sentences from http"
     ):
         load(server)
 
@@ -235,7 +219,7 @@ def test_what_is_no_corenlp_is_told(server, answer):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda one: one.pop("tokens"), "corenlp: expected a list of tokens, got NoneType."),
+        (lambda one: one.pop("tokens"), "got KeyError: 'tokens'."),
         (lambda one: one["tokens"][0].pop("characterOffsetEnd"), "got KeyError: 'characterOffsetEnd'."),
         (lambda one: one["tokens"][0].update(characterOffsetEnd=99), "offsets within the text, got 0 to 99."),
         (lambda one: one["tokens"][0].update(characterOffsetEnd="x"), "got ValueError: invalid literal"),
@@ -293,7 +277,7 @@ def test_secrets_stand_in_no_name_message_or_log(server, caplog, monkeypatch):
         refused.value
     )
     # The stored name works again where the environment has the rest.
-    monkeypatch.setenv(corenlp_client.ADDRESS_VARIABLE, secret)
+    monkeypatch.setenv(corenlp_backend.ADDRESS_VARIABLE, secret)
     again = load_annotator(annotator.name)
     assert (again.name, again.version) == (annotator.name, annotator.version)
     assert server.requests[-1][0] == "/hidden/way/"
@@ -322,8 +306,3 @@ def test_addresses_that_are_none(url):
     assert caught.value.problems == [
         "annotator corenlp: expected an address like http://localhost:9000, got another."
     ]
-
-
-def test_utf_16_offsets():
-    characters = CharacterOffsets("a😀b𝔘")
-    assert [characters[unit] for unit in range(7)] == [0, 1, 1, 2, 3, 3, 4]

@@ -73,7 +73,6 @@ def test_sentences_come_back(path, reading):
     assert annotated[1:3] == [EMPTY, SAT]
     assert annotated.texts([2, 0]) == ["it sat .", "the cat"]
     assert list(pickle.loads(pickle.dumps(annotated))) == SENTENCES
-    assert list(annotated.to_dataset()["text"]) == [sentence.text for sentence in SENTENCES]
 
 
 def test_a_damaged_mirror_is_made_again(path, monkeypatch, tmp_path, caplog):

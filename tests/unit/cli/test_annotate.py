@@ -90,6 +90,11 @@ def test_outputs_of_one_and_of_several_inputs(tmp_path):
             "-o: expected a path on a disk of this machine or one that all see, got a URL. "
             "Write to a disk and copy the file.",
         ),
+        (
+            ["s3://bucket/a.txt"],
+            "o",
+            "INPUT: expected a file, got the URL s3://bucket/a.txt. Download it first.",
+        ),
         (["a", "b"], "o.parquet", "-o: expected a folder for 2 inputs, got the file o.parquet."),
         (
             ["x/a", "y/a"],
@@ -102,7 +107,7 @@ def test_outputs_of_one_and_of_several_inputs(tmp_path):
 )
 def test_outputs_that_clash_are_refused(inputs, output, message):
     with pytest.raises(ConfigError) as caught:
-        output_paths([Path(name) for name in inputs], Path(output))
+        output_paths(inputs, Path(output))
     assert str(caught.value) == message
 
 

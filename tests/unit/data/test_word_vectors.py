@@ -3,7 +3,6 @@
 import gzip
 import logging
 import tracemalloc
-import zipfile
 
 import numpy as np
 import pytest
@@ -26,10 +25,8 @@ def write(tmp_path):
 
 def test_only_the_words_wanted_are_kept(write):
     vectors = read_word_vectors(write(TEXT), ["dog", "the", "cat", "café", ". . ."])
-    assert vectors.width == 3
-    assert vectors.matrix.dtype == np.float32
-    assert len(vectors) == 4
-    assert "cat" not in vectors
+    assert vectors.keys() == {"dog", "the", "café", ". . ."}
+    assert {vector.dtype for vector in vectors.values()} == {np.dtype(np.float32)}
     np.testing.assert_array_equal(vectors["dog"], [1.5, 0, -0.25])
     np.testing.assert_array_equal(vectors["café"], [3, 2, 1])
     np.testing.assert_array_equal(vectors[". . ."], [4, 5, 6])
@@ -39,7 +36,6 @@ def test_the_first_of_duplicates_counts_and_they_are_reported(write, caplog):
     with caplog.at_level(logging.INFO):
         vectors = read_word_vectors(write(TEXT), ["the"])
     np.testing.assert_array_equal(vectors["the"], [7, 8, 9])
-    assert vectors.n_duplicates == 1
     assert "glove.txt: 1 lines repeat a word; the first one counts" in caplog.text
 
 
@@ -49,41 +45,41 @@ def test_a_header_of_word2vec_is_skipped(write):
     assert len(vectors) == 2
 
 
-def test_packed_files(write, tmp_path):
+def test_packed_files(write):
     packed = write(gzip.compress(TEXT.encode()), "glove.txt.gz")
     np.testing.assert_array_equal(read_word_vectors(packed, ["dog"])["dog"], [1.5, 0, -0.25])
-    with zipfile.ZipFile(tmp_path / "glove.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("glove.txt", TEXT)
-    np.testing.assert_array_equal(read_word_vectors(tmp_path / "glove.zip", ["dog"])["dog"], [1.5, 0, -0.25])
-
-
-def test_no_word_found_still_has_a_width(write):
-    vectors = read_word_vectors(write(TEXT), ["cat"])
-    assert vectors.matrix.shape == (0, 3)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "line", "width", "shown"),
     [
-        ("a 1 2 3\ndog 1 2\n", ":2: word vectors: expected 3 numbers as in the first line, got 2: 'dog 1 2'."),
-        ("a 1 2 3\nother 1 2\n", ":2: word vectors: expected 3 numbers as in the first line, got 2: 'other 1 2'."),
-        ("a 1 2 3\ndog 1 2 3 4\n", ":2: word vectors: expected 3 numbers as in the first line, got 4: 'dog 1 2 3 4'."),
-        ("a 1 2 3\ndog 1 x 3\n", ":2: word vectors: expected 3 finite numbers behind 'dog', got ' 1 x 3'."),
-        ("dog nan 2 3\n", ":1: word vectors: expected 3 finite numbers behind 'dog', got ' nan 2 3'."),
-        ("dog 1e999 2 3\n", ":1: word vectors: expected 3 finite numbers behind 'dog', got ' 1e999 2 3'."),
-        ("dog 1e39 2 3\n", ":1: word vectors: expected 3 finite numbers behind 'dog', got ' 1e39 2 3'."),
-        ("just some text\n", ":1: word vectors: expected a word and its numbers, got 'just some text'. Give the text format."),
-        ("word\n", ":1: word vectors: expected a word and its numbers, got 'word'. Give the text format."),
-        ("\n\n", ": word vectors: expected a word and its numbers on each line, got no line."),
-        ("2 3\n", ": word vectors: expected a word and its numbers on each line, got no line."),
-        (b"x" * (2**20 + 1), ":1: word vectors: expected lines of at most 1,048,576 bytes, got a longer one. Give the text format."),
+        ("a 1 2 3\ndog 1 2\n", 2, 3, "dog 1 2"),
+        ("a 1 2 3\nother 1 2\n", 2, 3, "other 1 2"),
+        ("a 1 2 3\ndog 1 2 3 4\n", 2, 3, "dog 1 2 3 4"),
+        ("a 1 2 3\ndog 1 x 3\n", 2, 3, "dog 1 x 3"),
+        ("dog nan 2 3\n", 1, 3, "dog nan 2 3"),
+        ("dog 1e999 2 3\n", 1, 3, "dog 1e999 2 3"),
+        ("dog 1e39 2 3\n", 1, 3, "dog 1e39 2 3"),
+        ("just some text\n", 1, 2, "just some text"),
+        ("word\n", 1, 1, "word"),
     ],
 )  # fmt: skip
-def test_wrong_files_are_refused_with_their_line(write, content, message):
+def test_wrong_files_are_refused_with_their_line(write, content, line, width, shown):
     path = write(content)
     with pytest.raises(DataError) as caught:
         read_word_vectors(path, ["dog"])
-    assert str(caught.value) == f"{path}{message}"
+    assert str(caught.value) == (
+        f"{path}:{line}: word vectors: expected a word and {width} finite numbers, as many as in the first line, got "
+        f"'{shown}'."
+    )
+
+
+@pytest.mark.parametrize("content", ["\n\n", "2 3\n"])
+def test_files_without_vectors_are_refused(write, content):
+    with pytest.raises(
+        DataError, match=r"word vectors: expected a word and its numbers on each line, got no line\.$"
+    ):
+        read_word_vectors(write(content), ["dog"])
 
 
 def test_files_that_cannot_be_read(write, tmp_path):
@@ -91,20 +87,13 @@ def test_files_that_cannot_be_read(write, tmp_path):
         DataError, match=r"none\.txt: expected a readable file, got: No such file or directory\."
     ):
         read_word_vectors(tmp_path / "none.txt", [])
-    with pytest.raises(DataError, match=r"none\.zip: expected a readable file"):
-        read_word_vectors(tmp_path / "none.zip", [])
-    with pytest.raises(DataError, match=r"a\.zip: expected a whole file, got: File is not a zip file\."):
+    with pytest.raises(
+        DataError, match=r"a\.zip: word vectors: expected a text file, got an archive\. Unpack it\.$"
+    ):
         read_word_vectors(write("dog 1 2", "a.zip"), [])
     cut = gzip.compress(TEXT.encode() * 200)[:-20]
     with pytest.raises(DataError, match=r"b\.gz: expected a whole file, got: .* Copy or pack it again\."):
         read_word_vectors(write(cut, "b.gz"), [])
-    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
-        archive.writestr("a.txt", TEXT)
-        archive.writestr("b.txt", TEXT)
-    with pytest.raises(
-        DataError, match=r"expected one file in the archive, got 2: a\.txt, b\.txt\. Unpack the right"
-    ):
-        read_word_vectors(tmp_path / "two.zip", [])
 
 
 def test_memory_follows_the_words_not_the_file(write):

@@ -17,7 +17,7 @@ from syntaxformer.experiments import figures, load_spec, write_report
 from syntaxformer.experiments.cell_config import resolve
 from syntaxformer.experiments.cell_run import HYPOTHESES
 from syntaxformer.experiments.groups import compare_groups, group_runs
-from syntaxformer.experiments.mixture import mixtures, precision_mixtures, recipe_mixtures, table_mixtures
+from syntaxformer.experiments.mixture import mixtures
 from syntaxformer.experiments.provenance import recipe_settings
 from syntaxformer.experiments.spec import PaperNumber, ScoredText
 
@@ -320,7 +320,9 @@ def test_another_checkpoint_behind_the_path(content, write_spec, store, make_res
         new = "b" if cell.labels["seed"] == "3" else "a"
         store.finish(cell.key, 1.0, make_result(0.5, model_sha256=new * 64))
     names = [cell.name for cell in spec.cells()]
-    assert mixtures(list(store.runs().values())) == [
+    ((what, sentences, _),) = mixtures(spec, list(store.runs().values()))
+    assert what == "data"
+    assert sentences == [
         f"model: expected one content behind the same settings, got 2: sha256 {'a' * 12} in {names[0]}, {names[1]}, "
         f"{names[3]} and 1 more; sha256 {'b' * 12} in {names[2]}."
     ]
@@ -397,7 +399,7 @@ def test_what_an_experiment_varies_is_no_edit_of_a_recipe(content, write_spec, s
     store.add(spec.cells())
     for cell in spec.cells():
         store.finish(cell.key, 1.0, make_result(0.5, recipe=recipe_settings(resolve(cell))))
-    assert recipe_mixtures(list(store.runs().values())) == []
+    assert list(mixtures(spec, list(store.runs().values()))) == []
 
 
 def test_compared_runs_of_different_precision_are_told(filled, make_result, tmp_path):
@@ -441,7 +443,7 @@ def test_a_table_that_is_asked_for_is_no_mixture(content, write_spec, store, mak
     store.add(spec.cells())
     for cell, table in zip(spec.cells(), ("shared", "own"), strict=True):
         store.finish(cell.key, 1.0, make_result(1.0, source_table=table))
-    assert table_mixtures(spec, list(store.runs().values())) == []
+    assert list(mixtures(spec, list(store.runs().values()))) == []
 
 
 def test_a_precision_that_is_asked_for_is_no_mixture(content, write_spec, store, make_result):
@@ -452,7 +454,7 @@ def test_a_precision_that_is_asked_for_is_no_mixture(content, write_spec, store,
     store.add(spec.cells())
     for cell, precision in zip(spec.cells(), precisions, strict=True):
         store.finish(cell.key, 1.0, make_result(1.0, precision=precision))
-    assert precision_mixtures(spec, list(store.runs().values())) == []
+    assert list(mixtures(spec, list(store.runs().values()))) == []
 
 
 def test_compared_runs_that_are_scored_in_two_ways_are_told(filled, make_result, tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-__all__ = ["PLURAL", "SINGULAR", "Agreement", "Case", "Gender", "Number", "Person", "Tense"]
+__all__ = ["Agreement", "Case", "Gender", "Number", "Person", "Tense"]
 
 Gender = Literal["m", "f", "n"]
 Number = Literal["sg", "pl"]
@@ -16,9 +16,6 @@ Person = Literal[1, 2, 3]
 Case = Literal["nom", "acc", "dat", "gen"]
 Agreement = Literal["m", "f", "n", "pl"]
 """What a German determiner or adjective agrees with: the gender in the singular, `pl` in the plural."""
-
-SINGULAR: Number = "sg"
-PLURAL: Number = "pl"
 
 
 class Tense(Enum):

@@ -1,7 +1,7 @@
 """Make transformers' Auto classes know the models of this package before these are imported.
 
-`import syntaxformer` imports no transformers. Its kinds of model are announced when transformers' table of kinds
-is there; the rooms that have them are imported, and register them, when one is asked for.
+`import syntaxformer` imports no transformers. Its kinds of model are announced when the table of kinds of
+transformers is there; the rooms that have them are imported, and register them, when one is asked for.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ _TRAINED = {
     "roberta-masks,lisa,pos_add",
     "t5-masks,lisa,pos_add",
 }
-"""In `make test` as well, where a test takes a whole Trainer, which takes a second."""
+"""In `make test` as well, where a test takes a whole Trainer, or another way of what all are tested in."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -12,6 +12,7 @@ import jaxtyping
 import pytest
 import torch
 import transformers as hf
+from accelerate import cpu_offload, disk_offload
 from torch import nn
 from torch.testing import assert_close
 
@@ -435,19 +436,25 @@ def test_a_cache_beside_gradient_checkpointing_is_refused(translator):
 # Copies, types, devices
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "pickle", "torch"])
+@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
 def test_copies_are_equal_and_apart(subject, how):
-    model, batch = subject.model(), subject.batch()
-    expected = _outputs(model, batch)
-    if how == "deepcopy":
-        twin = copy.deepcopy(model)
-    elif how == "pickle":
-        twin = pickle.loads(pickle.dumps(model))
-    else:
+    _copied(subject, copy.deepcopy if how == "deepcopy" else lambda model: pickle.loads(pickle.dumps(model)))
+
+
+def test_a_file_of_torch_is_a_copy(trained):
+    def through_file(model):
         buffer = io.BytesIO()
         torch.save(model, buffer)
         buffer.seek(0)
-        twin = torch.load(buffer, weights_only=False)
+        return torch.load(buffer, weights_only=False)
+
+    _copied(trained, through_file)
+
+
+def _copied(subject, duplicate):
+    model, batch = subject.model(), subject.batch()
+    expected = _outputs(model, batch)
+    twin = duplicate(model)
     assert _tied(twin) == _tied(model)
     _same(expected, _outputs(twin, batch), atol=1e-5)
     with torch.no_grad():
@@ -456,8 +463,15 @@ def test_copies_are_equal_and_apart(subject, how):
     _same(expected, _outputs(twin, batch), atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(subject, dtype, tmp_path):
+def test_bfloat16(subject, tmp_path):
+    _halved(subject, torch.bfloat16, tmp_path)
+
+
+def test_float16(trained, tmp_path):
+    _halved(trained, torch.float16, tmp_path)
+
+
+def _halved(subject, dtype, tmp_path):
     """A folder of halves comes back as halves, bit by bit; new parts of infused encoders stay exact."""
     model, batch = subject.model(), subject.batch()
     expected = subject.scores(model, batch)
@@ -479,16 +493,20 @@ def test_half_precision(subject, dtype, tmp_path):
     assert {one.dtype for one in as_asked.parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize("where", ["cpu", "disk"])
-def test_offloaded_weights_compute_the_same(subject, where, tmp_path):
-    from accelerate import cpu_offload, disk_offload
+def test_offloaded_weights_compute_the_same(subject):
+    _offloaded(subject, lambda model: cpu_offload(model, execution_device=torch.device("cpu")))
 
+
+def test_weights_on_disk_compute_the_same(trained, tmp_path):
+    _offloaded(
+        trained, lambda model: disk_offload(model, str(tmp_path), execution_device=torch.device("cpu"))
+    )
+
+
+def _offloaded(subject, offload):
     model, batch = subject.model(), subject.batch()
     expected = _outputs(model, batch)
-    if where == "cpu":
-        cpu_offload(model, execution_device=torch.device("cpu"))
-    else:
-        disk_offload(model, str(tmp_path), execution_device=torch.device("cpu"))
+    offload(model)
     assert {one.device.type for one in model.parameters()} == {"meta"}
     _same(expected, _outputs(model, batch), atol=1e-5)
 

@@ -121,7 +121,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
 
     def _resize_token_embeddings(
         self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
+    ) -> nn.Module:
         """All tables of the vocabulary; refused where the sides have two, or tags follow the words."""
         if self.config.source_vocab_size is not None or self.encoder.embedding.kind.join == "pieces":
             raise ValueError(

@@ -40,10 +40,7 @@ class TextLanguage(NamedTuple):
 
 
 def language_of(ending: str) -> str | None:
-    """The language that the ending of a file names: "de" of de, de-DE, deu_DE, ger and tok.de.
-
-    Codes are those of BCP 47 and ISO 639. Of several parts between dots the last that is a code counts.
-    """
+    """The language that an ending names (BCP 47, ISO 639), the last if several: de of deu_DE, ger, tok.de."""
     parts = [part for part in ending.split(".") if part.lower() not in _NO_LANGUAGE and tag_is_valid(part)]
     code = Language.get(parts[-1]).prefer_macrolanguage().language if parts else None
     return code if code and len(code) <= 3 else None

@@ -128,7 +128,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
                 "resize_token_embeddings: expected one vocabulary of nothing but words, got "
                 "source_vocab_size or infusion kind 'prepend'. Build a model for the new vocabularies."
             )
-        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        resized: Any = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         table, size = self.decoder.embedding, len(resized.weight)
         self.decoder.embedding = self._get_resized_embeddings(table, size, None, mean_resizing)
         return resized

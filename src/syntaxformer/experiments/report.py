@@ -80,7 +80,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
         *_unlearned_blocks(mine),
         *results,
         *map(Paragraph, spec.report.notes),
-        *_missing_blocks(spec, mine),
+        *_missing_blocks(mine),
         *_origin_blocks(spec, store, mine),
     ]
     for name, text in (("report.md", to_markdown(blocks)), ("report.html", to_html(blocks, folder))):
@@ -293,7 +293,7 @@ def _number(value: float | None) -> str:
     return NONE if value is None else f"{value:.4g}"
 
 
-def _missing_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
+def _missing_blocks(runs: Sequence[StoredRun]) -> list[Block]:
     missing = [one for one in runs if one.state != DONE]
     if not missing:
         return []

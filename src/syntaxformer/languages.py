@@ -40,7 +40,7 @@ class TextLanguage(NamedTuple):
 
 
 def language_of(ending: str) -> str | None:
-    """The language that an ending names by BCP 47 or ISO 639, the last if several: de of deu_DE, ger, tok.de."""
+    """The language that an ending names by BCP 47 or ISO 639, the last if many: de of deu_DE, ger, tok.de."""
     parts = [part for part in ending.split(".") if part.lower() not in _NO_LANGUAGE and tag_is_valid(part)]
     code = Language.get(parts[-1]).prefer_macrolanguage().language if parts else None
     return code if code and len(code) <= 3 else None

@@ -511,7 +511,10 @@ def report_on_cola(content, write_spec, store, make_result, tmp_path):
     def report(**systems):
         content.update(verb="finetune", recipe=None, report={"baseline": {"system": "plain"}})
         content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
-        content["axes"] = {"system": {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}}, "seed": [1, 2, 3]}
+        content["axes"] = {
+            "system": {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}},
+            "seed": [1, 2, 3],
+        }
         spec = load_spec(write_spec(content))
         store.add(spec.cells())
         for cell in spec.cells():

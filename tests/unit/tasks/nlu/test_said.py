@@ -72,7 +72,9 @@ def test_a_class_that_cannot_be_in_both_parts_is_named(held_out, messages, tmp_p
 
 
 MIXED = "".join(
-    f"the {noun} sleeps .\t{label}\n" for label in ("usual",) * 9 + ("rare",) for noun in ("cat", "dog", "child")
+    f"the {noun} sleeps .\t{label}\n"
+    for label in ("usual",) * 9 + ("rare",)
+    for noun in ("cat", "dog", "child")
 )
 """Texts say nothing of their label: whoever learns predicts the usual one."""
 

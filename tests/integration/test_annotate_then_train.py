@@ -12,7 +12,8 @@ def test_lines_that_were_annotated_before_are_not_tagged_again(cli, tmp_path, mo
     lines = [f"The dog saw {number} cats." for number in range(60)]
     for split, part in (("train", lines[:45]), ("dev", lines[40:])):
         for side in ("en", "de"):
-            (tmp_path / f"{split}.{side}").write_text("\n".join(part) + "\n")
+            written = part if side == "en" else [line.replace("The dog", "Der Hund") for line in part]
+            (tmp_path / f"{split}.{side}").write_text("\n".join(written) + "\n")
     where = (f"data.dir={tmp_path}", f"annotation.annotated=[{tmp_path / 'train.parquet'}]")
     monkeypatch.chdir(tmp_path)
     done = cli("annotate", "train.en", "-o", "train.parquet")
@@ -30,7 +31,7 @@ def test_lines_that_were_annotated_before_are_not_tagged_again(cli, tmp_path, mo
 
 def test_a_file_of_another_annotator_is_refused(cli, tmp_path):
     for name in ("train.en", "train.de", "dev.en", "dev.de"):
-        (tmp_path / name).write_text("The dog saw it.\nIt rains.\n")
+        (tmp_path / name).write_text(f"The dog saw it.\nIt rains in {name}.\n")
     done = cli("annotate", tmp_path / "train.de", "-o", tmp_path / "a.parquet", "--annotator", "de")
     assert done.code == 0, done.err
     where = (f"data.dir={tmp_path}", f"annotation.annotated=[{tmp_path / 'a.parquet'}]")

@@ -14,7 +14,8 @@ def test_train_and_dev_have_their_own_parses(cli, tmp_path):
     english = load_annotator("en")
     for split, part in (("train", lines[:45]), ("dev", lines[45:])):
         for side in ("en", "de"):
-            (tmp_path / f"{split}.{side}").write_text("\n".join(part) + "\n")
+            written = part if side == "en" else [line.replace("The dog", "Der Hund") for line in part]
+            (tmp_path / f"{split}.{side}").write_text("\n".join(written) + "\n")
         write_conllu(tmp_path / f"{split}.conllu", english.annotate(part))
     settings = [*SETTINGS, f"annotation.annotator=conllu:{tmp_path}/{{split}}.conllu"]
     done = cli(
@@ -48,7 +49,7 @@ def _use_on_other_text(cli, folder):
     """Its annotator knows the lines of training alone: other text needs another."""
     model = folder / "run"
     for side in ("en", "de"):
-        (folder / f"other.{side}").write_text("The dog saw cats.\n")
+        (folder / f"other.{side}").write_text(f"The dog saw cats, {side}.\n")
     files = ("--src", folder / "other.en", "--ref", folder / "other.de")
     for verb, option, models in (
         ("evaluate", "--annotator", (model,)),

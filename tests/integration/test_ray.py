@@ -23,7 +23,15 @@ LINES = [
 
 def run(*arguments):
     environment = {**os.environ, "RAY_DISABLE_IMPORT_WARNING": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "syntaxformer.cli.main", "annotate", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "syntaxformer.cli.main",
+        "annotate",
+        "--annotator",
+        "en",
+        *map(str, arguments),
+    ]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )

@@ -89,7 +89,8 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
 
     if own is not None and set(NEEDED_COLUMNS) <= own.provides:
         return Parser(with_constituency(own))
-    text, lacks = TextLanguage(language_of(language or ""), f"source_language={language}"), None
+    told_by = f"source_language={language}" if language else "the text"
+    text, lacks = TextLanguage(language_of(language or ""), told_by), None
     for named in (name, None) if name else (None,):
         try:
             parser = with_constituency(_loaded(choose_annotator(named, text, "--annotator")))

@@ -129,7 +129,7 @@ def test_the_command_reads_entities_once(monkeypatch, tmp_path):
     monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: parser)
 
     def spread(line, **prepared):
-        monkeypatch.setattr(Translator, "load", lambda *_: _translator(**prepared))
+        monkeypatch.setattr(Translator, "load", lambda *_, **__: _translator(**prepared))
         (tmp_path / "a.en").write_text(line + "\n")
         done = CliRunner().invoke(app, ["attend", "model", "--spread", str(tmp_path / "a.en"), "--json"])
         return json.loads(done.stdout)["model"]

@@ -285,7 +285,7 @@ def compare(tmp_path, monkeypatch):
         (tmp_path / "model").mkdir(exist_ok=True)
         seen = SimpleNamespace(references=None, annotator=None)
 
-        def load(folder, annotator=None):
+        def load(folder, annotator=None, *further):
             seen.annotator = annotator
             return _Model(annotator, factors)
 

@@ -217,7 +217,7 @@ def test_the_command_takes_a_plain_model_beside(tmp_path, monkeypatch):
     models = {"masks": _classifier(preset="paper"), "plain": _classifier("none")}
     (tmp_path / "masks").mkdir()
     (tmp_path / "masks" / "classifier.json").write_text("{}")
-    monkeypatch.setattr(Classifier, "from_folder", lambda folder, annotator: models[folder.name])
+    monkeypatch.setattr(Classifier, "from_folder", lambda folder, annotator, **_: models[folder.name])
     pictures = []
     for name, more in (("own", []), ("beside", ["--beside", str(tmp_path / "plain")])):
         picture = tmp_path / f"{name}.png"

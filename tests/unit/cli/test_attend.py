@@ -19,7 +19,7 @@ SHAPES = {"large": (3, 5), "flat": (2, 5), "narrow": (3, 2)}
 def attend(monkeypatch, tmp_path):
     """Draw `large` beside another translator, and give the command's result."""
 
-    def translator(folder, annotator=None):
+    def translator(folder, annotator=None, trust_annotator=False):
         loaded.append((folder.name, annotator))
         info = SimpleNamespace(languages=("de", "en") if folder.name == "turned" else ("en", "de"))
         return SimpleNamespace(name=folder.name, encoder=SimpleNamespace(factors=()), info=info)

@@ -147,7 +147,8 @@ def test_serve(ending, translator_folder):
     from syntaxformer.serve.engines import load_engine
 
     code, engine = SPELLINGS[ending], load_engine("model", translator_folder(ending))
-    with TestClient(create_app(ServiceConfig(models={"model": "."}), {"model": engine})) as client:
+    config = ServiceConfig(models={"model": "."}, allowed_hosts=["testserver"])
+    with TestClient(create_app(config, {"model": engine})) as client:
         found = client.post("/v1/explain", json={"text": GERMAN}).json()
         (about,) = client.get("/v1/models").json()["models"]
     assert (about["source_language"], about["target_language"]) == (code or ending, "pl")

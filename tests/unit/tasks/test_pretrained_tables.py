@@ -208,7 +208,7 @@ def test_a_perfect_translation_in_an_encoders_pieces_scores_100(bert, train, tmp
         str(tmp_path / "ref"),
         *arguments[:4],
         "--target-annotator",
-        "en",
+        "de",
         "-o",
         str(shown),
     ]
@@ -354,7 +354,8 @@ def test_states_of_the_encoder_of_an_encoder_decoder(bert, tmp_path, train):
 
 def test_lines_longer_than_the_encoder_are_counted(bert, train, tmp_path):
     for language in ("en", "de"):
-        (tmp_path / f"train.{language}").write_text("the cat sat on the mat\n" * 7 + "the dog " * 16 + "\n")
+        text = "the cat sat on the mat\n" * 7 + "the dog " * 16 + f"{language}\n"
+        (tmp_path / f"train.{language}").write_text(text)
     folder = train(
         f"pretrained_embeddings.source.model={bert}", "pretrained_embeddings.source.vectors=contextual",
         "pretrained_embeddings.source.width=5", "subwords.vocab_size=310",

@@ -176,7 +176,10 @@ def test_the_line_that_is_refused_is_quoted(server):
 
 def test_a_busy_server_is_asked_again(server):
     annotator = load(server)
-    server.answers = [lambda one: one.reply(503, b"busy"), lambda one: one.connection.close()]
+    server.answers = [
+        lambda one: one.reply(503, b"busy"),
+        lambda one: one.connection.shutdown(socket.SHUT_RDWR),
+    ]
     assert annotator.annotate(["a"])[0].words == ("a",)
     server.answers = [lambda one: one.reply(503, b"busy")] * 3
     with pytest.raises(SyntaxformerError, match=r"got HTTP 503: busy\. The text: 'a'\.$"):

@@ -61,7 +61,7 @@ class Job:
     """One source and where its annotation goes.
 
     Args:
-        source: Path or URL.
+        source: Its path.
         target: The Parquet file. For workers on several machines it must be on a disk that all see.
         annotator: Name that workers load.
         version: Version that they must have.
@@ -78,7 +78,7 @@ class Shard:
     """A run of lines.
 
     Args:
-        source: Path or URL.
+        source: Its path.
         first: Its first line, from 0.
         n_lines: Its lines.
         n_chars: Their characters.

@@ -278,6 +278,7 @@ def _subjects() -> list[Subject]:
 
 
 SUBJECTS = _subjects()
+N_NAMED = len(_TRANSLATORS) + len(_SINGLE) + len(_COMBINED) + len(_ON_OTHERS)
 _TRAINED = {
     "translator-lisa",
     "bert-masks,lisa,pos_add",
@@ -285,17 +286,26 @@ _TRAINED = {
     "t5-masks,lisa,pos_add",
 }
 """In `make test` as well, where a test takes a whole Trainer, or another way of what all are tested in."""
+_BY_INDUCTOR = {*_TRAINED, "translator-none", "translator-sum_then_concat"}
+COMPILED = {"translator-lisa": "eager"}
+if EXHAUSTIVE:
+    _NAMES = [subject.name for subject in SUBJECTS[:N_NAMED]]
+    COMPILED = {name: "inductor" if name in _BY_INDUCTOR else "aot_eager" for name in _NAMES}
+"""Which are compiled, and by what: most graphs are alike, and a minute each."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`subject`: all; `translator` and `encoder`: those of the kind; `trained` and `compiled`: a few in short runs."""
+    """`subject`: all; `translator` and `encoder`: those of the kind; `trained` and `compiled`: a few."""
     chosen = {
         "subject": SUBJECTS,
         "translator": [subject for subject in SUBJECTS if subject.is_translator],
         "encoder": [subject for subject in SUBJECTS if not subject.is_seq2seq],
         "trained": [subject for subject in SUBJECTS if EXHAUSTIVE or subject.name in _TRAINED],
-        "compiled": [subject for subject in SUBJECTS if EXHAUSTIVE or subject.name == "translator-lisa"],
     }
+    if "compiled" in metafunc.fixturenames:
+        pairs = [(subject, COMPILED[subject.name]) for subject in SUBJECTS if subject.name in COMPILED]
+        ids = [f"{subject.name}-{backend}" for subject, backend in pairs]
+        metafunc.parametrize(("compiled", "backend"), pairs, ids=ids)
     for argument, subjects in chosen.items():
         if argument in metafunc.fixturenames:
             metafunc.parametrize(argument, subjects, ids=[subject.name for subject in subjects])

@@ -512,7 +512,6 @@ def _offloaded(subject, offload):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler about what it does itself
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"] if EXHAUSTIVE else ["eager"])
 def test_compiled_models_compute_the_same(compiled, backend, monkeypatch):
     """After an eager call; in evaluation and, in long runs, with the gradients of training."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # shapes are checked outside of graphs

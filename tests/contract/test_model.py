@@ -298,7 +298,7 @@ def test_attentions_where_they_are_wanted(subject):
             shown.pop("cross_attentions"),
         )  # the host's, without a switch to eager
     for name, (queries, keys) in shown.items():
-        n_layers = 2 if name in ("attentions", "encoder_attentions") else 3
+        n_layers = 3 if subject.is_translator and name != "encoder_attentions" else 2
         n_heads = model.config.num_attention_heads
         assert [one.shape for one in found[name]] == [(3, n_heads, queries, keys)] * n_layers
         if "masks" not in subject.name:
@@ -418,7 +418,7 @@ def test_gradient_checkpointing_changes_nothing(subject, reentrant):
         ):
             _step(model, batch)
         return
-    _same(plain, _step(model, batch), atol=1e-6)
+    _same(plain, _step(model, batch), atol=1e-5)
 
 
 def test_a_cache_beside_gradient_checkpointing_is_refused(translator):

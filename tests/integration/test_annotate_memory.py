@@ -105,6 +105,8 @@ def test_annotate_takes_300_megabytes_at_most(tmp_path, n_words, n_lines):
             source,
             "-o",
             target,
+            "--annotator",
+            "en",
         ]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)

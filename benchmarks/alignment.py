@@ -20,7 +20,7 @@ from typing import Any
 from timing import best_seconds
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from syntaxformer.align import (
+from syntaxformer.syntax import (
     WordColumns,
     batch_word_of_piece,
     build_vocabularies,

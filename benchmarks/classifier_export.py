@@ -18,14 +18,14 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from syntaxformer import InfusionConfig, SyntaxCollator, SyntaxExample, infuse, load_annotator
-from syntaxformer.export import export_classifier
-from syntaxformer.folders import write_manifest
-from syntaxformer.tasks.annotated_examples import needed_columns
-from syntaxformer.tasks.classifier import Classifier
-from syntaxformer.tasks.classifier_folder import ClassifierInfo
-from syntaxformer.tasks.finetune_data import read_any_split
-from syntaxformer.tasks.official_files import find_task
-from syntaxformer.tasks.pretrained import load_finetuned, load_tokenizer
+from syntaxformer.base.folders import write_manifest
+from syntaxformer.encoders.annotated_examples import needed_columns
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.classifier_folder import ClassifierInfo
+from syntaxformer.encoders.export_onnx import export_classifier
+from syntaxformer.encoders.finetune_data import read_any_split
+from syntaxformer.encoders.official_files import find_task
+from syntaxformer.encoders.pretrained import load_finetuned, load_tokenizer
 
 N_TEXTS, N_ROUNDS, LONG = 256, 3, 14
 

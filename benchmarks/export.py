@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from syntaxformer.evaluation.translation import score_translations
-from syntaxformer.export import export_translator
-from syntaxformer.export.agreement import difference_on
-from syntaxformer.tasks.exported_folder import read_export
-from syntaxformer.tasks.model_folder import read_info
-from syntaxformer.tasks.translator import Translator
-from syntaxformer.textfile import read_lines
+from syntaxformer.base.textfile import read_lines
+from syntaxformer.translation.export_agreement import difference_on
+from syntaxformer.translation.export_ctranslate2 import export_translator
+from syntaxformer.translation.exported_folder import read_export
+from syntaxformer.translation.model_folder import read_info
+from syntaxformer.translation.scoring import score_translations
+from syntaxformer.translation.translator import Translator
 
 
 def translate(translator, lines):

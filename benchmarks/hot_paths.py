@@ -22,19 +22,19 @@ from typing import Any
 import training
 from timing import best_seconds
 
-from syntaxformer.align import WordColumns, build_vocabularies
 from syntaxformer.annotate import load_annotator, write_annotations
 from syntaxformer.annotate.spacy_backend import BATCH_SIZE, SpacyAnnotator
 from syntaxformer.annotate.spacy_docs import DocReader
-from syntaxformer.data.batches import TokenBudgetBatches
-from syntaxformer.data.collator import source_batch
-from syntaxformer.data.source import SourceEncoder
-from syntaxformer.data.source_syntax import SyntaxInputs
-from syntaxformer.data.subwords import SubwordConfig, train_subwords
-from syntaxformer.infusion_config import TreeOptions
-from syntaxformer.tasks.translator import Translator
-from syntaxformer.textfile import read_lines
-from syntaxformer.training.precision import pick_precision
+from syntaxformer.base.textfile import read_lines
+from syntaxformer.infusion.config import TreeOptions
+from syntaxformer.runs.precision import pick_precision
+from syntaxformer.syntax import WordColumns, build_vocabularies
+from syntaxformer.translation.batches import TokenBudgetBatches
+from syntaxformer.translation.collator import source_batch
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.source_syntax import SyntaxInputs
+from syntaxformer.translation.subwords import SubwordConfig, train_subwords
+from syntaxformer.translation.translator import Translator
 
 FACTORS = ["pos", "case", "subword"]
 BATCH_PIECES = 2048

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from syntaxformer.align import WordColumns, build_vocabularies
-from syntaxformer.data.collator import source_batch
-from syntaxformer.data.demo import demo_corpus
-from syntaxformer.data.source import SourceEncoder
-from syntaxformer.data.source_syntax import SyntaxInputs
-from syntaxformer.data.subwords import SubwordConfig, train_subwords
-from syntaxformer.infusion_config import TreeOptions
-from syntaxformer.layers import INFUSION_KINDS, plan_widths
-from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.models.decoder import TranslationCache
+from syntaxformer.demo.generated import demo_corpus
+from syntaxformer.infusion.config import TreeOptions
+from syntaxformer.nn import INFUSION_KINDS, plan_widths
+from syntaxformer.syntax import WordColumns, build_vocabularies
+from syntaxformer.translation.collator import source_batch
+from syntaxformer.translation.decoder import TranslationCache
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.source_syntax import SyntaxInputs
+from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 
 SYSTEMS: dict[str, dict[str, Any]] = {
     **{kind: {"kind": kind} for kind in INFUSION_KINDS},

@@ -31,10 +31,10 @@ from transformers.utils import logging as hf_logging
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit" / "training"))
 
 from conftest import make_recipe, make_trainer
-from syntaxformer.data.demo import write_demo
-from syntaxformer.folders import MANIFEST, remove_partials, verify_manifest
-from syntaxformer.tasks.translation import last_checkpoint
-from syntaxformer.training.checkpoints import WEIGHTS, load_tensors, numbered_checkpoints, step_of
+from syntaxformer.base.folders import MANIFEST, remove_partials, verify_manifest
+from syntaxformer.demo.generated import write_demo
+from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors, numbered_checkpoints, step_of
+from syntaxformer.translation.training import last_checkpoint
 
 UPDATES = 130
 SETTINGS = {

@@ -25,7 +25,7 @@ import numpy as np
 
 def write_corpus(folder: Path, sources: tuple[Path, Path], n_pairs: int, n_distinct: int) -> None:
     """`train.en`, `train.de` of so many pairs, and 200 for `dev`."""
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.base.textfile import read_lines
 
     random = np.random.default_rng(1)
     pairs = [pair for pair in zip(*map(read_lines, sources), strict=True) if all(map(str.strip, pair))]
@@ -53,7 +53,7 @@ def annotate_by_repetition(folder: Path) -> float:
     from syntaxformer.annotate import annotate_cached, load_annotator
     from syntaxformer.annotate import store as annotation_store
     from syntaxformer.annotate.fingerprint import hash_lines
-    from syntaxformer.textfile import TextLines
+    from syntaxformer.base.textfile import TextLines
 
     cache, lines, annotator = folder / "cache", TextLines(folder / "train.en"), load_annotator("en")
     distinct = list(dict.fromkeys(lines))
@@ -79,8 +79,8 @@ def annotate_by_repetition(folder: Path) -> float:
 
 def encode_by_repetition(n_distinct: int) -> None:
     """Encode the first lines, among which all distinct ones are, and take the others from them."""
-    from syntaxformer.data import stored_pairs
-    from syntaxformer.data.source import EncodedText
+    from syntaxformer.translation import stored_pairs
+    from syntaxformer.translation.source import EncodedText
 
     real = stored_pairs.encoded_chunks
 
@@ -103,8 +103,8 @@ def train(folder: Path, kind: str, updates: int) -> None:
     """In a process of its own: train and print what it took."""
     from transformers import TrainerCallback
 
-    from syntaxformer.tasks import translation
-    from syntaxformer.training.recipe import Recipe
+    from syntaxformer.translation import training as translation
+    from syntaxformer.translation.recipe import Recipe
 
     start, first = time.monotonic(), []
 

@@ -19,10 +19,10 @@ from transformers import AutoModel
 from transformers.utils import logging as hf_logging
 
 import syntaxformer as sf
-from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
-from syntaxformer.tasks.finetune_data import read_any_split
-from syntaxformer.tasks.official_files import find_task
-from syntaxformer.tasks.pretrained import load_tokenizer
+from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.encoders.finetune_data import read_any_split
+from syntaxformer.encoders.official_files import find_task
+from syntaxformer.encoders.pretrained import load_tokenizer
 
 OPEN = 9.0
 """Weight of an open gate: tanh(9) is 1 in fp32."""

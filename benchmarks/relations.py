@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from timing import best_seconds
 
-from syntaxformer.relations import (
+from syntaxformer.syntax import (
     PhraseColumns,
     WordTrees,
     batch_constituency_relations,

@@ -58,8 +58,8 @@ class Client(threading.Thread):
 
 
 def offline(model, text, n_lines):
-    from syntaxformer.tasks.translator import Translator
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.base.textfile import read_lines
+    from syntaxformer.translation.translator import Translator
 
     lines = list(dict.fromkeys(read_lines(text)))[:n_lines]
     return dict(zip(lines, (best[0].text for best in Translator.load(model).translate(lines)), strict=True))

@@ -25,8 +25,8 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
 from syntaxformer.infusion import InfusionConfig, infuse
-from syntaxformer.layers import RelationIndex, syntax_attention, syntax_attention_reference
-from syntaxformer.relations import batch_dependency_relations, pair_relation
+from syntaxformer.nn import RelationIndex, syntax_attention, syntax_attention_reference
+from syntaxformer.syntax import batch_dependency_relations, pair_relation
 
 WIDTH, HEADS, LAYERS, BATCH, PIECES = 768, 12, 2, 8, 128
 LENGTHS = (32, 64, 128, 256, 512)

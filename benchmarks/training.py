@@ -18,15 +18,15 @@ import torch
 from bare_loop import BareTransformer, seconds_per_run
 from transformers import TrainerCallback
 
-from syntaxformer.data.batches import TokenBudgetBatches, padding_share
-from syntaxformer.data.collator import EncodedPairs, TranslationCollator
-from syntaxformer.data.source import EncodedText
-from syntaxformer.layers import plan_widths
-from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.textfile import read_lines
-from syntaxformer.training.precision import pick_precision
-from syntaxformer.training.recipe import Recipe
-from syntaxformer.training.trainer import SyntaxTrainer
+from syntaxformer.base.textfile import read_lines
+from syntaxformer.nn import plan_widths
+from syntaxformer.runs.precision import pick_precision
+from syntaxformer.translation.batches import TokenBudgetBatches, padding_share
+from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.recipe import Recipe
+from syntaxformer.translation.source import EncodedText
+from syntaxformer.translation.trainer import SyntaxTrainer
 
 VOCAB, WIDTH = 8000, 20
 FACTOR_ROWS = {"pos": 20, "case": 4, "subword": 6}

@@ -16,10 +16,10 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from syntaxformer.experiments.spec import Spec
-from syntaxformer.infusion_config import InfusionConfig
-from syntaxformer.training.finetune_config import FinetuneConfig
-from syntaxformer.training.recipe import Recipe
+from syntaxformer.encoders.finetune_config import FinetuneConfig
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.study.experiments.spec import Spec
+from syntaxformer.translation.recipe import Recipe
 
 PAGE = Path(__file__).with_name("keys.md")
 

@@ -16,7 +16,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from syntaxformer.analysis import (
+from syntaxformer.annotate import load_annotator
+from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.languages import choose_annotator, language_of_side
+from syntaxformer.base.textfile import read_lines
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.study import (
     Ablation,
     ablate_translator,
     attention_spread,
@@ -26,20 +31,15 @@ from syntaxformer.analysis import (
     plain_attention_beside,
     subnetwork_view,
 )
-from syntaxformer.analysis.attention_spread import MEASURES
-from syntaxformer.analysis.case_report import case_blocks
-from syntaxformer.analysis.case_texts import cases_of_lines
-from syntaxformer.analysis.cases import Case
-from syntaxformer.analysis.charts import Curve, draw_curves
-from syntaxformer.analysis.document import Block, Figure, Heading, Paragraph, Table, to_markdown
-from syntaxformer.annotate import load_annotator
-from syntaxformer.atomic import atomic_file
-from syntaxformer.evaluation import compare_translations, score_translations
-from syntaxformer.languages import choose_annotator, language_of_side
-from syntaxformer.tasks.classifier import Classifier
-from syntaxformer.tasks.model_folder import check_directions, scoring
-from syntaxformer.tasks.translator import Translator
-from syntaxformer.textfile import read_lines
+from syntaxformer.study.attention_spread import MEASURES
+from syntaxformer.study.case_report import case_blocks
+from syntaxformer.study.case_texts import cases_of_lines
+from syntaxformer.study.cases import Case
+from syntaxformer.study.charts import Curve, draw_curves
+from syntaxformer.study.document import Block, Figure, Heading, Paragraph, Table, to_markdown
+from syntaxformer.translation.model_folder import check_directions, scoring
+from syntaxformer.translation.scoring import compare_translations, score_translations
+from syntaxformer.translation.translator import Translator
 
 N_FIGURES = 3
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from syntaxformer.experiments import RunStore, load_spec, write_report
+from syntaxformer.study.experiments import RunStore, load_spec, write_report
 
 HERE = Path(__file__).resolve().parent
 PAGES = {

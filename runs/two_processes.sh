@@ -12,7 +12,7 @@ mkdir -p runs/two_processes/data
 python - << 'PYTHON'
 from pathlib import Path
 
-from syntaxformer.data.demo import digit_pairs
+from syntaxformer.demo.generated import digit_pairs
 
 pairs = digit_pairs(2304, seed=1, min_digits=3, max_digits=6)
 for name, part in {"train": pairs[:2203], "dev": pairs[2203:]}.items():

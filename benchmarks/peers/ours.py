@@ -22,15 +22,15 @@ import numpy as np
 import torch
 from transformers import TrainerCallback
 
-from syntaxformer.data.collator import EncodedPairs
-from syntaxformer.data.parallel import find_file
-from syntaxformer.data.source import EncodedText
-from syntaxformer.layers import plan_widths
-from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.textfile import read_lines
-from syntaxformer.training.precision import pick_precision
-from syntaxformer.training.recipe import Recipe
-from syntaxformer.training.trainer import SyntaxTrainer
+from syntaxformer.base.textfile import read_lines
+from syntaxformer.nn import plan_widths
+from syntaxformer.runs.precision import pick_precision
+from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.parallel import find_file
+from syntaxformer.translation.recipe import Recipe
+from syntaxformer.translation.source import EncodedText
+from syntaxformer.translation.trainer import SyntaxTrainer
 
 SHAPE = {
     "d_model": 512, "d_ff": 2048, "n_heads": 8, "encoder_layers": 3, "decoder_layers": 3, "norm": "pre",
@@ -121,8 +121,8 @@ def train(a: argparse.Namespace) -> None:
 # --------------------------------------------------------------- translation
 def make_model(a: argparse.Namespace) -> None:
     """A folder as `train` writes it after 3 updates, with tags, and its int8 export."""
-    from syntaxformer.export import export_translator
-    from syntaxformer.tasks.translation import train_translator
+    from syntaxformer.translation.export_ctranslate2 import export_translator
+    from syntaxformer.translation.training import train_translator
 
     raw = a.folder / "raw"
     raw.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ def force_ctranslate2(decoder: Any, steps: int, lengths: set[int]) -> None:
 
 
 def translate(a: argparse.Namespace) -> None:
-    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.translation.translator import Translator
 
     lines = (a.folder.parent / "raw" / "test2016.en").read_text("utf-8").splitlines()
     translator = Translator.load(a.folder)

@@ -12,46 +12,42 @@ from syntaxformer.auto_classes import announce
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.data.nlu_collator import SyntaxCollator, SyntaxExample
+    from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
     from syntaxformer.infusion import infuse, infusion_parameters, load, parameter_report
-    from syntaxformer.infusion_config import InfusionConfig
-    from syntaxformer.models import SyntaxTransformer
-    from syntaxformer.relations import constituency_relations, dependency_relations
-    from syntaxformer.tasks.pipeline import pipeline
-    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.infusion.config import InfusionConfig
+    from syntaxformer.pipelines import pipeline
+    from syntaxformer.syntax import constituency_relations, dependency_relations
+    from syntaxformer.translation.model import SyntaxTransformer
+    from syntaxformer.translation.translator import Translator
     from syntaxformer.trees import Sentence
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "InfusionConfig": "syntaxformer.infusion_config",
+    "InfusionConfig": "syntaxformer.infusion.config",
     "Sentence": "syntaxformer.trees",
-    "SyntaxCollator": "syntaxformer.data.nlu_collator",
-    "SyntaxExample": "syntaxformer.data.nlu_collator",
-    "SyntaxTransformer": "syntaxformer.models",
-    "Translator": "syntaxformer.tasks.translator",
-    "constituency_relations": "syntaxformer.relations",
-    "dependency_relations": "syntaxformer.relations",
+    "SyntaxCollator": "syntaxformer.encoders.collator",
+    "SyntaxExample": "syntaxformer.encoders.collator",
+    "SyntaxTransformer": "syntaxformer.translation.model",
+    "Translator": "syntaxformer.translation.translator",
+    "constituency_relations": "syntaxformer.syntax",
+    "dependency_relations": "syntaxformer.syntax",
     "infuse": "syntaxformer.infusion",
     "infusion_parameters": "syntaxformer.infusion",
     "load": "syntaxformer.infusion",
     "load_annotator": "syntaxformer.annotate",
     "parameter_report": "syntaxformer.infusion",
-    "pipeline": "syntaxformer.tasks.pipeline",
+    "pipeline": "syntaxformer.pipelines",
 }
 _ROOMS = (
-    "align",
-    "analysis",
     "annotate",
-    "data",
-    "evaluation",
-    "export",
+    "encoders",
     "infusion",
-    "layers",
-    "models",
-    "relations",
-    "tasks",
-    "training",
+    "nn",
+    "runs",
+    "study",
+    "syntax",
+    "translation",
     "trees",
 )
 

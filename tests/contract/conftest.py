@@ -15,8 +15,8 @@ import torch
 import transformers as hf
 
 import syntaxformer as sf
-from syntaxformer.layers import INFUSION_KINDS, plan_widths
-from syntaxformer.models import SyntaxTransformerConfig
+from syntaxformer.nn import INFUSION_KINDS, plan_widths
+from syntaxformer.translation.model import SyntaxTransformerConfig
 
 EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
 BATCH, PIECES, TARGETS, VOCAB, EOS = 3, 7, 5, 31, 1

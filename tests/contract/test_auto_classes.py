@@ -48,7 +48,7 @@ def test_both_kinds_are_known_after_import(before, folders):
         f"import sys, {before}syntaxformer\n"
         "print('torch' in sys.modules or 'transformers' in sys.modules)\n"
         "from transformers import AutoTokenizer\n"
-        "print('syntaxformer.models' in sys.modules)\n"
+        "print('syntaxformer.translation.model' in sys.modules)\n"
         "from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM\n"
         f"print(type(AutoConfig.from_pretrained({str(folders['translator'])!r})).__name__)\n"
         f"print(type(AutoModelForSeq2SeqLM.from_pretrained({str(folders['translator'])!r})).__name__)\n"

@@ -14,7 +14,7 @@ import transformers as hf
 from torch.testing import assert_close
 
 import syntaxformer as sf
-from syntaxformer.errors import CheckpointError
+from syntaxformer.base.errors import CheckpointError
 
 # PEFT asks transformers by a name that transformers calls old.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")

@@ -116,7 +116,7 @@ def test_a_subclass_loads_the_folder_of_its_base(translator, tmp_path):
 @pytest.mark.parametrize("new", ["lisa", "masks", "relation_bias"])
 def test_parts_of_syntax_that_a_folder_lacks_start_as_documented(new, tmp_path):
     """LISA's U at I / √d_head, topical W_V at I, gates and biases at 0."""
-    from syntaxformer.models import SyntaxTransformerConfig
+    from syntaxformer.translation.model import SyntaxTransformerConfig
 
     shape = {
         "vocab_size": VOCAB,

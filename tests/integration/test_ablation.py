@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from syntaxformer.analysis.ablation import Ablation, ablate_translator
-from syntaxformer.tasks.translator import Translator
+from syntaxformer.study.ablation import Ablation, ablate_translator
+from syntaxformer.translation.translator import Translator
 
 
 def test_a_translator_with_spoiled_factors(cli, digits):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import spacy
 
-from syntaxformer.analysis import cross_attention
-from syntaxformer.tasks.translator import Translator
+from syntaxformer.study import cross_attention
+from syntaxformer.translation.translator import Translator
 
 
 def test_weights_are_distributions_over_source_pieces(digits):

@@ -179,7 +179,7 @@ def test_other_factors_are_not_resumed(train, corpus):
 
 
 def test_a_run_killed_before_its_first_checkpoint_can_be_resumed(train, tmp_path):
-    from syntaxformer.tasks.run_folder import RECIPE
+    from syntaxformer.runs.run_folder import RECIPE
 
     assert train().code == 0
     for path in (tmp_path / "run").iterdir():
@@ -287,7 +287,7 @@ def test_a_truncated_and_a_tampered_model(digits, cli, tmp_path):
 
 
 def test_a_model_without_its_annotator(digits, cli, tmp_path):
-    from syntaxformer.folders import write_manifest
+    from syntaxformer.base.folders import write_manifest
 
     model = _copy(digits.sum_then_concat, tmp_path)
     info = json.loads((model / "syntaxformer.json").read_text())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.layers import INFUSION_KINDS
+from syntaxformer.nn import INFUSION_KINDS
 
 ALWAYS = {"prepend"}
 SETTINGS = (

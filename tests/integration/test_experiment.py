@@ -7,9 +7,9 @@ import sys
 
 import yaml
 
-from syntaxformer.evaluation import score_translations
-from syntaxformer.experiments import RunStore, load_spec, run_cell, write_report
-from syntaxformer.experiments.cell_run import HYPOTHESES, write_cell
+from syntaxformer.study.experiments import RunStore, load_spec, run_cell, write_report
+from syntaxformer.study.experiments.cell_run import HYPOTHESES, write_cell
+from syntaxformer.translation.scoring import score_translations
 
 SETTINGS = {
     "subwords.vocab_size": 301, "model.d_model": 32, "model.d_ff": 37, "model.n_heads": 2, "training.max_steps": 6,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from syntaxformer.data.demo import demo_corpus, write_demo
-from syntaxformer.tasks.translator import Translator
+from syntaxformer.demo.generated import demo_corpus, write_demo
+from syntaxformer.translation.translator import Translator
 
 SMALL = (
     "subwords.vocab_size=400", "model.d_model=24", "model.d_ff=31", "model.n_heads=2", "training.max_steps=4",

@@ -26,7 +26,7 @@ def _environment(**more: str) -> dict[str, str]:
 KILLED = """
 import os, signal
 from syntaxformer.cli.main import main
-from syntaxformer.training.callbacks import Flow
+from syntaxformer.runs.callbacks import Flow
 
 def kill(self, args, state, control, **_):
     if state.global_step == 20 and os.environ["RANK"] == "1":
@@ -39,7 +39,7 @@ main()
 DISAGREEING = """
 import os
 import torch
-from syntaxformer.training import precision
+from syntaxformer.runs import precision
 
 precision._has_bf16 = lambda: True
 precision._bf16_gain = lambda: {"0": 9.0, "1": 0.1}[os.environ["RANK"]]
@@ -50,7 +50,7 @@ torch.distributed.destroy_process_group()
 
 PATIENT = """
 import torch
-from syntaxformer.training.processes import process_team
+from syntaxformer.runs.processes import process_team
 
 process_team()
 group = torch.distributed.distributed_c10d._get_default_group()

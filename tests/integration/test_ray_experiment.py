@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syntaxformer.errors import SyntaxformerError
-from syntaxformer.experiments import RunStore, load_spec, run_experiment
+from syntaxformer.base.errors import SyntaxformerError
+from syntaxformer.study.experiments import RunStore, load_spec, run_experiment
 
 pytest.importorskip("ray", reason="ray is not installed")
 
-from syntaxformer.experiments.ray_executor import RayExecutor
+from syntaxformer.study.experiments.ray_executor import RayExecutor
 
 SCRIPT = """
 import json, os, pathlib, signal, sys

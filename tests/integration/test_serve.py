@@ -149,7 +149,7 @@ def test_others_are_answered_while_a_body_comes_in_chunks_of_a_byte():
 def test_workers_that_cannot_load_their_models_end_the_service_with_the_reason(tmp_path):
     script = """
 import sys
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.serve import ServiceConfig, server
 
 server.check_folder = lambda folder: None  # it was damaged, or the device is gone, after the look at it

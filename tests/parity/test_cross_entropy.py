@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from syntaxformer.layers import cross_entropy
-from syntaxformer.layers.cross_entropy import (
+from syntaxformer.nn.kernels import cross_entropy
+from syntaxformer.nn.kernels.cross_entropy import (
     IGNORED_LABEL,
     linear_cross_entropy,
 )

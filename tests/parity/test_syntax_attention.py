@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from syntaxformer.layers import RelationIndex, syntax_attention, syntax_attention_reference
+from syntaxformer.nn import RelationIndex, syntax_attention, syntax_attention_reference
 
 BATCH, HEADS, KEYS, D_HEAD, MAX_DISTANCE = 3, 2, 11, 5, 7
 N_IDS = 3 * MAX_DISTANCE + 2
@@ -118,7 +118,7 @@ def test_bf16(mode: str, on_empty_row: str, products_in_bf16: bool, monkeypatch:
     """Against the loop in float32 on the same numbers; with products as on a CPU and as elsewhere."""
     if products_in_bf16:
         monkeypatch.setattr(
-            "syntaxformer.layers.syntax_kernel._product_dtype", lambda value, exact: value.dtype
+            "syntaxformer.nn.kernels.syntax_kernel._product_dtype", lambda value, exact: value.dtype
         )
     arguments = _inputs(2, torch.bfloat16) | {"mode": mode, "on_empty_row": on_empty_row}
     arguments["key_mask"] = _padding()
@@ -151,7 +151,7 @@ def test_blocks_change_nothing(block: int, monkeypatch: pytest.MonkeyPatch) -> N
     """One query a block, three, two sentences."""
     arguments = _inputs(2, shared_bias=False) | {"key_mask": _padding()}
     whole = _run(syntax_attention, arguments)
-    monkeypatch.setattr("syntaxformer.layers.syntax_kernel._CPU_BLOCK", block)
+    monkeypatch.setattr("syntaxformer.nn.kernels.syntax_kernel._CPU_BLOCK", block)
     for name, tensor in _run(syntax_attention, arguments).items():
         torch.testing.assert_close(tensor, whole[name], atol=1e-5, rtol=1e-5)
 

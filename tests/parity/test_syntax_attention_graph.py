@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from syntaxformer.layers import syntax_attention, syntax_attention_graph, syntax_attention_reference
+from syntaxformer.nn import syntax_attention, syntax_attention_graph, syntax_attention_reference
 
 BATCH, HEADS, KEYS, D_HEAD, MAX_DISTANCE = 3, 2, 11, 5, 7
 N_IDS = 3 * MAX_DISTANCE + 2

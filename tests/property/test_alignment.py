@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from syntaxformer.align import (
+from syntaxformer.syntax import (
     NO_WORD,
     SUBWORD_POSITIONS,
     batch_word_of_piece,

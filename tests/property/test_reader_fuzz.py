@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from syntaxformer.annotate import read_annotations, write_annotations
-from syntaxformer.data.word_vectors import read_word_vectors
-from syntaxformer.errors import SyntaxformerError
-from syntaxformer.folders import read_json, verify_manifest
-from syntaxformer.infusion_config import InfusionConfig
-from syntaxformer.relations import constituency_relations, dependency_relations
-from syntaxformer.tasks.classifier_folder import read_classifier_info
-from syntaxformer.tasks.exported_folder import read_export
-from syntaxformer.tasks.model_folder import read_info
-from syntaxformer.tasks.tables import read_rows
-from syntaxformer.training.recipe import load_recipe
+from syntaxformer.base.errors import SyntaxformerError
+from syntaxformer.base.folders import read_json, verify_manifest
+from syntaxformer.encoders.classifier_folder import read_classifier_info
+from syntaxformer.encoders.tables import read_rows
+from syntaxformer.encoders.word_vectors import read_word_vectors
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.syntax import constituency_relations, dependency_relations
+from syntaxformer.translation.exported_folder import read_export
+from syntaxformer.translation.model_folder import read_info
+from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.trees import Sentence, format_conllu, format_tree, read_conllu, read_ptb, sentence_from_tree
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syntaxformer.relations import (
+from syntaxformer.syntax import (
     batch_dependency_relations,
     constituency_relations,
     dependency_relations,

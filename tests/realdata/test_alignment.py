@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from syntaxformer.align import (
+from syntaxformer.syntax import (
     FACTORS,
     WordColumns,
     batch_word_of_piece,

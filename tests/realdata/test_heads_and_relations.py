@@ -6,7 +6,7 @@ import gzip
 
 import numpy as np
 
-from syntaxformer.relations import constituency_relations, dependency_relations
+from syntaxformer.syntax import constituency_relations, dependency_relations
 from syntaxformer.trees import leaves_of, read_conllu, read_ptb, remove_traces, strip_functions
 
 

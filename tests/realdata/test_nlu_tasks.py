@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from syntaxformer.tasks.annotated_examples import annotate_examples
-from syntaxformer.tasks.official_files import TASKS, read_split
+from syntaxformer.encoders.annotated_examples import annotate_examples
+from syntaxformer.encoders.official_files import TASKS, read_split
 
 GLUE = [
     ("cola", "CoLA", {"train": 8551, "dev": 1043, "test": 1063}),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from syntaxformer.data.batches import TokenBudgetBatches
-from syntaxformer.data.parallel import CorpusConfig, read_parallel
-from syntaxformer.data.prepare import encode_pairs, get_tokenizer
-from syntaxformer.data.source import SourceEncoder
-from syntaxformer.data.subwords import SubwordConfig
+from syntaxformer.translation.batches import TokenBudgetBatches
+from syntaxformer.translation.parallel import CorpusConfig, read_parallel
+from syntaxformer.translation.prepare import encode_pairs, get_tokenizer
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.subwords import SubwordConfig
 
 
 def _padded_share(pairs, batches) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from syntaxformer.data.corpora import read_split, read_train
-from syntaxformer.training.recipe import load_recipe
+from syntaxformer.translation.corpora import read_split, read_train
+from syntaxformer.translation.recipe import load_recipe
 
 
 @pytest.mark.parametrize(

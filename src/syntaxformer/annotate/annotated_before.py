@@ -17,7 +17,7 @@ import numpy.typing as npt
 from syntaxformer.annotate.annotator import Annotator, ListsSentences
 from syntaxformer.annotate.corpus import AnnotatedCorpus, read_annotations
 from syntaxformer.annotate.parallel import chunks_of
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.trees import Sentence
 
 __all__ = ["AnnotatedBefore"]

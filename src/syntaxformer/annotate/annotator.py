@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Protocol, runtime_checkable
 
-from syntaxformer.progress import track
+from syntaxformer.base.progress import track
 from syntaxformer.trees import Sentence
 
 __all__ = [

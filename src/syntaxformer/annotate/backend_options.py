@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from syntaxformer.config import nearest
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.config import nearest
+from syntaxformer.base.errors import ConfigError
 
 __all__ = ["OptionTypes", "positive_int", "positive_number", "split_options"]
 

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from syntaxformer.ahead import map_ahead
 from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words
 from syntaxformer.annotate.parallel import TASKS_AHEAD, chunks_of, short_enough, stream_in_processes
+from syntaxformer.base.ahead import map_ahead
 from syntaxformer.trees import Sentence
 
 __all__ = ["BatchParser", "BatchedAnnotator"]

@@ -26,8 +26,8 @@ from syntaxformer.annotate.backend_options import positive_int, split_options
 from syntaxformer.annotate.batched import BatchedAnnotator
 from syntaxformer.annotate.fingerprint import hash_file, hash_folder
 from syntaxformer.annotate.parsed import flat_tree, join_trees, read_tree, tree_over_words
-from syntaxformer.errors import BackendMissingError, ConfigError, DataError
-from syntaxformer.languages import BUNDLED
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
+from syntaxformer.base.languages import BUNDLED
 from syntaxformer.trees import ROOT, Sentence, Tree, format_tree
 
 __all__ = ["BeneparParser", "grammatical_sentences", "load_benepar"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.annotate.fingerprint import hash_folder
-from syntaxformer.errors import BackendMissingError
+from syntaxformer.base.errors import BackendMissingError
 
 __all__ = ["bundled_folder", "bundled_version", "pipeline_version"]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from syntaxformer.errors import DataError
+from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence
 
 __all__ = ["CODED", "FORMAT", "SCHEMA", "AnnotationHeader", "SentenceEncoder"]

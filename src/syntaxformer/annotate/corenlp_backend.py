@@ -28,7 +28,7 @@ from syntaxformer.annotate.batched import BatchedAnnotator
 from syntaxformer.annotate.fingerprint import hash_lines
 from syntaxformer.annotate.parsed import ParsedSentence, join_parsed, tree_over_words
 from syntaxformer.annotate.penn_tags import PENN_TO_UPOS, upos_of_penn
-from syntaxformer.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, TreeError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, TreeError
 from syntaxformer.trees import ROOT, Sentence, parse_tree
 
 __all__ = ["ADDRESS_VARIABLE", "load_corenlp", "server_address"]

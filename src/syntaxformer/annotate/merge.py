@@ -18,7 +18,7 @@ import pyarrow as pa
 from syntaxformer.annotate.columns import SentenceEncoder
 from syntaxformer.annotate.corpus import read_annotations
 from syntaxformer.annotate.store import ROWS_PER_GROUP, annotation_writer, write_header
-from syntaxformer.errors import DataError
+from syntaxformer.base.errors import DataError
 
 __all__ = ["merge_annotations"]
 

@@ -17,9 +17,9 @@ from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from typing import TypeVar
 
-from syntaxformer.ahead import map_ahead
 from syntaxformer.annotate.annotator import Annotator
-from syntaxformer.errors import DataError, SyntaxformerError
+from syntaxformer.base.ahead import map_ahead
+from syntaxformer.base.errors import DataError, SyntaxformerError
 from syntaxformer.trees import Sentence
 
 __all__ = ["chunks_of", "map_in_processes", "short_enough", "stream_in_processes"]

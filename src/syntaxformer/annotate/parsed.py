@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from syntaxformer.errors import DataError
+from syntaxformer.base.errors import DataError
 from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, leaves_of, strip_root
 
 __all__ = ["ParsedSentence", "flat_tree", "join_parsed", "join_trees", "read_tree", "tree_over_words"]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from syntaxformer.annotate.annotator import Annotator, ListsSentences
 from syntaxformer.annotate.parsed import tree_over_words
 from syntaxformer.annotate.splits import annotator_for
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.trees import Sentence, format_tree, phrase_structure
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 

@@ -21,8 +21,8 @@ from typing import Any
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.shards import Engine, Shard, annotate_shard
-from syntaxformer.errors import SyntaxformerError
-from syntaxformer.ray_cluster import connect, import_ray, reason
+from syntaxformer.base.errors import SyntaxformerError
+from syntaxformer.base.ray_cluster import connect, import_ray, reason
 
 __all__ = ["ray_engine"]
 

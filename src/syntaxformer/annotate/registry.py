@@ -14,8 +14,8 @@ from importlib import import_module
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.bundled import bundled_version
 from syntaxformer.annotate.phrases import PHRASES, with_constituency
-from syntaxformer.errors import ConfigError
-from syntaxformer.languages import BUNDLED, LANGUAGE_NAMES, language_of
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, language_of
 
 __all__ = ["BACKENDS", "annotator_identity", "load_annotator"]
 

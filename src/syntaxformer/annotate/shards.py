@@ -29,10 +29,10 @@ from syntaxformer.annotate.parallel import map_in_processes, short_enough
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.sources import SourceLines
 from syntaxformer.annotate.store import read_if_current, write_annotations
-from syntaxformer.atomic import atomic_file
-from syntaxformer.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
-from syntaxformer.folders import remove_partials
-from syntaxformer.progress import track
+from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.folders import remove_partials
+from syntaxformer.base.progress import track
 
 __all__ = [
     "LINES_PER_SHARD",

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from syntaxformer.errors import DataError, SyntaxformerError
-from syntaxformer.textfile import count_lines, open_bytes, read_lines
+from syntaxformer.base.errors import DataError, SyntaxformerError
+from syntaxformer.base.textfile import count_lines, open_bytes, read_lines
 
 __all__ = ["SourceLines"]
 

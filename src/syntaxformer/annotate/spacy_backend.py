@@ -25,7 +25,7 @@ from syntaxformer.annotate.bundled import bundled_folder, pipeline_version
 from syntaxformer.annotate.parallel import chunks_of, short_enough, stream_in_processes
 from syntaxformer.annotate.segments import segments_of
 from syntaxformer.annotate.spacy_docs import DocReader, Part
-from syntaxformer.errors import BackendMissingError, DataError
+from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import Sentence
 
 __all__ = ["SpacyAnnotator", "load_bundled", "load_spacy"]

@@ -13,7 +13,7 @@ from typing import cast
 
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.fingerprint import hash_file
-from syntaxformer.errors import ConfigError, DataError
+from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.trees import Sentence
 
 __all__ = ["SPLIT", "AnnotatedLines", "SplitAnnotator", "annotator_for", "annotator_in_chunks"]

@@ -21,8 +21,8 @@ from syntaxformer.annotate.batched import BatchedAnnotator
 from syntaxformer.annotate.fingerprint import hash_file
 from syntaxformer.annotate.parsed import ParsedSentence, join_parsed, read_tree, tree_over_words
 from syntaxformer.annotate.segments import segments_of
-from syntaxformer.config import nearest
-from syntaxformer.errors import BackendMissingError, ConfigError, SyntaxformerError
+from syntaxformer.base.config import nearest
+from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
 from syntaxformer.trees import ROOT, Sentence, Tree
 
 __all__ = ["StanzaParser", "load_stanza"]

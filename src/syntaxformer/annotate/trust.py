@@ -8,7 +8,7 @@ from pathlib import Path
 
 from syntaxformer.annotate.corenlp_backend import ADDRESS_VARIABLE, server_address
 from syntaxformer.annotate.phrases import PHRASES
-from syntaxformer.errors import CheckpointError
+from syntaxformer.base.errors import CheckpointError
 
 __all__ = ["trusted_annotator"]
 

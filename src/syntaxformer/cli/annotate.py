@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.engine import AddressOption, Engine, refuse_lone_address
 from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
-from syntaxformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
@@ -68,7 +68,7 @@ def annotate(
     A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
     same text by the same annotator is left as it is; one that was broken off goes on where it was.
     """
-    from syntaxformer.languages import TextLanguage, choose_annotator, language_of, language_of_file
+    from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of, language_of_file
 
     targets = output_paths(inputs, output)
     refuse_lone_address(engine, address)

@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from syntaxformer.analysis import SpreadOfAttention
-    from syntaxformer.evaluation.significance import Interval
+    from syntaxformer.base.statistics import Interval
+    from syntaxformer.study import SpreadOfAttention
 
 __all__ = ["attend"]
 
@@ -62,7 +62,7 @@ def attend(
 
     syntaxformer attend runs/cola-masks "John slipped in front of anyone who was there." --beside runs/cola
     """
-    from syntaxformer.errors import ConfigError
+    from syntaxformer.base.errors import ConfigError
 
     loading = {"annotator": model_annotator, "trust_annotator": trust_annotator}
     if spread is not None:
@@ -85,7 +85,7 @@ def attend(
 
 def _refuse(use: str, options: Mapping[str, object]) -> None:
     """Options that would be passed over in silence."""
-    from syntaxformer.errors import ConfigError
+    from syntaxformer.base.errors import ConfigError
 
     if problems := [
         f"{name}: expected none with {use}, got {value}. {_INSTEAD.get(name, 'Leave it out.')}"
@@ -105,10 +105,10 @@ def _cross_attention(
     head: int | None,
     factor: Sequence[str],
 ) -> None:
-    from syntaxformer.analysis import cross_attention, draw_attention
     from syntaxformer.cli.translate import check_factor_names, read_factors
-    from syntaxformer.tasks.model_folder import check_directions
-    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.study import cross_attention, draw_attention
+    from syntaxformer.translation.model_folder import check_directions
+    from syntaxformer.translation.translator import Translator
 
     given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
     folders = (one for one in (beside, model) if one is not None)
@@ -128,7 +128,7 @@ def _cross_attention(
 
 
 def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: str = "") -> None:
-    from syntaxformer.errors import ConfigError
+    from syntaxformer.base.errors import ConfigError
 
     if not -n_layers <= layer < n_layers or (head is not None and head >= n_heads):
         raise ConfigError(
@@ -146,8 +146,8 @@ def _subnetworks(
     layer: int,
     head: int | None,
 ) -> None:
-    from syntaxformer.analysis import draw_subnetwork, plain_attention_beside, subnetwork_view
-    from syntaxformer.tasks.classifier import Classifier
+    from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.study import draw_subnetwork, plain_attention_beside, subnetwork_view
 
     view = subnetwork_view(Classifier.from_folder(model, **loading), text)
     _check_place(layer, head, *view.logits.shape[:2])
@@ -173,14 +173,14 @@ def _spread(
     head: int | None,
     as_json: bool,
 ) -> None:
-    from syntaxformer.analysis import attention_spread
-    from syntaxformer.analysis.attention_spread import MEASURES
     from syntaxformer.annotate import WordsAsGiven, load_annotator
-    from syntaxformer.errors import DataError
-    from syntaxformer.languages import choose_annotator, language_of_side
-    from syntaxformer.tasks.model_folder import check_directions
-    from syntaxformer.tasks.translator import Translator
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.base.errors import DataError
+    from syntaxformer.base.languages import choose_annotator, language_of_side
+    from syntaxformer.base.textfile import read_lines
+    from syntaxformer.study import attention_spread
+    from syntaxformer.study.attention_spread import MEASURES
+    from syntaxformer.translation.model_folder import check_directions
+    from syntaxformer.translation.translator import Translator
 
     translators = {str(one): Translator.load(one, **loading) for one in (beside, model) if one is not None}
     preparation = translators[str(model)].encoder.preparation

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.translation.translator import Translator
 
 __all__ = ["compare"]
 
@@ -44,16 +44,16 @@ def compare(
 
     syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
     """
-    from syntaxformer.analysis.case_report import case_blocks
-    from syntaxformer.analysis.case_texts import cases_of_lines
-    from syntaxformer.analysis.document import to_html, to_markdown
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.atomic import atomic_file
+    from syntaxformer.base.atomic import atomic_file
+    from syntaxformer.base.errors import ConfigError, DataError
+    from syntaxformer.base.languages import choose_annotator, language_of_file, language_of_side
+    from syntaxformer.base.textfile import read_lines
     from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
-    from syntaxformer.errors import ConfigError, DataError
-    from syntaxformer.languages import choose_annotator, language_of_file, language_of_side
-    from syntaxformer.tasks.model_folder import check_directions
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.study.case_report import case_blocks
+    from syntaxformer.study.case_texts import cases_of_lines
+    from syntaxformer.study.document import to_html, to_markdown
+    from syntaxformer.translation.model_folder import check_directions
 
     refuse_inputs(output, [first, second, src, ref, train])
     refuse_other_endings(output, (".md", ".html"))
@@ -101,12 +101,12 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
 
 def _outputs(path: Path, sources: list[str], *options: Any) -> tuple[list[str], Translator | None]:
     """Translations and the model that made them; None for a file."""
-    from syntaxformer.align import FACTORS
-    from syntaxformer.errors import ConfigError
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.base.errors import ConfigError
+    from syntaxformer.base.textfile import read_lines
+    from syntaxformer.syntax import FACTORS
 
     if path.is_dir():
-        from syntaxformer.tasks.translator import Translator
+        from syntaxformer.translation.translator import Translator
 
         translator = Translator.load(path, *options)
         if own := [name for name in translator.encoder.factors if name not in FACTORS]:

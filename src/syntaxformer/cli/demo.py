@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from syntaxformer.tasks.demo import DemoReport
+    from syntaxformer.demo.first_look import DemoReport
 
 __all__ = ["demo"]
 
@@ -27,7 +27,7 @@ def demo(
 
     A first look, not a benchmark: the corpus is generated from a grammar, one seed, a tiny model.
     """
-    from syntaxformer.tasks.demo import run_demo
+    from syntaxformer.demo.first_look import run_demo
 
     _print(run_demo(output, overwrite, settings or ()))
 

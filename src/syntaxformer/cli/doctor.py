@@ -60,7 +60,7 @@ def _optional_packages() -> list[str]:
 def _devices() -> list[str]:
     import torch
 
-    from syntaxformer.training.precision import pick_precision
+    from syntaxformer.runs.precision import pick_precision
 
     devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     place = ", ".join(devices) or f"CPU, {torch.get_num_threads()} threads"
@@ -69,7 +69,7 @@ def _devices() -> list[str]:
 
 def _annotators() -> list[str]:
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.errors import SyntaxformerError
+    from syntaxformer.base.errors import SyntaxformerError
 
     lines = []
     for name, text in (("en", "It works."), ("de", "Es geht.")):
@@ -110,7 +110,7 @@ def _cache() -> str:
 def _server(address: str) -> str:
     """What the server of the environment says to a line; the address itself is kept secret."""
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.errors import SyntaxformerError
+    from syntaxformer.base.errors import SyntaxformerError
 
     try:
         annotator = load_annotator(f"corenlp:{address}+timeout=60+retries=1")

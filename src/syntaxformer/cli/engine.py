@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 
 __all__ = ["AddressOption", "Engine", "refuse_lone_address"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from syntaxformer.tasks.model_folder import FolderInfo
-    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.translation.model_folder import FolderInfo
+    from syntaxformer.translation.translator import Translator
 
 __all__ = ["evaluate"]
 
@@ -51,15 +51,15 @@ def evaluate(
 
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
     """
-    from syntaxformer.analysis.ablation import Ablation, ablate_translator
-    from syntaxformer.atomic import atomic_text
+    from syntaxformer.base.atomic import atomic_text
+    from syntaxformer.base.errors import DataError
+    from syntaxformer.base.textfile import read_lines
     from syntaxformer.cli.outputs import factor_files, refuse_inputs
     from syntaxformer.cli.translate import check_factor_names, read_factors
-    from syntaxformer.errors import DataError
-    from syntaxformer.evaluation import compare_translations, score_translations
-    from syntaxformer.tasks.model_folder import reference_note, scoring
-    from syntaxformer.tasks.translator import Translator
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.study.ablation import Ablation, ablate_translator
+    from syntaxformer.translation.model_folder import reference_note, scoring
+    from syntaxformer.translation.scoring import compare_translations, score_translations
+    from syntaxformer.translation.translator import Translator
 
     refuse_inputs(output, [src, ref, *factor_files(factor)])
     sources, references = list(read_lines(src)), list(read_lines(ref))
@@ -116,8 +116,8 @@ def _common_scoring(infos: Sequence[FolderInfo]) -> dict[str, Any]:
     Raises:
         ConfigError: They translate in other directions, or one writes tokenised text and one does not.
     """
-    from syntaxformer.errors import ConfigError
-    from syntaxformer.tasks.model_folder import check_directions, scoring
+    from syntaxformer.base.errors import ConfigError
+    from syntaxformer.translation.model_folder import check_directions, scoring
 
     check_directions(infos, "--baseline")
     found = [scoring(info) for info in infos]
@@ -146,8 +146,8 @@ def _print_difference(report: Mapping[str, Any]) -> None:
 
 def _table_note(model: Path, baseline: Path) -> str | None:
     """What a difference may be of besides syntax: one model has a table for source words alone."""
-    from syntaxformer.folders import read_json
-    from syntaxformer.tasks.run_folder import RUN
+    from syntaxformer.base.folders import read_json
+    from syntaxformer.runs.run_folder import RUN
 
     kinds = {
         one: read_json(one / RUN).get("source_table") for one in (model, baseline) if (one / RUN).exists()

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from syntaxformer.experiments import Executor, RunStore, Spec
-    from syntaxformer.experiments.spec import Only
+    from syntaxformer.study.experiments import Executor, RunStore, Spec
+    from syntaxformer.study.experiments.spec import Only
 
 __all__ = ["experiment"]
 
@@ -52,7 +52,7 @@ def run(
 
     syntaxformer experiment run experiments/paper000_table1_multi30k.yaml --jobs 2
     """
-    from syntaxformer.experiments import load_spec, run_experiment
+    from syntaxformer.study.experiments import load_spec, run_experiment
 
     refuse_lone_address(engine, address)
     loaded = load_spec(spec)
@@ -80,8 +80,8 @@ def report(
 
     syntaxformer experiment report experiments/paper000_table1_multi30k.yaml
     """
-    from syntaxformer.errors import DataError
-    from syntaxformer.experiments import load_spec, write_report
+    from syntaxformer.base.errors import DataError
+    from syntaxformer.study.experiments import load_spec, write_report
 
     loaded = load_spec(spec)
     opened = _store(loaded, store)
@@ -93,23 +93,23 @@ def report(
 @experiment.command(hidden=True)
 def cell(folder: Annotated[Path, typer.Argument(help="Folder of one run.")]) -> None:
     """Do one run; `experiment run` starts this in a process of its own."""
-    from syntaxformer.experiments import run_cell
+    from syntaxformer.study.experiments import run_cell
 
     run_cell(folder)
 
 
 def _executor(engine: Engine, jobs: int, address: str | None) -> AbstractContextManager[Executor]:
-    from syntaxformer.experiments import LocalExecutor
+    from syntaxformer.study.experiments import LocalExecutor
 
     if engine is Engine.local:
         return nullcontext(LocalExecutor(jobs))
-    from syntaxformer.experiments.ray_executor import RayExecutor
+    from syntaxformer.study.experiments.ray_executor import RayExecutor
 
     return RayExecutor(jobs, address)
 
 
 def _parts(settings: Sequence[str]) -> Only:
-    from syntaxformer.errors import ConfigError
+    from syntaxformer.base.errors import ConfigError
 
     parts = [setting.partition("=") for setting in settings]
     if wrong := [name for name, equals, _ in parts if not equals]:
@@ -121,13 +121,13 @@ def _parts(settings: Sequence[str]) -> Only:
 
 
 def _store(spec: Spec, folder: Path | None) -> RunStore:
-    from syntaxformer.experiments import RunStore
+    from syntaxformer.study.experiments import RunStore
 
     return RunStore(folder or Path("runs/experiments") / spec.name)
 
 
 def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed: bool) -> None:
-    from syntaxformer.experiments import check_experiment, estimate_seconds, planned_cells
+    from syntaxformer.study.experiments import check_experiment, estimate_seconds, planned_cells
 
     runs = store.runs()
     cells = planned_cells(spec, runs, only)

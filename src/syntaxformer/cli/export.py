@@ -38,8 +38,9 @@ def export(
 
     syntaxformer export runs/cola-masks runs/cola-onnx
     """
-    from syntaxformer.errors import ConfigError
-    from syntaxformer.export import export_classifier, export_translator
+    from syntaxformer.base.errors import ConfigError
+    from syntaxformer.encoders.export_onnx import export_classifier
+    from syntaxformer.translation.export_ctranslate2 import export_translator
 
     if (model / "classifier.json").exists():
         if quantization is not Quantization.float32:

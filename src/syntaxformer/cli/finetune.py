@@ -66,11 +66,11 @@ def finetune(
 
     syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT -o runs/mine
     """
-    from syntaxformer.folders import read_json
-    from syntaxformer.tasks.classification import finetune as run
-    from syntaxformer.tasks.classifier_folder import missed_note
-    from syntaxformer.training.finetune_config import load_finetune
-    from syntaxformer.training.processes import process_team
+    from syntaxformer.base.folders import read_json
+    from syntaxformer.encoders.classifier_folder import missed_note
+    from syntaxformer.encoders.finetune_config import load_finetune
+    from syntaxformer.encoders.finetuning import finetune as run
+    from syntaxformer.runs.processes import process_team
 
     options = {
         "": {"task": task, "model": model, "output": output, "seed": seed},

@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from syntaxformer import __version__
+from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.attend import attend
 from syntaxformer.cli.compare import compare
@@ -32,7 +33,6 @@ from syntaxformer.cli.scratch import scratch
 from syntaxformer.cli.serve import serve
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import translate
-from syntaxformer.errors import ConfigError, SyntaxformerError
 
 __all__ = ["app", "main"]
 

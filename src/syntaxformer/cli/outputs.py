@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 
 __all__ = ["factor_files", "refuse_inputs", "refuse_other_endings"]
 

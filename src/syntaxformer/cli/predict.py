@@ -61,14 +61,14 @@ def predict(
     """
     import json
 
-    from syntaxformer.analysis.ablation import Ablation, ablate_classifier
+    from syntaxformer.base.errors import ConfigError
     from syntaxformer.cli.outputs import refuse_inputs
-    from syntaxformer.errors import ConfigError
-    from syntaxformer.evaluation.classification import never_predicted
-    from syntaxformer.tasks.classifier import Classifier
-    from syntaxformer.tasks.classifier_folder import missed_note
-    from syntaxformer.tasks.prediction import read_split_for, read_texts_for
-    from syntaxformer.tasks.submission import prediction_rows, submission_rows, write_rows
+    from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.encoders.classifier_folder import missed_note
+    from syntaxformer.encoders.metrics import never_predicted
+    from syntaxformer.encoders.prediction import read_split_for, read_texts_for
+    from syntaxformer.encoders.submission import prediction_rows, submission_rows, write_rows
+    from syntaxformer.study.ablation import Ablation, ablate_classifier
 
     if (source is None) == (data is None):
         raise ConfigError("input: expected either a file (or -) or --data, got both or none.")

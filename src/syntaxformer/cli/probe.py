@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from syntaxformer.tasks.probing import ProbeReport
+    from syntaxformer.study.probing import ProbeReport
 
 __all__ = ["probe"]
 
@@ -44,11 +44,11 @@ def probe(
 
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
-    from syntaxformer.atomic import atomic_file
+    from syntaxformer.base.atomic import atomic_file
     from syntaxformer.cli.outputs import refuse_inputs
-    from syntaxformer.data.treebank import read_probe_treebank
-    from syntaxformer.tasks.probing import ProbeConfig, probe_model
-    from syntaxformer.tasks.word_states import load_word_encoder
+    from syntaxformer.study.probing import ProbeConfig, probe_model
+    from syntaxformer.study.treebank import read_probe_treebank
+    from syntaxformer.study.word_states import load_word_encoder
 
     refuse_inputs(output, [treebank, dev, test])
     wanted = _layers(layers)
@@ -69,7 +69,7 @@ def probe(
 
 
 def _layers(text: str) -> list[int] | None:
-    from syntaxformer.errors import ConfigError
+    from syntaxformer.base.errors import ConfigError
 
     if text == "all":
         return None

@@ -34,7 +34,7 @@ def scratch(
 
     syntaxformer finetune --task snli --data SNLI --model encoders/glove --infuse masks -o runs/snli
     """
-    from syntaxformer.tasks.scratch import EncoderShape, build_scratch_encoder
+    from syntaxformer.encoders.scratch import EncoderShape, build_scratch_encoder
 
     shape = EncoderShape(layers, width, heads, feed_forward, dropout, max_length)
     made = build_scratch_encoder(

@@ -42,8 +42,8 @@ def serve(
 
     syntaxformer serve runs/sit-int8 --port 8000
     """
-    from syntaxformer.errors import BackendMissingError, ConfigError
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.base.errors import BackendMissingError, ConfigError
+    from syntaxformer.base.textfile import read_lines
 
     try:
         from syntaxformer.serve import ServiceConfig, name_models, run

@@ -24,9 +24,9 @@ def train(
 
     syntaxformer train recipes/multi30k.yaml data.dir=DIR infusion.kind=sum_then_concat output=runs/sit
     """
-    from syntaxformer.tasks.translation import train_translator
-    from syntaxformer.training.processes import process_team
-    from syntaxformer.training.recipe import load_recipe
+    from syntaxformer.runs.processes import process_team
+    from syntaxformer.translation.recipe import load_recipe
+    from syntaxformer.translation.training import train_translator
 
     output: Path = train_translator(load_recipe(recipe, overrides or ()), resume, overwrite)
     if process_team().is_main_process:

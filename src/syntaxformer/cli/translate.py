@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.translation.translator import Translator
 
 __all__ = ["check_factor_names", "read_factors", "translate"]
 
@@ -51,13 +51,13 @@ def translate(
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
-    from syntaxformer.ahead import standard_input
-    from syntaxformer.atomic import atomic_text
+    from syntaxformer.base.ahead import standard_input
+    from syntaxformer.base.atomic import atomic_text
+    from syntaxformer.base.errors import ConfigError
+    from syntaxformer.base.progress import track
+    from syntaxformer.base.textfile import read_lines
     from syntaxformer.cli.outputs import factor_files, refuse_inputs
-    from syntaxformer.errors import ConfigError
-    from syntaxformer.progress import track
-    from syntaxformer.tasks.translator import Translator
-    from syntaxformer.textfile import read_lines
+    from syntaxformer.translation.translator import Translator
 
     refuse_inputs(output, [source, *factor_files(factor)])
     translator = Translator.load(model, annotator, device, inject, trust_annotator)
@@ -84,8 +84,8 @@ def read_factors(settings: Sequence[str]) -> dict[str, Iterator[list[str]]]:
     Raises:
         ConfigError: A setting of another form.
     """
-    from syntaxformer.align import read_user_values
-    from syntaxformer.errors import ConfigError
+    from syntaxformer.base.errors import ConfigError
+    from syntaxformer.syntax import read_user_values
 
     pairs = [setting.partition("=") for setting in settings]
     problems = [
@@ -104,7 +104,7 @@ def check_factor_names(given: Collection[str], translators: Iterable[Translator]
     Raises:
         ConfigError: None does.
     """
-    from syntaxformer.errors import ConfigError
+    from syntaxformer.base.errors import ConfigError
 
     known = {name for translator in translators for name in translator.encoder.factors}
     if unknown := set(given) - known:

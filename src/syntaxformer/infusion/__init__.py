@@ -1,9 +1,9 @@
 """The one plug-in that puts syntax inside an encoder: what is infused, into which families, its folders."""
 
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.infused_folder import INFUSION_FILE, load
 from syntaxformer.infusion.parameters import Infusion
 from syntaxformer.infusion.plug_in import infuse, infusion_parameters, parameter_report
-from syntaxformer.infusion_config import InfusionConfig
 
 __all__ = [
     "INFUSION_FILE",

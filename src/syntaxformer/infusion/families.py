@@ -11,7 +11,7 @@ from typing import cast
 from torch import nn
 from transformers import PreTrainedModel
 
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 
 __all__ = ["FAMILIES", "Family", "Parts", "parts_of"]
 

@@ -24,7 +24,7 @@ from syntaxformer.infusion.families import Parts, parts_of
 from syntaxformer.infusion.infused_attention import IMPLEMENTATION
 from syntaxformer.infusion.parameters import Infusion
 from syntaxformer.infusion.syntax_batch import Seen, SyntaxBatch
-from syntaxformer.layers import SyntaxGate, TopicalAttention
+from syntaxformer.nn import SyntaxGate, TopicalAttention
 
 __all__ = ["BATCH_KEYS", "InfusedEncoder", "InfusedModel", "place", "take_over"]
 

@@ -17,7 +17,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.infusion.syntax_batch import SyntaxBatch
-from syntaxformer.layers import (
+from syntaxformer.nn import (
     check_gradient,
     governor_loss,
     inject_governors,

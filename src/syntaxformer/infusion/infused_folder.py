@@ -19,12 +19,12 @@ from transformers.models.auto import auto_factory, modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import cached_file
 
-from syntaxformer.errors import CheckpointError, ConfigError
-from syntaxformer.folder_checks import check_settings, check_weights, folder_errors
-from syntaxformer.folders import read_json
+from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.folder_checks import check_settings, check_weights, folder_errors
+from syntaxformer.base.folders import read_json
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.plug_in import infuse
-from syntaxformer.infusion_config import InfusionConfig
-from syntaxformer.relations import RELATIONS_VERSION
+from syntaxformer.syntax import RELATIONS_VERSION
 
 __all__ = ["INFUSION_FILE", "InfusedConfig", "from_folder", "load", "save"]
 

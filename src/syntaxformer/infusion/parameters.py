@@ -13,10 +13,10 @@ from typing import Any, cast, get_args
 import torch
 from torch import Tensor, nn
 
+from syntaxformer.infusion.config import InfusionConfig, MaskConfig, Omitted
 from syntaxformer.infusion.families import Parts
 from syntaxformer.infusion.syntax_batch import Seen
-from syntaxformer.infusion_config import InfusionConfig, MaskConfig, Omitted
-from syntaxformer.layers import (
+from syntaxformer.nn import (
     BiaffineHead,
     PosAdd,
     PosConcat,

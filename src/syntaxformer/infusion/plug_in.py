@@ -14,12 +14,12 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import Parts, parts_of
 from syntaxformer.infusion.hosts import InfusedEncoder, InfusedModel, place, take_over
 from syntaxformer.infusion.infused_attention import IMPLEMENTATION
 from syntaxformer.infusion.parameters import Infusion
-from syntaxformer.infusion_config import InfusionConfig
 
 __all__ = ["infuse", "infusion_parameters", "parameter_report"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from syntaxformer.layers import RelationIndex
+from syntaxformer.nn import RelationIndex
 
 if TYPE_CHECKING:
     from syntaxformer.infusion.parameters import Infusion

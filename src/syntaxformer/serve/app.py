@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from syntaxformer import __version__
-from syntaxformer.errors import SyntaxformerError
+from syntaxformer.base.errors import SyntaxformerError
 from syntaxformer.serve.batcher import Batcher
 from syntaxformer.serve.bodies import BoundedRoute
 from syntaxformer.serve.checks import (

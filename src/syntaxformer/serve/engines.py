@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from syntaxformer.align import FACTORS
-from syntaxformer.errors import ConfigError, SyntaxformerError
+from syntaxformer.base.errors import ConfigError, SyntaxformerError
+from syntaxformer.encoders.classifier_folder import CLASSIFIER, read_classifier_info, verify_classifier_folder
 from syntaxformer.serve.explanations import ExplainSettings, explain_classification, explain_translation
 from syntaxformer.serve.schemas import (
     Attention,
@@ -19,15 +19,15 @@ from syntaxformer.serve.schemas import (
     Source,
     Translation,
 )
-from syntaxformer.tasks.classifier_folder import CLASSIFIER, read_classifier_info, verify_classifier_folder
-from syntaxformer.tasks.model_folder import read_info, verify_model_folder
+from syntaxformer.syntax import FACTORS
+from syntaxformer.translation.model_folder import read_info, verify_model_folder
 
 if TYPE_CHECKING:
-    from syntaxformer.analysis import CrossAttentionMap
     from syntaxformer.annotate import Annotator
-    from syntaxformer.data.source import EncodedText
-    from syntaxformer.tasks.classifier import Classifier
-    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.study import CrossAttentionMap
+    from syntaxformer.translation.source import EncodedText
+    from syntaxformer.translation.translator import Translator
 
 __all__ = [
     "ClassifierEngine",
@@ -122,7 +122,7 @@ class TranslatorEngine:
         if "tags" in show:
             translation.source = self._source(source, row)
         if show & {"alignment", "attention"} and translation.text:
-            from syntaxformer.analysis import cross_attention
+            from syntaxformer.study import cross_attention
 
             looked = cross_attention(self.translator, line, translation=translation.text)
             if "alignment" in show:
@@ -223,12 +223,12 @@ def load_engine(
             model reads factors of the user's own.
     """
     if (folder / CLASSIFIER).is_file():
-        from syntaxformer.tasks.classifier import Classifier
+        from syntaxformer.encoders.classifier import Classifier
 
         classifier = Classifier.from_folder(folder, annotator, device, trust)
         _try_annotator(classifier.annotator, folder)
         return ClassifierEngine(name, classifier, annotator)
-    from syntaxformer.tasks.translator import Translator
+    from syntaxformer.translation.translator import Translator
 
     translator = Translator.load(folder, annotator, device, None, trust)
     if own := [factor for factor in translator.encoder.factors if factor not in FACTORS]:

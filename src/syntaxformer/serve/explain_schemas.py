@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syntaxformer.relations import MAX_DISTANCE
 from syntaxformer.serve.schemas import Classification
+from syntaxformer.syntax import MAX_DISTANCE
 
 __all__ = [
     "AttentionView",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from syntaxformer.errors import ConfigError
-from syntaxformer.relations import n_relations, relation_name
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders.own_table import OWN_TASKS
 from syntaxformer.serve.explain_schemas import (
     AttentionView,
     ExplainAnswer,
@@ -16,12 +16,12 @@ from syntaxformer.serve.explain_schemas import (
     RelationsView,
     SentenceView,
 )
-from syntaxformer.tasks.own_table import OWN_TASKS
+from syntaxformer.syntax import n_relations, relation_name
 from syntaxformer.trees import Sentence, parse_tree, spans_of
 
 if TYPE_CHECKING:
-    from syntaxformer.analysis import Parser, SubnetworkView, TextView
     from syntaxformer.serve.engines import ClassifierEngine, TranslatorEngine
+    from syntaxformer.study import Parser, SubnetworkView, TextView
 
 __all__ = ["ExplainSettings", "explain_classification", "explain_translation"]
 
@@ -45,7 +45,7 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
     Raises:
         ConfigError: There is no such layer or head, or the model reads factors of the user's own.
     """
-    from syntaxformer.analysis import cross_attention, parser_for, translator_text
+    from syntaxformer.study import cross_attention, parser_for, translator_text
 
     translator, info = engine.translator, engine.translator.info
     parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
@@ -77,7 +77,7 @@ def explain_classification(
     Raises:
         ConfigError: There is no such layer, head or sub-network.
     """
-    from syntaxformer.analysis import classifier_text, encoder_attention, parser_for, subnetwork_view
+    from syntaxformer.study import classifier_text, encoder_attention, parser_for, subnetwork_view
 
     classifier = engine.classifier
     item: Any = texts[0] if len(texts) == 1 else texts

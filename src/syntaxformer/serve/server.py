@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.serve.app import create_app
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Set
 from itertools import accumulate
 from typing import NamedTuple
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.constituency import leaves_of, spans_of
 from syntaxformer.trees.ptb import Tree
 

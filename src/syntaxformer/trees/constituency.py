@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.ptb import Tree, format_tree
 from syntaxformer.trees.sentence import Sentence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.sentence import ROOT
 
 __all__ = ["check_governors", "children_of", "depths_of", "is_projective"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 
 __all__ = ["TREEBANK_SPELLINGS", "given_words", "locate_words", "spans_of_given_words"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from syntaxformer.errors import TreeError
-from syntaxformer.textfile import read_lines
+from syntaxformer.base.errors import TreeError
+from syntaxformer.base.textfile import read_lines
 
 __all__ = ["Tree", "format_tree", "parse_tree", "parse_trees", "read_ptb"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 
 __all__ = ["ROOT", "Sentence"]
 

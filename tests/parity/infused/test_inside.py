@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 import syntaxformer as sf
-from syntaxformer.layers import syntax_attention_reference
+from syntaxformer.nn import syntax_attention_reference
 
 
 def _heads(linear, states, n_heads=3):

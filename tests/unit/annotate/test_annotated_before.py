@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from syntaxformer.annotate import AnnotatedBefore, annotate_to_file, annotated_before
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 
 LINES = ["John slipped .", "", "It rains .", "John slipped .", "A new line .", "It rains ."]
 

@@ -8,7 +8,7 @@ import pytest
 
 from syntaxformer.annotate import Annotator, load_annotator
 from syntaxformer.annotate.benepar_backend import BeneparParser, grammatical_sentences
-from syntaxformer.errors import BackendMissingError, ConfigError, DataError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.trees import Sentence, leaves_of, parse_tree, write_conllu
 
 pytest.importorskip("benepar", reason="benepar is not installed")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.annotate import Annotator, corenlp_backend, load_annotator
-from syntaxformer.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.trees import leaves_of, parse_tree
 
 LINES = [

@@ -6,7 +6,7 @@ from syntaxformer.annotate import read_annotations, store, write_annotations
 from syntaxformer.annotate.annotator import blank_sentence
 from syntaxformer.annotate.fingerprint import hash_lines
 from syntaxformer.annotate.merge import merge_annotations
-from syntaxformer.errors import DataError
+from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence
 
 CAT = Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"), governors=(1, -1), deprels=("det", "root"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.annotate import parallel
-from syntaxformer.errors import DataError, SyntaxformerError
+from syntaxformer.base.errors import DataError, SyntaxformerError
 
 
 def _load_a_killer(name):

@@ -7,7 +7,7 @@ from syntaxformer.annotate import (
     load_annotator,
     with_constituency,
 )
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.trees import leaves_of, parse_tree
 
 CONLLU = """\

@@ -1,7 +1,7 @@
 import pytest
 
 from syntaxformer.annotate import Annotator, WordsAsGiven, annotator_for, annotator_in_chunks, load_annotator
-from syntaxformer.errors import ConfigError, DataError, TreeError
+from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.trees import Sentence, write_conllu
 
 CAT = Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"), governors=(1, -1), deprels=("det", "root"))

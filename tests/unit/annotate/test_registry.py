@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from syntaxformer.annotate import annotator_identity, load_annotator, registry
-from syntaxformer.errors import BackendMissingError, ConfigError
+from syntaxformer.base.errors import BackendMissingError, ConfigError
 
 FORMS = (
     "annotator: expected de, de_lower, en, spacy:NAME_OR_PATH, stanza:LANG, benepar:NAME, corenlp:URL, conllu:PATH or "

@@ -19,7 +19,7 @@ from syntaxformer.annotate import (
 from syntaxformer.annotate import shards as shards_module
 from syntaxformer.annotate.shards import Job, annotate_shard, annotate_sharded, in_processes, in_this_process
 from syntaxformer.annotate.sources import SourceLines
-from syntaxformer.errors import BackendMissingError, DataError
+from syntaxformer.base.errors import BackendMissingError, DataError
 
 LINES = [f"John slipped {number} times. John slipped." if number % 7 else "" for number in range(103)]
 

@@ -8,7 +8,7 @@ from syntaxformer.annotate import Annotator, load_annotator
 from syntaxformer.annotate.segments import MAX_RUN, segments_of
 from syntaxformer.annotate.spacy_backend import SpacyAnnotator
 from syntaxformer.annotate.spacy_docs import DocReader
-from syntaxformer.errors import BackendMissingError, DataError
+from syntaxformer.base.errors import BackendMissingError, DataError
 
 ALL = frozenset({"upos", "governors", "deprels"})
 

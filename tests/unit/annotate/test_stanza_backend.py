@@ -9,7 +9,7 @@ import pytest
 
 from syntaxformer.annotate import Annotator, annotate_to_file, load_annotator
 from syntaxformer.annotate.stanza_backend import StanzaParser
-from syntaxformer.errors import BackendMissingError, ConfigError, SyntaxformerError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
 from syntaxformer.trees import leaves_of, parse_tree
 
 pytest.importorskip("stanza", reason="stanza is not installed")

@@ -22,7 +22,7 @@ from syntaxformer.annotate import (
 )
 from syntaxformer.annotate.annotator import blank_sentence
 from syntaxformer.annotate.fingerprint import hash_lines
-from syntaxformer.errors import DataError
+from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence
 
 CAT = Sentence.from_words(["the", "cat"], upos=("DET", "NOUN"), governors=(1, -1), deprels=("det", "root"))

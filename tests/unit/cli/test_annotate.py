@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from syntaxformer.annotate import read_annotations
+from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli.annotate import annotate, output_paths
-from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.trees import Sentence, write_conllu
 
 

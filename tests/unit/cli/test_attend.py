@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from syntaxformer.analysis import CrossAttentionMap
 from syntaxformer.cli.main import app
+from syntaxformer.study import CrossAttentionMap
 
 SHAPES = {"large": (3, 5), "flat": (2, 5), "narrow": (3, 2)}
 """Layers and heads of the models."""
@@ -28,8 +28,8 @@ def attend(monkeypatch, tmp_path):
         weights = np.full((*SHAPES[translator.name], 2, 2), 0.5, np.float32)
         return CrossAttentionMap(["a", "b"], ["c", "d"], weights, {}, "c d")
 
-    monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", translator)
-    monkeypatch.setattr("syntaxformer.analysis.cross_attention", attention)
+    monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", translator)
+    monkeypatch.setattr("syntaxformer.study.cross_attention", attention)
 
     def call(beside, *more):
         arguments = ["attend", "large", "a b", "--beside", beside, "-o", str(tmp_path / "a.png"), *more]

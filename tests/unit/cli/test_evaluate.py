@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.evaluate import _common_scoring
-from syntaxformer.errors import ConfigError
-from syntaxformer.tasks.model_folder import FolderInfo
+from syntaxformer.translation.model_folder import FolderInfo
 
 
 def _info(**more) -> FolderInfo:

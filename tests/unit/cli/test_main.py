@@ -9,9 +9,9 @@ import time
 import pytest
 
 from syntaxformer import __version__
+from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, DataError
 from syntaxformer.cli import main as cli_main
 from syntaxformer.cli.doctor import _cache
-from syntaxformer.errors import BackendMissingError, CheckpointError, ConfigError, DataError
 
 VERBS = tuple(verb.__name__ for verb in cli_main.VERBS)
 

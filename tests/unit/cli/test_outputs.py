@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import main
 from syntaxformer.cli.outputs import factor_files, refuse_inputs, refuse_other_endings
-from syntaxformer.errors import ConfigError
 
 
 def test_links_to_an_input_are_the_input(tmp_path):

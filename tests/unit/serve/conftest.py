@@ -77,14 +77,14 @@ LINES = ["The cat sees a small dog .", "Two cats run .", "A dog and the cat run"
 def _tiny_translator(kind, layers, parser):
     import torch
 
-    from syntaxformer.align import WordColumns, build_vocabularies
-    from syntaxformer.data.source import SourceEncoder
-    from syntaxformer.data.subwords import SubwordConfig, train_subwords
-    from syntaxformer.layers import plan_widths
-    from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
-    from syntaxformer.tasks.model_folder import FolderInfo
-    from syntaxformer.tasks.translator import Translator
-    from syntaxformer.training.recipe import DecodingConfig
+    from syntaxformer.nn import plan_widths
+    from syntaxformer.syntax import WordColumns, build_vocabularies
+    from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+    from syntaxformer.translation.model_folder import FolderInfo
+    from syntaxformer.translation.recipe import DecodingConfig
+    from syntaxformer.translation.source import SourceEncoder
+    from syntaxformer.translation.subwords import SubwordConfig, train_subwords
+    from syntaxformer.translation.translator import Translator
 
     plan = plan_widths(kind, 14, None, **({} if kind == "none" else {"width": 5}))
     names = [name for name, _ in plan.factors]
@@ -112,12 +112,12 @@ def _tiny_classifier(infusion, n_texts, parser):
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
-    from syntaxformer.data.nlu_collator import SyntaxCollator
+    from syntaxformer.encoders.annotated_examples import needed_columns
+    from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.encoders.classifier_folder import ClassifierInfo
+    from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.infusion import infuse
-    from syntaxformer.infusion_config import InfusionConfig
-    from syntaxformer.tasks.annotated_examples import needed_columns
-    from syntaxformer.tasks.classifier import Classifier
-    from syntaxformer.tasks.classifier_folder import ClassifierInfo
+    from syntaxformer.infusion.config import InfusionConfig
 
     config = InfusionConfig(**infusion)
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]

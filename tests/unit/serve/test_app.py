@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
-from syntaxformer.errors import DataError
+from syntaxformer.base.errors import DataError
 from syntaxformer.serve import ServiceConfig
 from syntaxformer.serve.gate import JsonLines
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from syntaxformer.annotate import load_annotator
-from syntaxformer.data.source import EncodedText
-from syntaxformer.errors import ConfigError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.serve.engines import TranslateSettings, TranslatorEngine, load_engine
-from syntaxformer.tasks.translator import Hypothesis
-from syntaxformer.training.recipe import DecodingConfig
+from syntaxformer.translation.recipe import DecodingConfig
+from syntaxformer.translation.source import EncodedText
+from syntaxformer.translation.translator import Hypothesis
 from syntaxformer.trees import Sentence, write_conllu
 
 
@@ -91,8 +91,8 @@ def _loading(monkeypatch, translator, classifier=None):
 
         return loaded
 
-    monkeypatch.setattr("syntaxformer.tasks.translator.Translator.load", load(translator))
-    monkeypatch.setattr("syntaxformer.tasks.classifier.Classifier.from_folder", load(classifier))
+    monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", load(translator))
+    monkeypatch.setattr("syntaxformer.encoders.classifier.Classifier.from_folder", load(classifier))
     return given
 
 

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from syntaxformer.analysis import (
+from syntaxformer.annotate import load_annotator
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.serve.explanations import ExplainSettings, explain_translation
+from syntaxformer.study import (
     classifier_text,
     cross_attention,
     encoder_attention,
@@ -17,10 +20,7 @@ from syntaxformer.analysis import (
     subnetwork_view,
     translator_text,
 )
-from syntaxformer.annotate import load_annotator
-from syntaxformer.errors import ConfigError
-from syntaxformer.relations import dependency_relations, relation_name
-from syntaxformer.serve.explanations import ExplainSettings, explain_translation
+from syntaxformer.syntax import dependency_relations, relation_name
 
 TEXT = "The cat sees a small dog ."
 

@@ -1,6 +1,6 @@
 import pytest
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import bracket_score, bracket_spans, parse_tree
 
 GOLD = parse_tree("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat))) (. .))")

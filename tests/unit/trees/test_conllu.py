@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from syntaxformer.errors import DataError, TreeError
+from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.trees import Sentence, format_conllu, parse_conllu, read_conllu, write_conllu
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import (
     Span,
     leaves_of,

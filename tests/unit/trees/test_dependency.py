@@ -1,6 +1,6 @@
 import pytest
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import check_governors, children_of, depths_of, is_projective
 
 # "John slipped in front of anyone": slipped is the root, front the governor of "in" and "of anyone".

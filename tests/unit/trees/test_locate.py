@@ -1,6 +1,6 @@
 import pytest
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import locate_words
 from syntaxformer.trees.locate import given_words, spans_of_given_words
 

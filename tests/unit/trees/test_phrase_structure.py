@@ -2,7 +2,7 @@
 
 import pytest
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import (
     Sentence,
     format_tree,

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import Tree, format_tree, parse_tree, parse_trees, read_ptb
 
 

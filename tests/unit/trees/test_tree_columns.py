@@ -1,6 +1,6 @@
 import pytest
 
-from syntaxformer.errors import TreeError
+from syntaxformer.base.errors import TreeError
 from syntaxformer.trees import leaves_of, parse_tree, sentence_of_column, tree_of_column
 
 

@@ -1,0 +1,1 @@
+"""What every room may use: errors, files, settings, progress, statistics. It knows no product."""

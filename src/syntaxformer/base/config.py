@@ -1,0 +1,209 @@
+"""Reading configuration: YAML, overrides from the command line, and errors that name every problem at once.
+
+The sections themselves are pydantic models beside the code they configure; this file knows none of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.textfile import read_lines
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+__all__ = [
+    "MAX_SEED",
+    "apply_overrides",
+    "config_error",
+    "flat_settings",
+    "nearest",
+    "read_yaml",
+    "validate",
+]
+
+MAX_SEED = 2**32 - 1
+"""The largest seed that NumPy takes."""
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a mapping from a YAML file.
+
+    Raises:
+        DataError: The file cannot be read.
+        ConfigError: It is not YAML, a key stands twice, or it is not a mapping.
+    """
+    text = "\n".join(read_lines(path))
+    try:
+        content = yaml.load(text, _UniqueKeys)
+    except _TwiceError as error:
+        raise ConfigError(f"{path}: expected each key once, got {error}.") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: no such date
+        raise ConfigError(f"{path}: expected YAML, got {_one_line(error)}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected keys and values, got {type(content).__name__}.")
+    return content
+
+
+class _TwiceError(Exception):
+    """A key that stands twice in one mapping; YAML would silently take the last."""
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """The safe loader, which holds that keys are distinct."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping; see the base class."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # a list as a key: the base class refuses it
+            if key.value in seen:
+                raise _TwiceError(f"{key.value[:40]!r} twice, at line {key.start_mark.line + 1}")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return `content` with `key.sub=value` settings applied; values are read as YAML.
+
+    Raises:
+        ConfigError: A setting without "=", or one that goes through a key which is no section.
+    """
+    result = deepcopy(dict(content))
+    problems = []
+    for setting in overrides:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            problems.append(f"{setting!r}: expected key.sub=value.")
+            continue
+        *sections, last = key.split(".")
+        place = result
+        for section in sections:
+            inner = place.setdefault(section, {}) if isinstance(place, dict) else None
+            place[section] = inner = {} if inner is None else inner
+            if not isinstance(inner, dict):
+                problems.append(f"{key}: expected {section} to be a section, got the value {inner!r}.")
+                break
+            place = inner
+        else:
+            try:
+                place[last] = yaml.safe_load(value)
+            except (yaml.YAMLError, RecursionError, ValueError) as error:
+                problems.append(f"{key}: expected a YAML value, got {_one_line(error)}")
+    if problems:
+        raise ConfigError(problems)
+    return result
+
+
+def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`section.key` → value."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            flat |= flat_settings(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> ConfigT:
+    """Check a mapping against a pydantic model. A section without content has its defaults.
+
+    A validator of the model may report several problems in one `ValueError`, one a line.
+
+    Raises:
+        ConfigError: With one line for each problem: key path, what was expected, what was found, nearest key.
+    """
+    try:
+        return model.model_validate(_with_empty_sections(model, content))
+    except ValidationError as error:
+        found = config_error(model, error, source).problems
+        later = _later_problems(model, content, source, error)
+        raise ConfigError(list(dict.fromkeys([*found, *later]))) from error
+
+
+def _later_problems(
+    model: type[BaseModel], content: Mapping[str, Any], source: str, error: ValidationError
+) -> list[str]:
+    """Problems that unknown keys hid: sections are checked as a whole only where all their keys are known."""
+    unknown = [detail["loc"] for detail in error.errors() if detail["type"] == "extra_forbidden"]
+    if not unknown:
+        return []
+    known = deepcopy(dict(content))
+    for *sections, key in unknown:
+        place: Any = known
+        for section in sections:
+            place = place[section]
+        del place[key]
+    try:
+        validate(model, known, source)
+    except ConfigError as later:
+        return later.problems
+    return []
+
+
+def config_error(model: type[BaseModel], error: ValidationError, source: str) -> ConfigError:
+    """What pydantic found, in this project's words: one line for each problem."""
+    problems = [line for detail in error.errors() for line in _problem(model, detail).splitlines()]
+    return ConfigError([f"{source}: {problem}" for problem in problems])
+
+
+def nearest(name: str, choices: Sequence[str]) -> str:
+    """A hint: the choice most like a name, or all choices where none is."""
+    close = difflib.get_close_matches(name, choices, 1, cutoff=0.5)
+    return f"Nearest: {close[0]}." if close else f"Known: {', '.join(sorted(choices))}."
+
+
+def _problem(model: type[BaseModel], detail: Any) -> str:
+    path = [str(part) for part in detail["loc"]]
+    key = ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key. {nearest(path[-1], _keys_at(model, path[:-1]))}"
+    if detail["type"] == "missing":
+        return f"{key}: expected a value, got nothing."
+    if detail["type"] == "invalid_key":
+        return f"{key}: expected keys that are strings, got {detail['input']!r}."
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "value_error":
+        return f"{key}: {message}" if key else message
+    remedy = " Put it in quotes." if detail["type"] == "string_type" else ""
+    return f"{key}: expected {message.removeprefix('Input should be ')}, got {detail['input']!r}.{remedy}"
+
+
+def _with_empty_sections(model: type[BaseModel], content: Mapping[str, Any]) -> dict[str, Any]:
+    """`section:` with nothing below it is None in YAML."""
+    sections = {
+        name
+        for name, field in model.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    }
+    return {key: {} if value is None and key in sections else value for key, value in content.items()}
+
+
+def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for part in path:
+        if part not in model.model_fields:  # a place in a list, a key of a mapping
+            continue
+        annotation = model.model_fields[part].annotation
+        options = [annotation, *get_args(annotation)]
+        sections = [
+            option for option in options if isinstance(option, type) and issubclass(option, BaseModel)
+        ]
+        if not sections:
+            return []
+        model = sections[0]
+    return list(model.model_fields)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

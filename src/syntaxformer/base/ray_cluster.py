@@ -1,0 +1,75 @@
+"""A Ray cluster to work on: one that runs, or one on this machine for as long as a command takes."""
+
+# pyright: basic
+# (Ray has no complete types.)
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from importlib import import_module
+from typing import Any
+
+from syntaxformer.base.errors import BackendMissingError, SyntaxformerError
+
+__all__ = ["connect", "import_ray", "reason"]
+
+ANSWER_S = 10.0
+
+
+def import_ray(*modules: str) -> Any:
+    """The package ray.
+
+    Args:
+        modules: Parts of it that are needed, as "ray.data".
+
+    Raises:
+        BackendMissingError: It, or what a part needs, is not installed.
+    """
+    try:
+        for module in modules:
+            import_module(module)
+        return import_module("ray")
+    except ImportError as error:
+        raise BackendMissingError("the package ray", "python -m pip install 'ray[data]>=2.60'") from error
+
+
+def connect(address: str | None, n_cpus: int) -> bool:
+    """Connect to a cluster, if this process is not connected to one.
+
+    Args:
+        address: Of a running one, "auto" or "ray://host:10001"; None starts one here.
+        n_cpus: Of one that is started here.
+
+    Returns:
+        Whether it was this call that connected, so that `ray.shutdown` is its caller's.
+
+    Raises:
+        BackendMissingError: Ray is not installed.
+        SyntaxformerError: There is no cluster at the address.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        return False
+    local = {} if address else {"num_cpus": n_cpus, "include_dashboard": False}
+    try:
+        if match := re.search(r"([^/@\[\]]+|\[[^\]]+\]):(\d+)$", address or ""):
+            # Ray would try for minutes.
+            socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=ANSWER_S).close()
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.WARNING, **local)
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        ray.shutdown()
+        raise SyntaxformerError(
+            f"ray: expected a cluster at {address or 'this machine'}, got: "
+            f"{' '.join(str(error).split())[:200]}. Start one with `ray start --head`, or leave out "
+            "--address."
+        ) from error
+    return True
+
+
+def reason(error: BaseException) -> str:
+    """The error itself: Ray's begin with the traceback of the worker."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (errors[-1] if errors else " ".join(lines))[:300].rstrip(".") + "."

@@ -1,0 +1,326 @@
+"""Examples of one or two sentences to the batch of an infused model: pieces, relations, tags, governors.
+
+Reads annotated sentences and never annotates. Everything is made for a whole batch at once; what repeats
+between epochs (phrases of a sentence) is remembered.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.folders import read_json
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.nn import first_pieces, governor_targets
+from syntaxformer.syntax import (
+    FactorVocabulary,
+    UnseenValues,
+    WordTrees,
+    batch_word_of_piece,
+    pair_relation,
+    pair_words_of_pieces,
+    piece_relations,
+    segment_offsets,
+    word_relations,
+)
+from syntaxformer.syntax.example_trees import cut_trees, sentence_trees, shown
+from syntaxformer.trees import Sentence
+
+__all__ = ["SyntaxCollator", "SyntaxExample"]
+
+COLLATOR_FILE = "collator.json"
+IGNORED_LABEL = -100
+_NOTHING = Sentence("", (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class SyntaxExample:
+    """What is classified: a sentence or a pair.
+
+    Args:
+        segments: One or two annotated sentences.
+        label: A class, a score, or the text that a text-to-text model should write; None where unknown.
+    """
+
+    segments: tuple[Sentence, ...]
+    label: int | float | str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.segments) <= 2:
+            raise DataError(f"segments: expected one sentence or two, got {len(self.segments)}.")
+
+    @property
+    def checksum(self) -> int:
+        """Of its text: what is drawn at random for an example depends on nothing else of its batch."""
+        return zlib.crc32("\0".join(one.text for one in self.segments).encode("utf-8", "replace"))
+
+
+class SyntaxCollator:
+    """Builds the batches of an infused model (or of a plain one, with an empty config).
+
+    Args:
+        tokenizer: A fast tokenizer, which tells where pieces stand in the text.
+        config: What the model is infused with; or its shorthand, "masks,pos_add".
+        max_length: Pieces of an example, specials included; longer ones are cut and counted.
+        pad_to_multiple_of: Round the length of batches up; 8 suits tensor cores.
+
+    Attributes:
+        n_truncated: Examples cut so far.
+
+    Raises:
+        ConfigError: A tokenizer without character offsets, or a length that cannot be.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        config: InfusionConfig | str,
+        *,
+        max_length: int = 128,
+        pad_to_multiple_of: int | None = None,
+    ) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise ConfigError(
+                "tokenizer: expected a fast one, which gives character offsets, got "
+                f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True)."
+            )
+        _check_length(tokenizer, max_length, pad_to_multiple_of)
+        self.tokenizer, self.config, self.max_length = tokenizer, InfusionConfig.of(config), max_length
+        self.pad_to_multiple_of = pad_to_multiple_of
+        self.n_truncated = 0
+        self._tags = FactorVocabulary("pos", self.config.pos_tags)
+
+    def __call__(self, examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
+        """Build a batch.
+
+        Returns:
+            What the tokenizer gives (`input_ids`, `attention_mask`, `token_type_ids`), `labels` where the
+            examples have them, and as the config needs: `syntax` uint8 `[batch, trees, pieces, pieces]`,
+            `pos_ids`, `governors` int64 and `first_pieces` bool `[batch, pieces]`.
+
+        Raises:
+            DataError: Single sentences among pairs, labels for some only, or an annotation that lacks.
+        """
+        encoded = self._encode(examples)
+        self.n_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+        batch = {name: torch.from_numpy(encoded[name]) for name in self._kept_inputs(encoded)}
+        batch |= self._labels([example.label for example in examples])
+        if not self.config.is_plain:
+            batch |= self._syntax(examples, encoded)
+        return batch
+
+    def words_of_pieces(
+        self, examples: Sequence[SyntaxExample]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Word and segment of each piece of the batch of these examples.
+
+        Returns:
+            Words, -1 for none, those of a second segment numbered on, and segments, 0 or 1; both
+            `[batch, pieces]`.
+
+        Raises:
+            DataError: Single sentences among pairs.
+        """
+        encoded = self._encode(examples)
+        sentences, shape = _two_each(examples), encoded["input_ids"].shape
+        offsets, piece_splits = segment_offsets(encoded)
+        word_offsets, word_splits = _word_offsets(sentences)
+        of_segment = batch_word_of_piece(offsets, piece_splits, word_offsets, word_splits)
+        words, _ = pair_words_of_pieces(of_segment, piece_splits, word_splits)
+        segments = np.repeat(np.arange(len(sentences)) % 2, np.diff(piece_splits))
+        return words.reshape(shape).astype(np.int64), segments.reshape(shape)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the tokenizer and `collator.json` into a model folder."""
+        self.tokenizer.save_pretrained(folder)
+        content = {
+            "max_length": self.max_length,
+            "pad_to_multiple_of": self.pad_to_multiple_of,
+            "infusion": self.config.model_dump(mode="json"),
+        }
+        (Path(folder) / COLLATOR_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> SyntaxCollator:
+        """Read what `save_pretrained` wrote.
+
+        Raises:
+            CheckpointError: `collator.json` is missing or is not JSON.
+            ConfigError: It holds a config that cannot be.
+        """
+        path = Path(folder) / COLLATOR_FILE
+        content = read_json(path)
+        config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
+        return cls(AutoTokenizer.from_pretrained(folder), config, **content)
+
+    def _kept_inputs(self, encoded: Any) -> list[str]:
+        return [name for name in encoded if name != "special_tokens_mask"]
+
+    def _encode(self, examples: Sequence[SyntaxExample]) -> Any:
+        for example in examples:
+            if not isinstance(example, SyntaxExample):
+                raise TypeError(
+                    f"examples: expected SyntaxExamples, got {type(example).__name__}. Annotate texts, and "
+                    "put each sentence into SyntaxExample((sentence,))."
+                )
+        n_segments = {len(example.segments) for example in examples}
+        if len(n_segments) > 1:
+            raise DataError("segments: expected single sentences or pairs in a batch, got both.")
+        texts = [
+            [segment.text for segment in of_place]
+            for of_place in zip(*(e.segments for e in examples), strict=True)
+        ]
+        return self.tokenizer(
+            *texts,
+            truncation=True,
+            max_length=self.max_length,
+            padding="longest",
+            pad_to_multiple_of=self.pad_to_multiple_of,
+            return_special_tokens_mask=True,
+            split_special_tokens=True,  # "[SEP]" in a text is text
+            return_tensors="np",
+        )
+
+    def _labels(self, labels: list[int | float | str | None]) -> dict[str, Tensor]:
+        missing = sum(label is None for label in labels)
+        if missing == len(labels):
+            return {}
+        if missing or len({isinstance(label, str) for label in labels}) > 1:
+            raise DataError("labels: expected one of one kind for every example or for none, got a mixture.")
+        if isinstance(labels[0], str):
+            written = self.tokenizer(
+                text_target=labels, padding="longest", truncation=True, return_tensors="pt"
+            )
+            return {"labels": written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED_LABEL)}
+        dtype = torch.float32 if any(isinstance(label, float) for label in labels) else torch.int64
+        return {"labels": torch.tensor(labels, dtype=dtype)}
+
+    def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:
+        """All that depends on which word each piece belongs to."""
+        sentences, shape = _two_each(examples), encoded["input_ids"].shape
+        offsets, piece_splits = segment_offsets(encoded)
+        of_segment = batch_word_of_piece(offsets, piece_splits, *_word_offsets(sentences))
+        batch: dict[str, Tensor] = {}
+        if self.config.pos:
+            batch["pos_ids"] = self._pos_ids(sentences, of_segment, piece_splits).view(shape)
+        if self.config.tree_options is None and self.config.lisa is None:
+            return batch
+        trees, splits = self._trees(sentences, of_segment, piece_splits)
+        words = pair_words_of_pieces(of_segment, piece_splits, splits)[0].reshape(shape)
+        if self.config.tree_options:
+            batch["syntax"] = torch.from_numpy(self._relations(examples, trees, words, encoded))
+        if self.config.lisa:
+            batch |= self._governors(trees, words)
+        return batch
+
+    def _pos_ids(
+        self, sentences: list[Sentence], of_segment: NDArray[np.int32], piece_splits: NDArray[np.int64]
+    ) -> Tensor:
+        """Tag of each piece's word; `<none>`, 0, for pieces of no word."""
+        for sentence in sentences:
+            if sentence.words and sentence.upos is None:
+                raise DataError(
+                    f"upos: expected tags of every word of {shown(sentence)}, got none. "
+                    "Annotate with a tagger."
+                )
+        unseen = UnseenValues()
+        tags = [tag for sentence in sentences for tag in sentence.upos or ()]
+        # The last entry is that of pieces of no word.
+        of_words = np.append(self._tags.encode(tags, unseen), 0)
+        unseen.warn()
+        starts = np.cumsum([0, *map(len, sentences)])[:-1]
+        places = np.where(of_segment < 0, len(tags), of_segment + np.repeat(starts, np.diff(piece_splits)))
+        return torch.from_numpy(of_words[places].astype(np.int64))
+
+    def _trees(
+        self, sentences: list[Sentence], of_segment: NDArray[np.int32], piece_splits: NDArray[np.int64]
+    ) -> tuple[list[WordTrees], NDArray[np.int64]]:
+        """Trees of each example over its words, and where each sentence's words begin."""
+        options = self.config.tree_options
+        wanted = set(options.used_trees if options else ()) | ({"dependency"} if self.config.lisa else set())
+        distance = options.max_distance if options else 1
+        of_sentences = []
+        for row, sentence in enumerate(sentences):
+            trees = sentence_trees(sentence, wanted)
+            n_seen = int(of_segment[piece_splits[row] : piece_splits[row + 1]].max(initial=-1)) + 1
+            # Words far behind the last one seen would only cost memory: relations are quadratic in words.
+            of_sentences.append(cut_trees(trees, n_seen, distance) if n_seen < len(sentence) else trees)
+        splits = np.concatenate([[0], np.cumsum([len(trees) for trees in of_sentences])])
+        pairs = zip(of_sentences[::2], of_sentences[1::2], strict=True)
+        return [WordTrees.of_pair(first, second) for first, second in pairs], splits
+
+    def _relations(
+        self,
+        examples: Sequence[SyntaxExample],
+        trees: list[WordTrees],
+        words: NDArray[np.int32],
+        encoded: Any,
+    ) -> NDArray[np.uint8]:
+        options = self.config.tree_options
+        relations = word_relations(trees, options.max_distance, trees=options.used_trees, nodes=options.nodes)
+        if options.random:
+            self._shuffle(examples, trees, relations)
+        special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
+        first_special = np.where(special.any(1), special.argmax(1), -1)
+        return piece_relations(relations, words, first_special, options.specials)
+
+    def _shuffle(
+        self, examples: Sequence[SyntaxExample], trees: list[WordTrees], relations: NDArray[np.uint8]
+    ) -> None:
+        """Deal each tree's relations out anew within segments, as many of each, by the example's own seed."""
+        across = pair_relation(self.config.tree_options.max_distance)
+        for example, of_example, tree in zip(examples, relations, trees, strict=True):
+            rng = np.random.default_rng([self.config.seed, example.checksum])
+            places = np.r_[: len(tree), of_example.shape[1] - 2]
+            for matrix in of_example:
+                block = matrix[np.ix_(places, places)]
+                free = (block != across) & ~np.eye(len(places), dtype=bool)
+                block[free] = rng.permutation(block[free])
+                matrix[np.ix_(places, places)] = block
+
+    def _governors(self, trees: list[WordTrees], words: NDArray[np.int32]) -> dict[str, Tensor]:
+        width = max(1, max(len(tree) for tree in trees))
+        governors = np.full((len(trees), width), -1, np.int64)
+        for row, tree in enumerate(trees):
+            governors[row, : len(tree)] = tree.governors
+        of_pieces = torch.from_numpy(words.astype(np.int64))
+        return {
+            "governors": governor_targets(torch.from_numpy(governors), of_pieces),
+            "first_pieces": first_pieces(of_pieces),
+        }
+
+
+def _two_each(examples: Sequence[SyntaxExample]) -> list[Sentence]:
+    """Two segments of each example, an empty one where there is no second."""
+    return [segment for example in examples for segment in (*example.segments, _NOTHING)[:2]]
+
+
+def _word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Character start and end of all words, `[words, 2]`, and where each sentence's words begin."""
+    splits = np.cumsum([0, *map(len, sentences)])
+    numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
+    return np.fromiter(numbers, np.int32, 2 * int(splits[-1])).reshape(-1, 2), splits
+
+
+def _check_length(tokenizer: PreTrainedTokenizerBase, max_length: int, multiple: int | None) -> None:
+    n_specials = tokenizer.num_special_tokens_to_add(pair=True)
+    if max_length <= n_specials:
+        raise ConfigError(
+            f"max_length: expected more than the {n_specials} special pieces of a pair, got {max_length}."
+        )
+    if multiple and max_length % multiple:
+        raise ConfigError(
+            f"max_length: expected a multiple of pad_to_multiple_of, {multiple}, got {max_length}."
+        )

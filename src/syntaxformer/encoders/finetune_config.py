@@ -1,0 +1,218 @@
+"""What decides a fine-tuning run, one section for each room. The counterpart of a translator's recipe.
+
+`load_finetune` puts the command line's options and settings together and reports all problems at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from syntaxformer.base.config import MAX_SEED, apply_overrides, validate
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.infusion.config import InfusionConfig
+
+__all__ = ["OWN_TASKS", "FinetuneConfig", "FinetuneTraining", "LabelledData", "ParserConfig", "load_finetune"]
+
+OWN_TASKS = ("classify", "regress")
+"""Tasks on a user's own table."""
+
+_LISTS = frozenset({"without", "trees", "layers", "learning_rates", "pos_tags"})
+"""Settings that are lists."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class LabelledData(_Section):
+    """Where texts and labels come from."""
+
+    dir: Path | None = Field(
+        default=None,
+        description="folder of the task's official files or of a saved data set; hub:NAME for one of the Hub",
+    )
+    train: str | None = Field(
+        default=None, description="training file, where it is not the task's official one"
+    )
+    dev: str | None = Field(
+        default=None,
+        description="development file; own tables without one: a tenth of the training rows is held out",
+    )
+    fraction: float = Field(
+        default=1.0, gt=0, le=1, description="share of the training data to use; smaller ones are nested"
+    )
+    phrases: bool = Field(
+        default=True, description="treebanks: phrases of four words or more train, too (paper 002)"
+    )
+    text_column: str | None = Field(
+        default=None, description="own tables: column of the text, name or number"
+    )
+    text_pair_column: str | None = Field(default=None, description="own tables: column of a second text")
+    label_column: str | None = Field(default=None, description="own tables: column of the label or score")
+    quotes: Literal["auto", "csv", "text"] = Field(
+        default="auto",
+        description="own TSV: quotes enclose cells, as in CSV, or are text; auto looks, and says",
+    )
+    cache: Path | None = Field(
+        default=None, description="folder for annotated text; null: the user's cache folder"
+    )
+
+
+class ParserConfig(_Section):
+    """Who tags and parses."""
+
+    annotator: str | None = Field(
+        default=None,
+        description="en, de, spacy:NAME, …; null: en, and en+phrases where constituency is needed and the "
+        "data has no trees of its own",
+    )
+    processes: int = Field(default=1, ge=1, description="processes that parse side by side")
+    gold_trees: bool = Field(
+        default=True, description="use the constituency trees that the data carries (SST, SNLI, MNLI, SICK)"
+    )
+
+
+class FinetuneTraining(_Section):
+    """How the model is trained: BERT's recipe, as papers 000 and 003 use it."""
+
+    epochs: int = Field(default=3, ge=1, description="passes over the training data (papers 000, 003: 3)")
+    batch_size: int = Field(
+        default=32, ge=1, description="examples an update, over all processes together (papers 000, 003: 32)"
+    )
+    learning_rate: float | Literal["auto"] = Field(
+        default=5e-5,
+        description="of the checkpoint's parameters; auto: the one of learning_rates that is best on dev. "
+        "The default is the papers' largest: small checkpoints and small data need it, BERT-base bears it",
+    )
+    learning_rates: tuple[float, ...] = Field(
+        default=(5e-5, 4e-5, 3e-5, 2e-5), min_length=1, description="what auto tries (papers 000, 003)"
+    )
+    infusion_learning_rate: float = Field(
+        default=1e-3, gt=0, description="of the new parameters, which start from nothing (ours)"
+    )
+    warmup_frac: float = Field(
+        default=0.1, ge=0, lt=1, description="share of the updates over which the rate rises (BERT: 0.1)"
+    )
+    weight_decay: float = Field(default=0.01, ge=0, description="on matrices, decoupled (BERT: 0.01)")
+    max_grad_norm: float = Field(default=1.0, gt=0, description="gradients are clipped to this norm")
+    max_length: int = Field(
+        default=128, ge=8, description="most pieces of an example; longer ones are cut, and counted"
+    )
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="auto: bf16 where that is faster"
+    )
+    activation_checkpointing: bool = Field(
+        default=False, description="make states inside layers anew: half the memory, slower by a quarter"
+    )
+    sharded: bool = Field(
+        default=False, description="several processes: each keeps a part of weights and optimizer (FSDP)"
+    )
+    eval_batch_size: int = Field(default=64, ge=1, description="examples evaluated together")
+    log_every: int = Field(default=50, ge=1, description="updates between log lines")
+    tensorboard: bool = Field(default=False, description="write OUTPUT/logs for TensorBoard")
+    keep_checkpoints: bool = Field(
+        default=False, description="keep the checkpoints of a run that is finished (about 3 × the model each)"
+    )
+
+    @field_validator("learning_rate")
+    @classmethod
+    def _positive(cls, value: float | str) -> float | str:
+        if not isinstance(value, str) and not 0 < value < math.inf:
+            raise ValueError(f"expected a number over 0 or auto, got {value}.")
+        return value
+
+    @field_validator("learning_rates")
+    @classmethod
+    def _distinct(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        """A trial's folder is named by its rate, in six digits."""
+        if not all(0 < value < math.inf for value in values):
+            raise ValueError(f"expected numbers over 0, got {', '.join(map(str, values))}.")
+        if len({f"{value:g}" for value in values}) < len(values):
+            raise ValueError(f"expected each rate once, got {', '.join(map(str, values))}.")
+        return values
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates to try."""
+        return self.learning_rates if self.learning_rate == "auto" else (float(self.learning_rate),)
+
+
+class FinetuneConfig(_Section):
+    """A fine-tuning run."""
+
+    output: Path = Field(description="folder of the finished model")
+    task: str = Field(description="cola, sst2, …, or classify or regress for a table of your own")
+    model: str = Field(description="folder of a pretrained checkpoint, or its name on the Hub")
+    head: Literal["auto", "classifier", "text"] = Field(
+        default="auto",
+        description="text: the model writes the label's words; auto: text for encoder-decoders (T5)",
+    )
+    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of initialisation, dropout and data order")
+    data: LabelledData = LabelledData()
+    annotation: ParserConfig = ParserConfig()
+    infusion: InfusionConfig = InfusionConfig()
+    training: FinetuneTraining = FinetuneTraining()
+
+    @model_validator(mode="after")
+    def _one_seed(self) -> FinetuneConfig:
+        """New parameters and random masks follow the run's seed, unless they were given one."""
+        if "seed" not in self.infusion.model_fields_set:
+            self.infusion = self.infusion.model_copy(update={"seed": self.seed})
+        return self
+
+    def to_yaml(self) -> str:
+        """The resolved settings, as written beside the model."""
+        content: dict[str, Any] = self.model_dump(mode="json")
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def load_finetune(
+    options: Mapping[str, Any], infuse: str = "", overrides: Sequence[str] = ()
+) -> FinetuneConfig:
+    """Settings of a run from options and overrides.
+
+    Args:
+        options: Keys and sections of `FinetuneConfig`.
+        infuse: Shorthand of the infusion, "masks,pos_add", or "none", which the overrides refine; "" leaves
+            it to options and overrides.
+        overrides: Settings as "key.sub=value".
+
+    Raises:
+        ConfigError: All problems together, or an override of what the shorthand does not name.
+    """
+    content = dict(options)
+    infusion = InfusionConfig.parse(infuse)
+    if not infusion.is_plain:
+        named = infusion.model_dump(mode="json", exclude_unset=True)
+        given = content.get("infusion")
+        content["infusion"] = {**given, **named} if isinstance(given, Mapping) else named
+    settings = apply_overrides(content, list(map(_as_list, overrides)))
+    config = validate(FinetuneConfig, settings, "finetune")
+    if infuse:
+        _check_named(config.infusion, infusion, infuse)
+    return config
+
+
+def _check_named(found: InfusionConfig, named: InfusionConfig, infuse: str) -> None:
+    """Hold that settings of a kind of infusion do not switch on one that was not asked for."""
+    kinds = ("masks", "relation_bias", "lisa", "pos")
+    more = [kind for kind in kinds if getattr(found, kind) is not None and getattr(named, kind) is None]
+    if more:
+        raise ConfigError(
+            f"infusion.{more[0]}: expected settings of what is infused, {infuse}, got some of {more[0]}. "
+            "Name it in --infuse, or leave them out."
+        )
+
+
+def _as_list(setting: str) -> str:
+    """`masks.without=parent,child` and `masks.without=parent` are lists, as YAML `[parent, child]` is."""
+    key, equals, value = setting.partition("=")
+    if key.rpartition(".")[2] in _LISTS and value and value[0] not in "[{" and value != "null":
+        return f"{key}{equals}[{value}]"
+    return setting

@@ -1,0 +1,343 @@
+"""Fine-tuning a pretrained encoder for a task: the steps in order, from labelled text to a model folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, set_seed
+from transformers.utils import logging as hf_logging
+
+from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.folders import (
+    MANIFEST,
+    PARTIAL,
+    disk_errors,
+    read_json,
+    verify_manifest,
+    write_manifest,
+)
+from syntaxformer.encoders.classifier_folder import CLASSIFIER, missed_note
+from syntaxformer.encoders.finetune_config import FinetuneConfig
+from syntaxformer.encoders.finetune_inputs import FinetuneInputs, prepare_inputs
+from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
+from syntaxformer.encoders.logits import batch_logits, decide
+from syntaxformer.encoders.metrics import never_predicted, score_predictions
+from syntaxformer.encoders.pretrained import load_pretrained, new_parameters
+from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
+from syntaxformer.runs.checkpoints import (
+    WEIGHTS,
+    complete_checkpoints,
+    last_with_its_best,
+    load_tensors,
+    load_weights,
+)
+from syntaxformer.runs.processes import process_team
+from syntaxformer.runs.run_folder import RUN, check_run, hold_run, move_files, open_run, settle_precision
+from syntaxformer.runs.stopwatch import Stopwatch
+from syntaxformer.runs.tallies import TallyBook
+
+__all__ = ["finetune"]
+
+_log = logging.getLogger("syntaxformer.finetune")
+
+PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "scikit-learn", "scipy")
+DATA = "data.json"
+"""Hashes of the data, beside the checkpoints."""
+
+TRIAL = "trial.json"
+"""Result of one learning rate, beside its checkpoints; there is one when it is finished."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What came of one learning rate."""
+
+    rate: float
+    score: float
+    checkpoint: Path
+    epochs: list[dict[str, float]]
+
+
+def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = False) -> Path:
+    """Fine-tune a checkpoint and write a model folder.
+
+    Args:
+        config: Settings.
+        resume: Go on from the last complete checkpoint of an interrupted run.
+        overwrite: Delete an older run in the output folder.
+
+    Returns:
+        The output folder.
+
+    Raises:
+        ConfigError: The output folder holds another run, the checkpoint cannot be read or infused, a file is
+            missing, or outputs are not finite.
+        DataError: The data cannot be used, or the disk is full.
+        BackendMissingError: The annotator is not installed.
+    """
+    with ExitStack() as held:
+        return _finetune(config, resume, overwrite, held)
+
+
+def _finetune(config: FinetuneConfig, resume: bool, overwrite: bool, held: ExitStack) -> Path:
+    start = time.monotonic()
+    hf_logging.disable_progress_bar()
+    bound_kernel_cache()
+    team = process_team()
+    config = settle_precision(config, resume)
+    if team.is_main_process:
+        check_run(config, resume, overwrite)
+    if resume and (config.output / MANIFEST).exists():
+        _log.info("%s: finished already", config.output)
+        return config.output
+    with team.main_process_first():  # the others find the parses in the cache
+        inputs = prepare_inputs(config)
+    _log.info("%s", _describe(config, inputs, _build(config, inputs)))
+    watch = None
+    if team.is_main_process:
+        held.enter_context(hold_run(config.output))
+        _open(config, inputs, resume, overwrite)
+        watch = held.enter_context(Stopwatch(config.output / "checkpoints", start=start))
+    team.wait_for_everyone()
+    trials = [_try_rate(config, inputs, rate) for rate in config.training.rates]
+    if watch is not None:
+        _finish(config, inputs, trials, watch)
+    team.wait_for_everyone()
+    return config.output
+
+
+def _open(config: FinetuneConfig, inputs: FinetuneInputs, resume: bool, overwrite: bool) -> None:
+    """Make the output folder ready; a run that is resumed must have the same data.
+
+    Raises:
+        ConfigError: The folder holds another run, or the data is not that of the interrupted one.
+    """
+    stored = config.output / "checkpoints" / DATA
+    if resume and stored.exists():
+        _same_inputs(inputs.sha256, read_json(stored))
+    open_run(config, resume, overwrite)
+    _discard_lost_trials(stored.parent)
+    stored.parent.mkdir(exist_ok=True)
+    with atomic_file(stored) as temporary:
+        temporary.write_text(json.dumps(inputs.sha256), "utf-8")
+
+
+def _same_inputs(found: dict[str, str], stored: dict[str, Any]) -> None:
+    """Hold that a resumed run has its own data; a hash that an older version did not store tells nothing."""
+    changed = {name for name, value in found.items() if stored.get(name, value) != value}
+    if changed - {"annotation"}:
+        raise ConfigError(
+            "resume: expected the data of the interrupted run, got another: its sha256 differs."
+        )
+    if changed:
+        raise ConfigError(
+            "resume: expected the annotator of the interrupted run and its files, got others: "
+            "the version differs."
+        )
+
+
+def _discard_lost_trials(checkpoints: Path) -> None:
+    """A learning rate is finished only as long as its best checkpoint is whole."""
+    for record in sorted(checkpoints.glob(f"*/{TRIAL}")):
+        try:
+            verify_manifest(record.parent / read_json(record)["checkpoint"])
+        except CheckpointError as error:
+            _log.warning("training learning rate %s again: %s", record.parent.name, error)
+            record.unlink()
+
+
+def _build(config: FinetuneConfig, inputs: FinetuneInputs) -> PreTrainedModel:
+    """The network before training; its head and new parameters depend on the seed alone."""
+    set_seed(config.seed)
+    info, length = inputs.info, config.training.max_length
+    return load_pretrained(config.model, info.labels, config.infusion, info.words is not None, length)
+
+
+def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _Trial:
+    """Train with one learning rate, or take up what an interrupted run left."""
+    folder = config.output / "checkpoints" / f"{rate:g}"
+    if (folder / TRIAL).exists():
+        stored = read_json(folder / TRIAL)
+        return _Trial(rate, stored["score"], folder / stored["checkpoint"], stored["epochs"])
+    model = _build(config, inputs)
+
+    def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
+        with _governor_tally(trained) as tally:
+            scores, _ = _scores(trained, inputs)
+        score = scores.get("mean", next(iter(scores.values())))
+        return {**scores, **tally.take(), "score": score}
+
+    trainer = FinetuneTrainer(
+        model,
+        config.training,
+        rate,
+        new_parameters(model),
+        inputs.train,
+        inputs.lengths,
+        inputs.collator,
+        evaluate_dev,
+        folder,
+        config.seed,
+    )
+    trainer.train_from(_last_checkpoint(folder))
+    state = trainer.state
+    checkpoint = f"checkpoint-{state.best_global_step}"
+    epochs = [
+        {key.removeprefix("eval_"): value for key, value in log.items()}
+        for log in state.log_history
+        if "eval_score" in log
+    ]
+    result = {"score": state.best_metric, "checkpoint": checkpoint, "epochs": epochs}
+    if trainer.is_world_process_zero():
+        with atomic_file(folder / TRIAL) as temporary:
+            temporary.write_text(json.dumps(result), "utf-8")
+    return _Trial(rate, float(state.best_metric or 0.0), folder / checkpoint, epochs)
+
+
+def _last_checkpoint(folder: Path) -> Path | None:
+    """Where a learning rate goes on; later epochs than a damaged best one cannot do without it."""
+    whole, problems = complete_checkpoints(folder)
+    found = last_with_its_best(whole)
+    if whole and found != whole[-1]:
+        _log.warning("skipping %s: the best checkpoint until then is lost", whole[-1])
+    if whole or problems:
+        _log.info("learning rate %s: going on from %s", folder.name, found.name if found else "the beginning")
+    return found
+
+
+@contextmanager
+def _governor_tally(model: PreTrainedModel) -> Iterator[TallyBook]:
+    """Count words whose governor, as annotated, the last LISA head points at: their share is the UAS."""
+    tally, infusion = TallyBook(), getattr(model, "infusion", None)
+
+    def count(*_: Any) -> None:
+        hits = infusion.seen.governor_hits()
+        tally.add({"governor_accuracy": hits[max(hits)]} if hits else None)
+
+    if infusion is None:
+        yield tally
+        return
+    handle = model.register_forward_hook(count)
+    try:
+        yield tally
+    finally:
+        handle.remove()
+
+
+def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> tuple[dict[str, float], dict[str, int]]:
+    """Official metrics on dev, and which of its classes are never predicted."""
+    size = inputs.info.eval_batch_size
+    logits = batch_logits(model, inputs.collator, inputs.dev, size, inputs.text_labels)
+    found = decide(logits, inputs.info.score_range, inputs.info.score_scale)
+    gold = [float(one.label or 0) for one in inputs.data.dev.examples]
+    names = inputs.info.labels
+    missed = never_predicted(*([names[int(one)] for one in side] for side in (gold, found))) if names else {}
+    return score_predictions(inputs.info.metrics, gold, found), missed
+
+
+def _finish(config: FinetuneConfig, inputs: FinetuneInputs, trials: list[_Trial], watch: Stopwatch) -> None:
+    """Take the weights of the best trial's best epoch, score them as `predict` does, in fp32, and write."""
+    best = max(trials, key=lambda trial: trial.score)
+    verify_manifest(best.checkpoint)
+    model = _build(config, inputs)
+    load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    (scores, missed), gates = _scores(model, inputs), _open_gates(model)
+    report = _report(config, inputs, trials, best, scores, watch.stop()) | {"never_predicted": missed}
+    _write(config, inputs, model, report | ({"gates": gates} if gates else {}))
+    if gates:
+        _log.info("gates of the masks, 0 closed, 1 open: %s", "  ".join(f"{gate:.3f}" for gate in gates))
+    _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+    if missed:
+        remedy = "Train longer or at another learning rate, or give more such rows."
+        _log.warning("%s: %s. %s", config.output, missed_note(missed), remedy)
+
+
+def _open_gates(model: PreTrainedModel) -> list[float]:
+    """|g| of each layer with a gate, from below, the mean of its heads: how far training let syntax in."""
+    gates = model.infusion.gates.values() if hasattr(model, "infusion") else ()
+    return [round(gate().abs().mean().item(), 4) for gate in gates]
+
+
+def _describe(config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedModel) -> str:
+    """What is about to be trained."""
+    new = set(new_parameters(model))
+    n_new = sum(parameter.numel() for name, parameter in model.named_parameters() if name in new)
+    n_all = sum(parameter.numel() for parameter in model.parameters())
+    return (
+        f"{inputs.data.task.title}: {len(inputs.train)} training and {len(inputs.dev)} dev examples; "
+        f"{model.config.model_type}, {n_all / 1e6:.2f}M parameters, {n_new / 1e6:.3f}M of them new; "
+        f"annotator {inputs.info.annotator or 'none'}"
+        f"{', own trees' if inputs.info.gold_trees else ''}; "
+        f"{config.training.precision}; "
+        f"learning rates {', '.join(f'{rate:g}' for rate in config.training.rates)}"
+    )
+
+
+def _report(
+    config: FinetuneConfig,
+    inputs: FinetuneInputs,
+    trials: list[_Trial],
+    best: _Trial,
+    scores: dict[str, float],
+    seconds: float,
+) -> dict[str, Any]:
+    """Content of `run.json`."""
+    data = inputs.data
+    return {
+        "task": data.task.name,
+        "dev": {name: round(value, 6) for name, value in scores.items()},
+        "learning_rate": best.rate,
+        "best_checkpoint": best.checkpoint.name,
+        "seconds_per_epoch": [round(epoch["epoch_seconds"], 2) for epoch in best.epochs],
+        "processor_seconds_per_epoch": [round(epoch["epoch_processor_seconds"], 2) for epoch in best.epochs],
+        "trials": [
+            {"learning_rate": trial.rate, "score": trial.score, "epochs": trial.epochs} for trial in trials
+        ],
+        "seconds": seconds,
+        "n_train": len(data.train),
+        "n_dev": len(data.dev),
+        "n_truncated": inputs.n_truncated,
+        "left_out": {"train": data.train.left_out, "dev": data.dev.left_out},
+        "data": {"train": data.train.source, "dev": data.dev.source},
+        "data_sha256": inputs.sha256,
+        "seed": config.seed,
+        "precision": config.training.precision,
+        "command": sys.argv,
+        "versions": {name: version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "processor": platform.processor() or platform.machine(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _write(
+    config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedModel, report: dict[str, Any]
+) -> None:
+    """Write the model folder; the manifest comes last."""
+    output = config.output
+    with disk_errors(output), TemporaryDirectory(PARTIAL, ".", output) as temporary:
+        folder = Path(temporary)
+        model.eval().save_pretrained(folder)
+        inputs.collator.save_pretrained(folder)
+        (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
+        (folder / RUN).write_text(json.dumps(report, indent=1), "utf-8")
+        move_files(folder, output)
+        write_manifest(output)
+        if not config.training.keep_checkpoints:
+            shutil.rmtree(output / "checkpoints", ignore_errors=True)

@@ -1,0 +1,270 @@
+"""Pretrained checkpoints: loaded from a folder of Hugging Face's layout, given a new head, infused.
+
+Weights are read from safetensors only.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+)
+from transformers.utils import logging as hf_logging
+
+from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.folder_checks import check_weights, folder_errors
+from syntaxformer.encoders.collator import SyntaxCollator
+from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.runs.model_kind import TRANSLATOR
+
+__all__ = [
+    "load_collator",
+    "load_finetuned",
+    "load_pretrained",
+    "load_tokenizer",
+    "longest_input",
+    "new_parameters",
+    "writes_labels",
+]
+
+_log = logging.getLogger("syntaxformer.finetune")
+
+_HEADS = (
+    "classifier",
+    "classification_head",
+    "score",
+    "pooler",
+    "head",
+    "pre_classifier",
+    "dropout",
+    "summary",
+)
+"""Parts that a checkpoint need not have: they are trained from nothing."""
+
+_POSITIONS = ("position_embeddings", "embed_positions", "wpe")
+"""Names that transformers gives to tables of positions."""
+
+
+def load_tokenizer(path: str, max_length: int) -> Any:
+    """The tokenizer of a checkpoint.
+
+    Args:
+        path: Folder, or name on the Hub.
+        max_length: Pieces that an example may have.
+
+    Raises:
+        ConfigError: It cannot be loaded, is not a fast one (pieces must know their characters), or the
+            checkpoint has fewer positions, is a translator, or is infused.
+    """
+    if _looks_local(path) and not Path(path).is_dir():
+        raise ConfigError(
+            f"model: expected the folder of a pretrained checkpoint, got {path}, which is none."
+        )
+    _refuse_own_models(Path(path))
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
+    except Exception as error:  # the tokenizers library raises bare Exception on a broken file
+        raise ConfigError(
+            f"model: expected a checkpoint with a tokenizer at {path}, got: {_short(error)}"
+        ) from error
+    if not tokenizer.is_fast:
+        raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")
+    if max_length > tokenizer.model_max_length:
+        raise ConfigError(
+            f"training.max_length: expected up to {tokenizer.model_max_length}, the checkpoint's positions, "
+            f"got {max_length}."
+        )
+    tokenizer.padding_side = "right"  # heads take the vector of the first piece, which must be no padding
+    return tokenizer
+
+
+def writes_labels(path: str, head: str, labels: tuple[str, ...] | None) -> bool:
+    """Whether a checkpoint is to write its labels as text.
+
+    Args:
+        path: Folder, or name on the Hub.
+        head: "auto", "classifier" or "text".
+        labels: Label names; None for scores.
+
+    Raises:
+        ConfigError: Text is asked for where there are scores, or of a checkpoint without a decoder.
+    """
+    if head == "classifier" or (labels is None and head == "auto"):
+        return False
+    with checkpoint_errors(path):
+        has_decoder = bool(AutoConfig.from_pretrained(path).is_encoder_decoder)
+    if head == "text" and (labels is None or not has_decoder):
+        got = "scores" if labels is None else "one without a decoder"
+        raise ConfigError(
+            f"head: expected labels and an encoder-decoder for text, got {got}. Use classifier."
+        )
+    return has_decoder
+
+
+def load_pretrained(
+    path: str,
+    labels: tuple[str, ...] | None,
+    infusion: InfusionConfig,
+    as_text: bool = False,
+    max_length: int = 0,
+) -> PreTrainedModel:
+    """A checkpoint with a new head, or none where it writes its labels, infused, in fp32 however stored.
+
+    Args:
+        path: Folder, or name on the Hub.
+        labels: Label names; None for one score.
+        infusion: What is put in.
+        as_text: It writes labels.
+        max_length: Pieces that an example may have.
+
+    Raises:
+        ConfigError: It cannot be read, has fewer positions, or a model of its family cannot be infused.
+    """
+    names = list(labels) if labels is not None else ["score"]
+    head: dict[str, Any] = {
+        "num_labels": len(names),
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: number for number, name in enumerate(names)},
+        "problem_type": "regression" if labels is None else "single_label_classification",
+        "ignore_mismatched_sizes": True,  # the head of another task is of no use
+    }
+    home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
+    with checkpoint_errors(path), quiet_loading():
+        model, report = home.from_pretrained(
+            path,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=torch.float32,
+            **({} if as_text else head),
+        )
+    mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
+    missing = sorted(name for name in {*report["missing_keys"], *mismatched} if not _is_head(name))
+    if missing:
+        raise ConfigError(
+            f"model: expected the weights of a {model.config.model_type} model at {path}, missing: "
+            f"{', '.join(missing[:3])} ({len(missing)} in all)."
+        )
+    if max_length > (longest := longest_input(model)):
+        raise ConfigError(
+            f"training.max_length: expected up to {longest}, the checkpoint's positions, got {max_length}."
+        )
+    return model if infusion.is_plain else infuse(model, infusion)
+
+
+def longest_input(model: PreTrainedModel) -> int:
+    """Pieces for which a network has positions; without bound where positions are relative."""
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding):
+            # RoBERTa's table begins after the padding piece's id, BART's after two.
+            padding = -1 if module.padding_idx is None else module.padding_idx
+            return module.num_embeddings - int(getattr(module, "offset", padding + 1))
+    return sys.maxsize
+
+
+def new_parameters(model: PreTrainedModel) -> list[str]:
+    """Names of the parameters that an infusion has added; none for a plain model."""
+    return [name for name, _ in infusion_parameters(model)] if hasattr(model, "infusion") else []
+
+
+def load_finetuned(folder: Path, as_text: bool = False) -> PreTrainedModel:
+    """The network of a fine-tuned folder.
+
+    Args:
+        folder: The folder.
+        as_text: It writes labels.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with quiet_loading(), folder_errors(folder):
+        if (folder / INFUSION_FILE).exists():
+            return load(folder).eval()
+        check_weights(folder, lambda: home.from_config(AutoConfig.from_pretrained(folder, **safe)))
+        model, report = home.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **safe)
+    if missing := sorted(report["missing_keys"])[:3]:
+        raise CheckpointError(f"{folder}: expected all weights of its config, lacking {', '.join(missing)}.")
+    return model.eval()
+
+
+def load_collator(folder: Path) -> SyntaxCollator:
+    """What makes batches for a fine-tuned model.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    with folder_errors(folder, "a tokenizer"):
+        return SyntaxCollator.from_pretrained(folder)
+
+
+@contextmanager
+def checkpoint_errors(path: str, expected: str = "model: expected a pretrained checkpoint") -> Iterator[None]:
+    """Whatever a library raises while it reads a checkpoint is one line.
+
+    Args:
+        path: Folder, or name on the Hub.
+        expected: The setting that names it, and what it should be.
+
+    Raises:
+        ConfigError: It did.
+    """
+    try:
+        yield
+    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
+        raise ConfigError(f"{expected} at {path}, got: {_short(error)}") from error
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Loading a small file is no work that needs a bar, and a library does not print."""
+    enabled, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
+    hf_logging.disable_progress_bar()
+    hf_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if enabled:
+            hf_logging.enable_progress_bar()
+
+
+def _looks_local(path: str) -> bool:
+    """Whether it cannot be a name on the Hub, which has one slash at most and starts with a letter."""
+    return path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).exists()
+
+
+def _refuse_own_models(folder: Path) -> None:
+    """Folders that look like a checkpoint and of which only a part would be loaded."""
+    if (folder / TRANSLATOR).is_file():
+        raise ConfigError(
+            f"model: expected a pretrained encoder in Hugging Face's layout, got {folder}, a translator. "
+            "`syntaxformer translate` takes it; it cannot be fine-tuned."
+        )
+    if (folder / INFUSION_FILE).is_file():
+        raise ConfigError(
+            f"model: expected a plain checkpoint, got {folder}, which is infused ({INFUSION_FILE}): its "
+            "infusion would be lost. Give the checkpoint that it was made of, and --infuse."
+        )
+
+
+def _is_head(name: str) -> bool:
+    return any(part in _HEADS for part in name.split("."))
+
+
+def _short(error: Exception) -> str:
+    return textwrap.shorten(str(error), 300, placeholder=" …")

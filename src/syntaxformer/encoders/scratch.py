@@ -1,0 +1,239 @@
+"""A Transformer encoder from scratch over GloVe vectors: paper 002's "Transformer" rows.
+
+Written as an ordinary checkpoint folder, so that fine-tuning and every infusion work on it as on a pretrained
+one. The network is ELECTRA's encoder: BERT's, with a projection between embeddings of any width and layers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
+
+from syntaxformer.base.config import MAX_SEED
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.folders import atomic_folder
+from syntaxformer.base.textfile import read_lines
+from syntaxformer.encoders.pretrained import quiet_loading
+from syntaxformer.encoders.word_vectors import read_word_vectors
+from syntaxformer.runs.run_folder import share_files
+
+__all__ = ["EncoderShape", "build_scratch_encoder", "count_words", "vectors_for", "word_tokenizer"]
+
+SPECIALS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+
+# The Penn Treebank's clitics, as GloVe has them ("do", "n't"); else words and single characters.
+_WORD = r"(?i)\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|ll|re|ve)\b|\w+|[^\w\s]"
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderShape:
+    """Sizes of the encoder. The defaults are those of paper 002's appendix A.1.
+
+    Source: Bai et al. (2021), appendix A.1; differs: the classifier's hidden layer has the model's width,
+    not 2,000. The paper gives neither heads nor feed-forward width.
+
+    Args:
+        layers: Layers.
+        width: Numbers of a hidden state.
+        heads: Attention heads; divide `width`.
+        feed_forward: Width inside the feed-forward layer.
+        dropout: Probability of every dropout.
+        max_length: Positions.
+        embedding_width: Width of the word vectors, where no file gives it.
+    """
+
+    layers: int = 12
+    width: int = 512
+    heads: int = 8
+    feed_forward: int = 2048
+    dropout: float = 0.1
+    max_length: int = 512
+    embedding_width: int = 300
+
+
+def build_scratch_encoder(
+    train: Sequence[Path],
+    output: Path,
+    vectors: Path | None = None,
+    shape: EncoderShape | None = None,
+    *,
+    min_count: int = 1,
+    lowercase: bool = False,
+    seed: int = 1,
+) -> str:
+    """Write an untrained encoder whose word embeddings are GloVe's.
+
+    Args:
+        train: Text files; their words are the vocabulary.
+        output: Folder to make.
+        vectors: GloVe file; None initialises at random.
+        shape: Sizes.
+        min_count: Words that are rarer are unknown.
+        lowercase: Read all text in lower case.
+        seed: Of the random initialisation.
+
+    Returns:
+        What was made, in a line: sizes, and how many words have a vector.
+
+    Raises:
+        ConfigError: The sizes do not fit, the seed is none, or the folder is not empty.
+        DataError: A file cannot be read, holds no word, or is no GloVe file.
+    """
+    shape = shape or EncoderShape()
+    _check(shape, output, seed)
+    words = count_words(chain.from_iterable(map(read_lines, train)), lowercase)
+    kept = [word for word, count in words.most_common() if count >= min_count]
+    if not kept:
+        raise DataError(
+            f"expected words that occur {min_count} times or more, got none.", train[0] if train else None
+        )
+    found = read_word_vectors(vectors, _spellings(kept)) if vectors is not None else None
+    if found is not None and not found:
+        raise DataError(
+            f"word vectors: expected vectors of some of the text's {len(kept):,} words, got none. Is it of "
+            "another language or spelling?"
+        )
+    tokenizer = word_tokenizer(kept, shape.max_length, lowercase)
+    width = shape.embedding_width if found is None else len(next(iter(found.values())))
+    model = _model(shape, len(tokenizer), width, seed)
+    report = f"{len(kept):,} words of {sum(words.values()):,} in the text"
+    if found is not None:
+        report += ", " + _fill(model, tokenizer, kept, found, words, seed)
+    with quiet_loading(), atomic_folder(output) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        share_files(folder)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    return f"{output}: {n_parameters / 1e6:.1f}M parameters, {report}"
+
+
+def count_words(lines: Iterable[str], lowercase: bool) -> Counter[str]:
+    """Count the words of lines, cut as the tokenizer will cut them."""
+    cutter, normalizer = _cutter(), _normalizer(lowercase)
+    counts: Counter[str] = Counter()
+    for line in lines:
+        text = normalizer.normalize_str(line)
+        counts.update(word for word, _ in cutter.pre_tokenize_str(text))
+    return counts
+
+
+def word_tokenizer(words: Sequence[str], max_length: int, lowercase: bool) -> PreTrainedTokenizerFast:
+    """A tokenizer whose pieces are whole words, with BERT's special pieces.
+
+    Args:
+        words: The vocabulary, in order.
+        max_length: Pieces of an input.
+        lowercase: Read all text in lower case.
+    """
+    names = list(SPECIALS.values())
+    vocabulary = {
+        word: number for number, word in enumerate([*names, *(word for word in words if word not in names)])
+    }
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk_token"]))
+    tokenizer.normalizer = _normalizer(lowercase)
+    tokenizer.pre_tokenizer = _cutter()
+    cls, sep = SPECIALS["cls_token"], SPECIALS["sep_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {sep} $B:1 {sep}:1",
+        special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        **SPECIALS,
+    )
+
+
+def vectors_for(word: str, found: Mapping[str, object]) -> str | None:
+    """The spelling under which a word has a vector: its own, in lower case, with a straight apostrophe."""
+    return next((spelling for spelling in _spellings([word]) if spelling in found), None)
+
+
+def _spellings(words: Iterable[str]) -> Iterator[str]:
+    for word in words:
+        yield from dict.fromkeys((word, word.lower(), word.replace("’", "'"), word.replace("’", "'").lower()))
+
+
+def _normalizer(lowercase: bool) -> normalizers.Normalizer:
+    return normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])])
+
+
+def _cutter() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(Regex(_WORD), behavior="removed", invert=True)
+
+
+def _check(shape: EncoderShape, output: Path, seed: int) -> None:
+    problems = [
+        f"{name}: expected at least 1, got {getattr(shape, name)}."
+        for name in ("layers", "width", "heads", "feed_forward", "max_length", "embedding_width")
+        if getattr(shape, name) < 1
+    ]
+    if not problems and shape.width % shape.heads:
+        problems.append(f"heads: expected a divisor of the width {shape.width}, got {shape.heads}.")
+    if not 0 <= shape.dropout < 1:
+        problems.append(f"dropout: expected 0 to 1, below 1, got {shape.dropout}.")
+    if not 0 <= seed <= MAX_SEED:
+        problems.append(f"seed: expected 0 to {MAX_SEED}, got {seed}.")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        problems.append(f"output: expected a new or empty folder, got {output}. Give another, or delete it.")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _model(shape: EncoderShape, n_pieces: int, embedding_width: int, seed: int) -> ElectraModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ElectraModel(
+            ElectraConfig(
+                vocab_size=n_pieces,
+                embedding_size=embedding_width,
+                hidden_size=shape.width,
+                num_hidden_layers=shape.layers,
+                num_attention_heads=shape.heads,
+                intermediate_size=shape.feed_forward,
+                hidden_dropout_prob=shape.dropout,
+                attention_probs_dropout_prob=shape.dropout,
+                classifier_dropout=shape.dropout,
+                max_position_embeddings=shape.max_length,
+                pad_token_id=0,
+            )
+        )
+
+
+def _fill(
+    model: ElectraModel,
+    tokenizer: PreTrainedTokenizerFast,
+    words: Sequence[str],
+    found: Mapping[str, NDArray[np.float32]],
+    counts: Counter[str],
+    seed: int,
+) -> str:
+    """Put vectors into the table, random ones of the same spread for other words, and return a report."""
+    table = model.get_input_embeddings().weight
+    spread = float(np.stack(list(found.values())).std())
+    noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed)) * spread
+    spellings = {word: vectors_for(word, found) for word in words}
+    with torch.no_grad():
+        table.copy_(noise)
+        table[tokenizer.pad_token_id] = 0
+        for word, spelling in spellings.items():
+            if spelling is not None:
+                table[tokenizer.convert_tokens_to_ids(word)] = torch.from_numpy(found[spelling])
+    covered = [word for word, spelling in spellings.items() if spelling is not None]
+    n_other = sum(spelling != word for word, spelling in spellings.items() if spelling is not None)
+    share = sum(counts[word] for word in covered) / sum(counts.values())
+    return (
+        f"{len(covered):,} of them with a vector ({n_other:,} by another spelling), "
+        f"{share:.1%} of the running words"
+    )

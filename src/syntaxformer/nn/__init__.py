@@ -1,0 +1,71 @@
+"""Building blocks in torch.nn alone: nothing here knows a Sentence, a file or a config object."""
+
+from syntaxformer.nn.attention import CrossAttention, SelfAttention, attend, attend_with_weights
+from syntaxformer.nn.infused_embedding import InfusedEmbedding
+from syntaxformer.nn.infusion_plan import INFUSION_KINDS, WidthPlan, plan_widths
+from syntaxformer.nn.kernels.dropout import Dropout, drop
+from syntaxformer.nn.lisa import (
+    NO_GOVERNOR,
+    BiaffineHead,
+    check_gradient,
+    first_pieces,
+    governor_hits,
+    governor_loss,
+    governor_targets,
+    inject_governors,
+)
+from syntaxformer.nn.mapped_embedding import MappedEmbedding
+from syntaxformer.nn.pos_embedding import PosAdd, PosConcat, PosLet
+from syntaxformer.nn.positions import SinusoidalPositions, sinusoids
+from syntaxformer.nn.relation_biases import RelationBias, relation_bias
+from syntaxformer.nn.relation_index import RelationIndex
+from syntaxformer.nn.syntax import syntax_attention
+from syntaxformer.nn.syntax_graph import relation_bias_graph, syntax_attention_graph
+from syntaxformer.nn.syntax_heads import MaskRules, SyntaxContext, SyntaxHeads
+from syntaxformer.nn.syntax_reference import syntax_attention_reference
+from syntaxformer.nn.topical import SyntaxGate, TopicalAttention, linear_map
+from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
+
+__all__ = [
+    "INFUSION_KINDS",
+    "NO_GOVERNOR",
+    "BiaffineHead",
+    "CrossAttention",
+    "DecoderLayer",
+    "Dropout",
+    "EncoderLayer",
+    "FeedForward",
+    "InfusedEmbedding",
+    "MappedEmbedding",
+    "MaskRules",
+    "PosAdd",
+    "PosConcat",
+    "PosLet",
+    "RelationBias",
+    "RelationIndex",
+    "Residual",
+    "SelfAttention",
+    "SinusoidalPositions",
+    "SyntaxContext",
+    "SyntaxGate",
+    "SyntaxHeads",
+    "TopicalAttention",
+    "WidthPlan",
+    "attend",
+    "attend_with_weights",
+    "check_gradient",
+    "drop",
+    "first_pieces",
+    "governor_hits",
+    "governor_loss",
+    "governor_targets",
+    "inject_governors",
+    "linear_map",
+    "plan_widths",
+    "relation_bias",
+    "relation_bias_graph",
+    "sinusoids",
+    "syntax_attention",
+    "syntax_attention_graph",
+    "syntax_attention_reference",
+]

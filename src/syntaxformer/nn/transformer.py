@@ -1,0 +1,150 @@
+"""One encoder layer and one decoder layer of the Transformer, with layer normalisation before or after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from syntaxformer.nn.attention import CrossAttention, SelfAttention
+from syntaxformer.nn.kernels.dropout import Dropout
+from syntaxformer.nn.kernels.rows import from_rows, to_rows
+from syntaxformer.nn.syntax_heads import SyntaxContext
+
+__all__ = ["DecoderLayer", "EncoderLayer", "FeedForward", "Residual"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+
+
+class Residual(nn.Module):
+    """A sublayer inside its residual connection.
+
+    `pre`: x + dropout(f(norm(x))); `post`: norm(x + dropout(f(x))), as Vaswani et al. (2017).
+    """
+
+    def __init__(self, d_model: int, dropout: float, norm: Literal["pre", "post"] = "pre") -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = Dropout(dropout)
+        self.pre = norm == "pre"
+
+    def enter(self, states: Tensor) -> Tensor:
+        """What the sublayer is to be given."""
+        return self.norm(states) if self.pre else states
+
+    def leave(self, states: Tensor, update: Tensor) -> Tensor:
+        """The states after the sublayer returned `update`."""
+        states = states + self.dropout(update)
+        return states if self.pre else self.norm(states)
+
+
+class FeedForward(nn.Module):
+    """Position-wise network: W₂ dropout(activation(W₁ x + b₁)) + b₂.
+
+    Args:
+        d_model: Width of the states.
+        d_ff: Width between the two maps.
+        dropout: Probability of dropping an inner unit in training.
+        activation: "relu", "gelu" or "silu".
+    """
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0, activation: str = "relu") -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+        self.dropout = Dropout(dropout)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, states: Float[Tensor, "batch pieces d_model"]) -> Float[Tensor, "batch pieces d_model"]:
+        """Apply to each piece on its own."""
+        rows = self.outer(self.dropout(self.activation(self.inner(to_rows(states)))))
+        return from_rows(rows, *states.shape[:2])
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, plain or with `SyntaxHeads`, then a position-wise network, each with a residual."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        norm: Literal["pre", "post"] = "pre",
+        activation: str = "relu",
+        syntax: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(d_model, n_heads, attention_dropout, syntax)
+        self.around_self_attention = Residual(d_model, dropout, norm)
+        self.feed_forward = FeedForward(d_model, d_ff, activation_dropout, activation)
+        self.around_feed_forward = Residual(d_model, dropout, norm)
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch pieces d_model"],
+        mask: Bool[Tensor, "#batch #heads #query key"] | None = None,
+        return_weights: bool = False,
+        context: SyntaxContext | None = None,
+    ) -> tuple[Float[Tensor, "batch pieces d_model"], Float[Tensor, "batch heads query key"] | None]:
+        """Return the new states and, if asked for, the attention weights; `context` is for `syntax`."""
+        around = self.around_self_attention
+        update, weights = self.self_attention(
+            around.enter(states), mask, return_weights=return_weights, context=context
+        )
+        states = around.leave(states, update)
+        around = self.around_feed_forward
+        return around.leave(states, self.feed_forward(around.enter(states))), weights
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention and a position-wise network, each in a residual connection."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        norm: Literal["pre", "post"] = "pre",
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        self.self_attention = SelfAttention(d_model, n_heads, attention_dropout)
+        self.around_self_attention = Residual(d_model, dropout, norm)
+        self.cross_attention = CrossAttention(d_model, n_heads, attention_dropout)
+        self.around_cross_attention = Residual(d_model, dropout, norm)
+        self.feed_forward = FeedForward(d_model, d_ff, activation_dropout, activation)
+        self.around_feed_forward = Residual(d_model, dropout, norm)
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch tgt d_model"],
+        memory: Float[Tensor, "batch src d_model"],
+        memory_mask: Bool[Tensor, "#batch #heads #tgt src"] | None = None,
+        cache: Any = None,
+        layer: int = 0,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "batch tgt d_model"], Tensor | None, Tensor | None]:
+        """Return the new states and, if asked for, the weights of self-attention and of cross-attention.
+
+        Targets are padded on the right, so the causal mask alone keeps padding out of every real position.
+        """
+        own_cache = None if cache is None else cache.self_attention_cache
+        around = self.around_self_attention
+        update, own = self.self_attention(around.enter(states), None, True, own_cache, layer, return_weights)
+        states = around.leave(states, update)
+        around = self.around_cross_attention
+        update, weights = self.cross_attention(
+            around.enter(states), memory, memory_mask, cache, layer, return_weights
+        )
+        states = around.leave(states, update)
+        around = self.around_feed_forward
+        return around.leave(states, self.feed_forward(around.enter(states))), own, weights

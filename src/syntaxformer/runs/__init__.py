@@ -1,0 +1,1 @@
+"""What every run shares: its folder, checkpoints, precision, processes, callbacks."""

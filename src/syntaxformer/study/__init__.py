@@ -1,0 +1,31 @@
+"""Looking into models: attention as arrays and pictures, its spread, ablation, cases where they differ."""
+
+from syntaxformer.study.ablation import Ablation, ablate_classifier, ablate_translator
+from syntaxformer.study.attention_maps import CrossAttentionMap, cross_attention
+from syntaxformer.study.attention_spread import SpreadOfAttention, attention_spread
+from syntaxformer.study.encoder_attention import EncoderAttention, encoder_attention
+from syntaxformer.study.plots import draw_attention, draw_subnetwork
+from syntaxformer.study.subnetworks import SubnetworkView, plain_attention_beside, subnetwork_view
+from syntaxformer.study.text_view import Parser, TextView, classifier_text, parser_for, translator_text
+
+__all__ = [
+    "Ablation",
+    "CrossAttentionMap",
+    "EncoderAttention",
+    "Parser",
+    "SpreadOfAttention",
+    "SubnetworkView",
+    "TextView",
+    "ablate_classifier",
+    "ablate_translator",
+    "attention_spread",
+    "classifier_text",
+    "cross_attention",
+    "draw_attention",
+    "draw_subnetwork",
+    "encoder_attention",
+    "parser_for",
+    "plain_attention_beside",
+    "subnetwork_view",
+    "translator_text",
+]

@@ -1,0 +1,293 @@
+"""Factors and relations shuffled or blanked at evaluation: does a trained model use them at all?
+
+Nothing of the model changes, only what it reads. `ablate_translator` and `ablate_classifier` give a copy that
+reads spoiled inputs; everything else of it works as before.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from syntaxformer.base.config import nearest
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
+from syntaxformer.infusion.config import TreeOptions
+from syntaxformer.nn import first_pieces
+from syntaxformer.study.word_shuffle import drawn_for, piece_roles, word_roles
+from syntaxformer.syntax import FACTORS, WordColumns
+from syntaxformer.translation.source import EncodedText, SourceEncoder
+from syntaxformer.translation.source_syntax import SourceSyntax
+from syntaxformer.translation.translator import Translator
+
+__all__ = [
+    "Ablation",
+    "PieceWords",
+    "ablate_batch",
+    "ablate_classifier",
+    "ablate_factors",
+    "ablate_translator",
+]
+
+KINDS = ("parent", "child", "sibling")
+"""Kinds of relation, in the order of their ids."""
+
+NO_VALUE = 0
+"""`<none>` of every factor: what pieces of no word have, and words never have in training."""
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What is spoiled, and how.
+
+    Args:
+        shuffle: Factors, whose values change places among the words of a sentence (of `subword`, a factor of
+            pieces, among its pieces); `syntax` or one tree, whose words change places within their sentence
+            while its shape stays; `governors` that a LISA head looks at, likewise.
+        blank: Factors, which become `<none>`; `syntax`, a tree or a kind of relation (parent, child, sibling,
+            pair), of which nothing is left; `governors`: every word becomes a root.
+        seed: Of the shuffling; beside it only the text decides, not the texts of its batch.
+    """
+
+    shuffle: tuple[str, ...] = ()
+    blank: tuple[str, ...] = ()
+    seed: int = 1
+
+    def __bool__(self) -> bool:
+        return bool(self.shuffle or self.blank)
+
+    @classmethod
+    def parse(cls, shuffle: Sequence[str] | None, blank: Sequence[str] | None, seed: int = 1) -> Ablation:
+        """From options of the command line, each of one name or several with commas."""
+        wanted, emptied = (
+            tuple(name.strip() for one in option or () for name in one.split(","))
+            for option in (shuffle, blank)
+        )
+        return cls(wanted, emptied, seed)
+
+    def check(self, factors: Sequence[str], trees: Sequence[str], has_governors: bool) -> None:
+        """Hold that a model reads what is to be spoiled.
+
+        Raises:
+            ConfigError: It does not, or a kind of relation is to be shuffled.
+        """
+        both = [*factors, *(["syntax", *trees] if trees else []), *(["governors"] if has_governors else [])]
+        blanks = [*both, *([*KINDS, "pair"] if trees else [])]
+        problems = [
+            f"--{name}: expected what the model reads, got {one}. "
+            + (nearest(one, known) if known else "It reads neither factors nor trees.")
+            for name, wanted, known in (("shuffle", self.shuffle, both), ("blank", self.blank, blanks))
+            for one in wanted
+            if one not in known
+        ]
+        if problems:
+            raise ConfigError(problems)
+
+
+@dataclass(frozen=True)
+class PieceWords:
+    """Which word each piece of some texts belongs to.
+
+    Args:
+        words: `[texts, pieces]`, -1 for none; those of a second segment are numbered on.
+        segments: `[texts, pieces]`, 0 or 1.
+        texts: `[texts]`, a number that stands for each text, whatever batch it is in.
+    """
+
+    words: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    texts: NDArray[np.int64]
+
+    @classmethod
+    def of_lines(cls, words: NDArray[Any], texts: NDArray[np.int64]) -> PieceWords:
+        """Of texts of one segment."""
+        return cls(np.asarray(words, np.int64), np.zeros(words.shape, np.int64), texts)
+
+    def roles(self, name: str, seed: int) -> NDArray[np.int64]:
+        """From which piece each piece takes its factor or its place in a tree, `[texts, pieces]`."""
+        shuffled = piece_roles if name in FACTORS and FACTORS[name].of_words is None else word_roles
+        rows = zip(self.words, self.segments, self.texts.tolist(), strict=True)
+        found = [shuffled(words, segments, drawn_for(seed, text, name)) for words, segments, text in rows]
+        return np.stack(found) if found else np.zeros(self.words.shape, np.int64)
+
+
+def ablate_translator(translator: Translator, ablation: Ablation) -> Translator:
+    """A translator that reads spoiled factors and trees.
+
+    Raises:
+        ConfigError: It does not read what is to be spoiled; or its tags are pieces of the text.
+    """
+    encoder, syntax = translator.encoder, translator.encoder.syntax
+    if encoder.prepend:
+        raise ConfigError("--shuffle, --blank: expected factors beside the text, got tags between its words.")
+    trees = () if syntax.trees is None else syntax.trees.used_trees
+    ablation.check(encoder.factors, trees, syntax.governors)
+    fields = {name: getattr(encoder, name) for name in SourceEncoder.__dataclass_fields__}
+    return Translator(
+        translator.decoder,
+        _AblatedEncoder(**fields, ablation=ablation),
+        translator.info,
+        translator.annotator,
+    )
+
+
+def ablate_classifier(classifier: Classifier, ablation: Ablation) -> Classifier:
+    """A classifier that reads spoiled tags and trees.
+
+    Raises:
+        ConfigError: It does not read what is to be spoiled.
+    """
+    config = classifier.collator.config
+    options = config.tree_options
+    trees = () if options is None else options.used_trees
+    looks_at_governors = config.lisa is not None and config.lisa.inject == "gold"
+    ablation.check(("pos",) if config.pos else (), trees, looks_at_governors)
+    spoiled = copy(classifier)
+    spoiled.collator = _AblatedCollator(classifier.collator, ablation)
+    return spoiled
+
+
+def ablate_factors(
+    factors: NDArray[np.int32], names: Sequence[str], of_pieces: PieceWords, ablation: Ablation
+) -> NDArray[np.int32]:
+    """Spoil columns of factor values.
+
+    Args:
+        factors: `[texts, pieces, factors]`.
+        names: Of the columns.
+        of_pieces: The words of the pieces.
+        ablation: What is wanted.
+    """
+    spoiled = factors.copy()
+    for column, name in enumerate(names):
+        if name in ablation.shuffle:
+            roles = of_pieces.roles(name, ablation.seed)
+            spoiled[:, :, column] = np.take_along_axis(factors[:, :, column], roles, 1)
+        if name in ablation.blank:
+            spoiled[:, :, column] = NO_VALUE
+    return spoiled
+
+
+def ablate_batch(
+    batch: dict[str, Tensor], options: TreeOptions | None, of_pieces: PieceWords, ablation: Ablation
+) -> dict[str, Tensor]:
+    """Spoil `syntax`, `governors` and `pos_ids` of a batch, as far as they are there."""
+    spoiled = dict(batch)
+    if "syntax" in batch and options is not None:
+        spoiled["syntax"] = _spoil_relations(batch["syntax"], options, of_pieces, ablation)
+    if "governors" in batch:
+        spoiled["governors"] = _spoil_governors(batch["governors"], of_pieces, ablation)
+    if "pos_ids" in batch:
+        tags = batch["pos_ids"].numpy()[:, :, None].astype(np.int32)
+        found = ablate_factors(tags, ("pos",), of_pieces, ablation)[:, :, 0]
+        spoiled["pos_ids"] = torch.from_numpy(found).to(batch["pos_ids"].dtype)
+    return spoiled
+
+
+def _spoil_relations(
+    relations: Tensor, options: TreeOptions, of_pieces: PieceWords, ablation: Ablation
+) -> Tensor:
+    """Relations `[batch, trees, pieces, pieces]`: words change places, or relations become none."""
+    spoiled = relations.clone()
+    for place, tree in enumerate(options.used_trees):
+        if {"syntax", tree} & set(ablation.shuffle):
+            for row, roles in enumerate(torch.from_numpy(of_pieces.roles(tree, ablation.seed))):
+                spoiled[row, place] = relations[row, place][roles][:, roles]
+        if {"syntax", tree} & set(ablation.blank):
+            spoiled[:, place] = 0
+    kinds = (spoiled.int() - 1).div(options.max_distance, rounding_mode="floor")
+    for number, kind in enumerate((*KINDS, "pair")):
+        if kind in ablation.blank:
+            spoiled[kinds == number] = 0
+    return spoiled
+
+
+def _spoil_governors(governors: Tensor, of_pieces: PieceWords, ablation: Ablation) -> Tensor:
+    """Places of governors `[batch, pieces]`; only first pieces of words point and are pointed at."""
+    spoiled = governors.clone()
+    first = first_pieces(torch.from_numpy(of_pieces.words))
+    for row, roles in enumerate(torch.from_numpy(of_pieces.roles("governors", ablation.seed))):
+        words = torch.nonzero(first[row])[:, 0]
+        if "governors" in ablation.shuffle:
+            player = torch.arange(governors.shape[1])
+            player[roles[words]] = words
+            old = governors[row, roles[words]]
+            spoiled[row, words] = torch.where(old < 0, old, player[old.clamp_min(0)])
+        if "governors" in ablation.blank:
+            spoiled[row, words] = words
+    return spoiled
+
+
+@dataclass
+class _AblatedEncoder(SourceEncoder):
+    """A source encoder whose factors and trees are spoiled after they are made."""
+
+    ablation: Ablation = Ablation()
+
+    def _with_annotation(
+        self,
+        pieces: NDArray[np.int32],
+        splits: NDArray[np.int64],
+        owners: NDArray[np.int32],
+        offsets: NDArray[np.int32],
+        words: WordColumns,
+    ) -> EncodedText:
+        encoded = super()._with_annotation(pieces, splits, owners, offsets, words)
+        lines = np.split(pieces, splits[1:-1])
+        texts = np.array([zlib.crc32(line.tobytes()) for line in lines], np.int64)
+        syntax, factors = encoded.syntax, encoded.factors.copy()
+        if syntax is not None:
+            fields = {name: getattr(syntax, name) for name in SourceSyntax.__dataclass_fields__}
+            syntax = _AblatedSyntax(**fields, ablation=self.ablation, texts=texts)
+        for row, (start, stop) in enumerate(pairwise(splits.tolist())):
+            of_line = PieceWords.of_lines(owners[None, start:stop], texts[row : row + 1])
+            spoiled = ablate_factors(factors[None, start:stop], self.columns, of_line, self.ablation)
+            factors[start:stop] = spoiled[0]
+        return replace(encoded, factors=factors, syntax=syntax)
+
+
+@dataclass(frozen=True)
+class _AblatedSyntax(SourceSyntax):
+    """Trees that are spoiled when a batch is made of them; `texts` as in `PieceWords`."""
+
+    ablation: Ablation = Ablation()
+    texts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, Tensor]:
+        of_pieces = PieceWords.of_lines(self.words_of_pieces(rows, splits), self.texts[list(rows)])
+        return ablate_batch(super().batch(rows, splits), self.inputs.trees, of_pieces, self.ablation)
+
+
+class _AblatedCollator:
+    """A collator whose batches are spoiled; the rest is the collator's own."""
+
+    def __init__(self, collator: SyntaxCollator, ablation: Ablation) -> None:
+        self._collator, self._ablation = collator, ablation
+
+    def __call__(self, examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
+        batch = self._collator(examples)
+        words, segments = self._collator.words_of_pieces(examples)
+        of_pieces = PieceWords(words, segments, np.array([one.checksum for one in examples], np.int64))
+        return ablate_batch(batch, self._collator.config.tree_options, of_pieces, self._ablation)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._collator, name)
+
+    @property
+    def n_truncated(self) -> int:
+        """Examples cut so far, which a classifier counts anew for each data set."""
+        return self._collator.n_truncated
+
+    @n_truncated.setter
+    def n_truncated(self, n_cut: int) -> None:
+        self._collator.n_truncated = n_cut

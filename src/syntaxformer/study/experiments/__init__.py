@@ -1,0 +1,26 @@
+"""Grids of runs that answer a question with error bars: specification, store, runner, report."""
+
+from syntaxformer.study.experiments.cell_run import run_cell
+from syntaxformer.study.experiments.check import check_experiment
+from syntaxformer.study.experiments.executors import Executor, LocalExecutor
+from syntaxformer.study.experiments.plan import planned_cells
+from syntaxformer.study.experiments.report import write_report
+from syntaxformer.study.experiments.runner import estimate_seconds, run_experiment
+from syntaxformer.study.experiments.spec import Cell, Spec, load_spec
+from syntaxformer.study.experiments.store import RunStore, StoredRun
+
+__all__ = [
+    "Cell",
+    "Executor",
+    "LocalExecutor",
+    "RunStore",
+    "Spec",
+    "StoredRun",
+    "check_experiment",
+    "estimate_seconds",
+    "load_spec",
+    "planned_cells",
+    "run_cell",
+    "run_experiment",
+    "write_report",
+]

@@ -1,0 +1,341 @@
+"""The report of an experiment: what was measured, against baseline and paper, and where it comes from.
+
+`write_report` reads the store only; the same store gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.statistics import Spread, spread
+from syntaxformer.encoders.classifier_folder import missed_note
+from syntaxformer.study.document import (
+    Block,
+    Code,
+    Heading,
+    Paragraph,
+    Table,
+    to_html,
+    to_markdown,
+)
+from syntaxformer.study.experiments.figures import (
+    curve_figures,
+    file_names,
+    gain_figure,
+    size_figure,
+    trial_figures,
+)
+from syntaxformer.study.experiments.groups import (
+    Difference,
+    Group,
+    compare_groups,
+    group_runs,
+    metric_names,
+    paper_gain,
+    paper_number,
+)
+from syntaxformer.study.experiments.mixture import content_hashes, mixtures
+from syntaxformer.study.experiments.plan import own_runs
+from syntaxformer.study.experiments.search import best_trial, study_trials
+from syntaxformer.study.experiments.spec import Cell, Spec
+from syntaxformer.study.experiments.store import DONE, WAITING, RunStore, StoredRun
+
+__all__ = ["write_report"]
+
+NONE = "–"
+_ZERO_IF_CONSTANT = ("matthews", "pearson", "spearman")
+
+
+def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
+    """Write `report.md`, its PNG figures and `report.html`.
+
+    Args:
+        spec: The experiment.
+        store: Its runs.
+        folder: Gets the files.
+
+    Returns:
+        The Markdown file.
+
+    Raises:
+        DataError: The store cannot be read, or a file cannot be written.
+    """
+    runs = store.runs()
+    if spec.search is not None:
+        results = _search_blocks(spec, runs, folder)
+    else:
+        results = _grid_blocks(spec, store, runs, folder)
+    mine = _wanted(spec, runs)
+    blocks: list[Block] = [
+        Heading(spec.title or spec.name, 1),
+        *([Paragraph(spec.question)] if spec.question else []),
+        Paragraph(_state(spec, mine)),
+        *_warning_blocks(spec, mine),
+        *_unlearned_blocks(mine),
+        *results,
+        *map(Paragraph, spec.report.notes),
+        *_missing_blocks(mine),
+        *_origin_blocks(spec, store, mine),
+    ]
+    for name, text in (("report.md", to_markdown(blocks)), ("report.html", to_html(blocks, folder))):
+        with atomic_file(folder / name) as temporary:
+            temporary.write_text(text, "utf-8")
+    return folder / "report.md"
+
+
+def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
+    """The stored runs of this specification, and those that it plans and nobody has started."""
+    mine = own_runs(spec, runs)
+    if spec.search is not None:
+        return list(mine.values())
+    return [mine.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
+
+
+def _state(spec: Spec, runs: Sequence[StoredRun]) -> str:
+    counts = Counter(one.state for one in runs)
+    shown = ", ".join(f"{counts[state]} {state}" for state in sorted(counts))
+    return f"{len(runs)} runs{shown and f': {shown}'}. Experiment `{spec.name}`."
+
+
+def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
+    """Where numbers do not belong together, before any of them."""
+    done = [one for one in runs if one.state == DONE]
+    blocks: list[Block] = []
+    for what, sentences, remedy in mixtures(spec, done):
+        last = Paragraph(f"{remedy}, or run all of it under another name.")
+        blocks += [Heading(f"Warning: runs of different {what}"), *map(Paragraph, sentences), last]
+    return blocks
+
+
+def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
+    """Runs that never predict a class, by their own note or a correlation of exactly 0."""
+    found: dict[str, list[str]] = {}
+    for run in (one for one in runs if one.state == DONE):
+        zero = [name for name in _ZERO_IF_CONSTANT if run.result.get("metrics", {}).get(name) == 0]
+        what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
+        if missed := run.result.get("never_predicted"):
+            what = missed_note(missed)
+        found.setdefault(what, []).append(_title(run.cell))
+    note = "A difference or a p-value between such runs compares no systems. Train longer or at another rate."
+    lines = [f"{what}: {'; '.join(titles)}." for what, titles in found.items() if what]
+    return [Heading("Warning: classes never predicted"), *map(Paragraph, [*lines, note])] if lines else []
+
+
+def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
+    groups = group_runs(spec, runs)
+    metrics = metric_names(spec, groups)
+    baseline = spec.report.baseline
+    differences = [compare_groups(spec, store, group, groups, metrics[0], baseline) for group in groups]
+    has_sentences = any(one and one.p_sentences for one in differences)
+    figures = [
+        *size_figure(spec, groups, metrics[0], folder),
+        *gain_figure(spec, groups, differences, metrics[0], folder),
+    ]
+    return [
+        Heading("Results"),
+        _result_table(spec, groups, differences, metrics, has_sentences),
+        Paragraph(_reading(spec, has_sentences)),
+        *_control_blocks(spec, store, groups, metrics[0]),
+        *figures,
+        *curve_figures(spec, groups, folder),
+    ]
+
+
+def _result_table(
+    spec: Spec,
+    groups: Sequence[Group],
+    differences: Sequence[Difference | None],
+    metrics: Sequence[str],
+    has_sentences: bool,
+) -> Table:
+    axes = [axis for axis in spec.axes if axis != "seed"]
+    printed = [
+        one for one in metrics if any((paper.metric or metrics[0]) == one for paper in spec.report.paper)
+    ]
+    header = [*axes, "seeds", *metrics]
+    if spec.report.baseline:
+        header += _difference_names(metrics[0], has_sentences)
+    for metric in printed:
+        name = "paper" if metric == metrics[0] else f"paper {metric}"
+        header += [name, f"Δ {name}"]
+    header += ["parameters", "minutes"]
+    rows = []
+    for group, difference in zip(groups, differences, strict=True):
+        row = [group.labels[axis] for axis in axes] + [f"{len(group.runs)} of {group.n_planned}"]
+        row += [_spread(group.spread(metric), spec.report.scale) for metric in metrics]
+        if spec.report.baseline:
+            row += _difference(difference, spec.report.scale, has_sentences)
+        for metric in printed:
+            row += _paper(spec, group, metric, metrics[0])
+        rows.append([*row, _parameters(group), _minutes(group)])
+    return Table(header, rows)
+
+
+def _control_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric: str) -> list[Block]:
+    """For each control the rows that share seeds with it."""
+    blocks: list[Block] = []
+    axes = [axis for axis in spec.axes if axis != "seed"]
+    for levels in spec.report.controls:
+        compared = [(one, compare_groups(spec, store, one, groups, metric, levels)) for one in groups]
+        found = [(group, one) for group, one in compared if one is not None]
+        blocks.append(Heading(f"Against {_levels(levels)}"))
+        if not found:
+            blocks.append(Paragraph("Not measured."))
+            continue
+        has_sentences = any(one.p_sentences for _, one in found)
+        rows = [
+            [
+                *(group.labels[axis] for axis in axes),
+                str(one.n),
+                *_difference(one, spec.report.scale, has_sentences),
+            ]
+            for group, one in found
+        ]
+        blocks.append(Table([*axes, "seeds", *_difference_names(metric, has_sentences)], rows))
+    return blocks
+
+
+def _levels(levels: Mapping[str, str]) -> str:
+    return ", ".join(f"{axis} {level}" for axis, level in levels.items())
+
+
+def _spread(one: Spread, scale: float) -> str:
+    if not one.n:
+        return NONE
+    mean = f"{one.mean * scale:.2f}"
+    return mean if math.isnan(one.sd) else f"{mean} ± {one.sd * scale:.2f}"
+
+
+def _difference_names(metric: str, has_sentences: bool) -> list[str]:
+    return [f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
+
+
+def _difference(one: Difference | None, scale: float, has_sentences: bool) -> list[str]:
+    if one is None:
+        return [NONE] * (2 + has_sentences)
+    p_seeds = NONE if math.isnan(one.p_seeds) else f"{one.p_seeds:.3f}"
+    p_sentences = NONE
+    if one.p_sentences:
+        p_sentences = f"{max(one.p_sentences):.3f}" if one.agree else "seeds disagree"
+    return [f"{one.mean * scale:+.2f}", p_seeds, *([p_sentences] if has_sentences else [])]
+
+
+def _paper(spec: Spec, group: Group, metric: str, first: str) -> list[str]:
+    own, gain = (find(spec, group.labels, metric, first) for find in (paper_number, paper_gain))
+    return [NONE if own is None else f"{own:.2f}", NONE if gain is None else f"{gain:+.2f}"]
+
+
+def _parameters(group: Group) -> str:
+    counts = {run.result["n_parameters"] for run in group.runs.values() if "n_parameters" in run.result}
+    return " / ".join(f"{count / 1e6:.2f}M" for count in sorted(counts)) or NONE
+
+
+def _minutes(group: Group) -> str:
+    times = [run.seconds / 60 for run in group.runs.values()]
+    return f"{spread(times).mean:.1f}" if times else NONE
+
+
+def _reading(spec: Spec, has_sentences: bool) -> str:
+    parts = ["Mean ± standard deviation over seeds"]
+    if spec.report.baseline:
+        levels = _levels(spec.report.baseline)
+        parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
+        if has_sentences:
+            largest = "the largest over the seeds, where all have translations and differ in one direction"
+            parts += [f"p (sentences): paired bootstrap of BLEU by sacreBLEU, {largest}"]
+    if spec.report.paper:
+        parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
+        if spec.report.baseline:
+            parts += ["Δ paper: the paper's own gain over its own baseline, not ours over the paper"]
+    return ". ".join(parts) + ". Minutes: all attempts of a run, by the clock."
+
+
+def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
+    """A table of trials for each study, the best first."""
+    search = spec.search
+    blocks: list[Block] = []
+    files = file_names(
+        [f"{_study(labels)}_{name}" for labels in spec.combinations() for name in search.space]
+    )
+    for labels in spec.combinations():
+        trials = study_trials(spec, search, runs, labels)
+        best = best_trial(search, trials)
+        title = _study(labels)
+        names = list(search.space)
+        metrics = list(
+            dict.fromkeys([search.metric, *(n for one in trials for n in one.result.get("metrics", {}))])
+        )
+        rows = [
+            [
+                one.cell.labels["trial"] + (" (best)" if one is best else ""),
+                *(str(one.cell.settings[name]) for name in names),
+                *(_number(one.result.get("metrics", {}).get(metric)) for metric in metrics),
+                one.state,
+            ]
+            for one in trials
+        ]
+        blocks += [Heading(title), Table(["trial", *names, *metrics, "state"], rows)]
+        blocks += trial_figures(search, title, trials, folder, files)
+    return blocks
+
+
+def _study(labels: Mapping[str, str]) -> str:
+    return _levels(labels) or "Trials"
+
+
+def _number(value: float | None) -> str:
+    return NONE if value is None else f"{value:.4g}"
+
+
+def _missing_blocks(runs: Sequence[StoredRun]) -> list[Block]:
+    missing = [one for one in runs if one.state != DONE]
+    if not missing:
+        return []
+    rows = [[_title(one.cell), one.state, one.error or ""] for one in missing]
+    return [Heading("Not measured"), Table(["run", "state", "why"], rows)]
+
+
+def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> list[Block]:
+    """Which run, commit and command each number comes from."""
+    done = [one for one in runs if one.state == DONE]
+    if not done:
+        return []
+    rows = []
+    for one in done:
+        found = one.result
+        metrics = ", ".join(
+            f"{name} {_number(value)}" for name, value in found["metrics"].items() if value is not None
+        )
+        place = str(store.cell_folder(one.cell).relative_to(store.folder))
+        made = [found.get("commit", NONE), found.get("precision", NONE)]
+        rows.append([place, metrics, *made, f"{one.seconds:.0f}", str(one.attempts)])
+    texts = list(
+        dict.fromkeys(str(value) for one in done for value in one.result.get("signatures", {}).values())
+    )
+    versions = dict.fromkeys(json.dumps(one.result.get("versions", {}), sort_keys=True) for one in done)
+    hashes = dict.fromkeys(_hashes(one) for one in done)
+    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+    return [
+        Heading("Where the numbers come from"),
+        Paragraph(f"Specification sha256 {digest}. Folders are below the store; OUTPUT is FOLDER/model."),
+        Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
+        Code("\n".join(one.result["command"] for one in done)),
+        *[Paragraph(f"Signature {text}") for text in texts],
+        *[Paragraph(f"Versions {text}") for text in versions],
+        *[Paragraph(f"Data {text}") for text in hashes],
+    ]
+
+
+def _hashes(run: StoredRun) -> str:
+    return ", ".join(f"{part} sha256 {value[:12]}" for part, value in content_hashes(run).items()) or NONE
+
+
+def _title(cell: Cell) -> str:
+    return ", ".join(f"{axis} {level}" for axis, level in cell.labels.items()) or cell.name

@@ -1,0 +1,267 @@
+"""Runs what is missing of an experiment, one process a run, several side by side.
+
+The runner only starts, watches and records; where the processes are is in `executors`. If it is killed, its
+children go on; the next runner finds their results, or waits for them: a run's process holds the lock of its
+folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+
+from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.folders import read_json
+from syntaxformer.base.statistics import spread
+from syntaxformer.runs.stopwatch import counted_seconds
+from syntaxformer.study.experiments.cell_config import resolve
+from syntaxformer.study.experiments.cell_run import RESULT, write_cell
+from syntaxformer.study.experiments.check import check_experiment
+from syntaxformer.study.experiments.executors import (
+    LOG,
+    POLL_S,
+    Command,
+    Executor,
+    LocalExecutor,
+    RunProcess,
+)
+from syntaxformer.study.experiments.plan import own_runs
+from syntaxformer.study.experiments.provenance import check_recipe, recipe_settings
+from syntaxformer.study.experiments.search import next_trial
+from syntaxformer.study.experiments.spec import SEED, Cell, Only, Spec, is_wanted
+from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, RunStore, StoredRun
+
+__all__ = ["estimate_seconds", "run_experiment"]
+
+_log = logging.getLogger("syntaxformer.experiments")
+
+MOST_KILLS = 2
+"""A run that is killed so often is left for the next runner: it may be what fills the memory."""
+
+STEPS = ("training.max_steps", "training.max_batch_tokens", "training.accumulate")
+EPOCHS = ("training.epochs", "data.fraction")
+"""Settings that multiply the time of a translator, and of a fine-tuning."""
+
+
+@dataclass
+class _Job:
+    """A process at work."""
+
+    cell: Cell
+    process: RunProcess
+    start: float
+    log_start: int
+    seconds_before: float
+
+
+def run_experiment(
+    spec: Spec,
+    store: RunStore,
+    n_jobs: int = 1,
+    retry_failed: bool = False,
+    command: Command | None = None,
+    only: Only | None = None,
+    executor: Executor | None = None,
+) -> Counter[str]:
+    """Run what is not done.
+
+    Args:
+        spec: The experiment.
+        store: Where its runs are kept.
+        n_jobs: Processes side by side; with GPUs, each has one of them.
+        retry_failed: Run failed ones again, of those that `only` names.
+        command: What runs the folder of one run; by default this package's own command line.
+        only: Axis → levels of the runs to do; the others wait. None for all.
+        executor: Where they work, in place of `n_jobs` processes of this machine with `command`.
+
+    Returns:
+        State → number of runs, of those that `only` names.
+
+    Raises:
+        ConfigError: Another runner is at work on this store, there is no such axis or level, settings or test
+            files cannot work (all of them together), or the recipe is not that of the finished runs any more,
+            also where it was edited since the first run started.
+        DataError: The store cannot be written.
+        BackendMissingError: A search needs Optuna, and it is not installed.
+        SyntaxformerError: What `executor` raises; runs at work are ended, and resumed the next time.
+    """
+    spec.check_only(only or {})
+    check_experiment(spec, store.runs())
+    store.folder.mkdir(parents=True, exist_ok=True)
+    lock = store.lock()
+    try:
+        lock.acquire(timeout=1)  # whoever lists the runs holds it for a moment
+    except Timeout as error:
+        raise ConfigError(
+            f"{store.folder}: expected no other runner on this store, got one. Wait for it to end."
+        ) from error
+    try:
+        store.add(spec.cells())
+        runs = own_runs(spec, store.runs())
+        wanted = [key for key, run in runs.items() if is_wanted(run.cell.labels, only or {})]
+        store.release([RUNNING])
+        store.release([KILLED, *([FAILED] if retry_failed else [])], wanted)
+        return _Runner(spec, store, executor or LocalExecutor(n_jobs, command), only or {}).run()
+    finally:
+        lock.release()
+
+
+class _Runner:
+    def __init__(self, spec: Spec, store: RunStore, executor: Executor, only: Only) -> None:
+        self.spec, self.store, self.executor, self.only = spec, store, executor, only
+        self.jobs: list[_Job] = []
+        self.kills: Counter[str] = Counter()
+
+    def run(self) -> Counter[str]:
+        try:
+            while (started := self._start_next()) or self.jobs:
+                if not started:
+                    time.sleep(POLL_S)
+                self._collect()
+        except BaseException:
+            self._end_children()
+            raise
+        runs = own_runs(self.spec, self.store.runs()).values()
+        return Counter(run.state for run in runs if is_wanted(run.cell.labels, self.only))
+
+    def _start_next(self) -> bool:
+        """Start one more process, if there is room and work."""
+        if (self.jobs and len(self.jobs) >= self.executor.n_jobs) or (cell := self._next()) is None:
+            return False
+        self.executor.open()
+        check_recipe(own_runs(self.spec, self.store.runs()).values())  # it may be edited while runs work
+        folder = self.store.cell_folder(cell)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_cell(cell, folder, self.spec.keep)
+        seconds_before = self.store.runs()[cell.key].seconds
+        self.store.start(cell.key)
+        (folder / LOG).touch()
+        log_start = (folder / LOG).stat().st_size
+        process = self.executor.start(folder)
+        self.jobs.append(_Job(cell, process, time.monotonic(), log_start, seconds_before))
+        _log.info("started %s", cell.name)
+        return True
+
+    def _next(self) -> Cell | None:
+        """The next run that waits: of the grid, or the next trial of a search."""
+        runs = self.store.runs()
+        if self.spec.search is not None:
+            cell = next_trial(self.spec, self.spec.search, runs, self.only)
+            if cell is not None:
+                self.store.add([cell])
+            return cell
+        wanted = (cell for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
+        waiting = (cell for cell in wanted if runs[cell.key].state == WAITING)
+        first = next(waiting, None)
+        return None if first is None else runs[first.key].cell
+
+    def _collect(self) -> None:
+        """Record the processes that have ended."""
+        for job in list(self.jobs):
+            if (code := job.process.poll()) is not None:
+                self.jobs.remove(job)
+                self._record(job, code)
+
+    def _record(self, job: _Job, code: int) -> None:
+        folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
+        if (folder / RESULT).exists():
+            self.store.finish(job.cell.key, seconds, read_json(folder / RESULT))
+            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, self._summary())
+        elif code < 0:
+            name = signal.Signals(-code).name
+            self.kills[job.cell.key] += 1
+            self.store.stop(job.cell.key, KILLED, seconds, f"killed by {name}")
+            _log.warning("killed %s by %s", job.cell.name, name)
+            if self.kills[job.cell.key] < MOST_KILLS:
+                self.store.release([KILLED], [job.cell.key])
+        else:
+            error = _last_error(folder / LOG, job.log_start, code)
+            self.store.stop(job.cell.key, FAILED, seconds, error)
+            _log.warning("failed %s: %s", job.cell.name, error)
+
+    def _seconds(self, job: _Job) -> float:
+        """Of all attempts: as watched, or as the run counted where nobody watched, or it had to wait."""
+        counted = counted_seconds(self.store.cell_folder(job.cell))
+        watched = job.seconds_before + time.monotonic() - job.start
+        return counted if self.executor.waits else max(watched, counted)
+
+    def _summary(self) -> str:
+        counts = Counter(one.state for one in self.store.runs().values())
+        return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+    def _end_children(self) -> None:
+        """An interrupted runner takes its processes with it; their runs are resumed the next time."""
+        for job in self.jobs:
+            with suppress(SyntaxformerError):  # a cluster that is lost, or what ended the runner
+                job.process.terminate()
+        for job in self.jobs:
+            with suppress(SyntaxformerError):
+                job.process.wait()
+            self.store.stop(job.cell.key, KILLED, self._seconds(job), "the runner was interrupted")
+
+
+def _last_error(log: Path, start: int, code: int) -> str:
+    """The last line that an attempt said it ended with; earlier attempts end at `start`, in bytes."""
+    text = log.read_bytes()[start:].decode("utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return found[-1] if found else (lines[-1] if lines else f"exit code {code}")
+
+
+def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> float | None:
+    """Seconds by the clock on the machine of the earlier runs; None where nothing is known.
+
+    Raises:
+        ConfigError: The settings of the cell cannot work.
+        DataError: Its recipe cannot be read.
+    """
+    done = [one for one in runs.values() if one.state == DONE]
+    wanted = _but_for_seed(spec, cell)
+    same = [one.seconds for one in done if _but_for_seed(spec, one.cell) == wanted]
+    if same:
+        return spread(same).mean
+    like = [(one.seconds, _stored_work(one)) for one in done if _same_task(one.cell, cell)]
+    known = [(seconds, work) for seconds, work in like if work is not None]
+    if known:
+        whole = cell if cell.settings.keys() >= set(spec.searched) else spec.sample_cell(cell.labels)
+        work = _work(cell.verb, recipe_settings(resolve(whole)))
+        return work * sum(seconds for seconds, _ in known) / sum(work for _, work in known)
+    return spec.seconds
+
+
+def _but_for_seed(spec: Spec, cell: Cell) -> str:
+    """What decides the result of a run, without what the levels of the seed axis set."""
+    levels = spec.levels(SEED).values() if SEED in spec.axes else ()
+    of_seed = {key for settings in levels for key in settings}
+    rest = {key: value for key, value in cell.settings.items() if key not in of_seed}
+    return replace(cell, settings=rest).key
+
+
+def _same_task(first: Cell, second: Cell) -> bool:
+    return first.settings.get("task") == second.settings.get("task")
+
+
+def _stored_work(run: StoredRun) -> float | None:
+    """None where the recipe of an older run is gone."""
+    try:
+        return _work(run.cell.verb, run.result.get("recipe") or recipe_settings(resolve(run.cell)))
+    except (ConfigError, DataError):
+        return None
+
+
+def _work(verb: str, settings: Mapping[str, Any]) -> float:
+    """Examples or pieces that are trained on, up to a factor that all runs share."""
+    if verb == "train":
+        return math.prod(float(settings[name]) for name in STEPS)
+    rates = settings["training.learning_rates"] if settings["training.learning_rate"] == "auto" else (1,)
+    return len(rates) * math.prod(float(settings[name]) for name in EPOCHS)

@@ -1,0 +1,415 @@
+"""What an experiment is: a YAML file with a base run, axes of named settings, and what the report compares.
+
+`load_spec` reads and checks it, `Spec.cells` lists the runs of the grid. Which of them are done is the
+business of `store`; searches (Optuna) add cells of their own in `search`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from syntaxformer.base.config import MAX_SEED, nearest, read_yaml, validate
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
+
+__all__ = ["Cell", "PaperNumber", "ReportConfig", "ScoredText", "SearchConfig", "Spec", "load_spec"]
+
+Settings = dict[str, Any]
+SEED = "seed"
+TRIAL = "trial"
+Only = Mapping[str, Set[str]]
+"""Axis → levels, of the runs that are wanted."""
+
+MAX_NAME_BYTES = 200
+"""Of the readable part of a folder's name; file systems take 255 in all."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ScoredText(_Section):
+    """A translated and scored test set; for `train` only."""
+
+    src: Path = Field(description="source text, plain or .gz")
+    ref: Path = Field(description="reference translations, line by line")
+    factors: dict[str, Path] = Field(
+        default_factory=dict, description="factor of your own → its values for src, as data.factor_files"
+    )
+    annotator: str | None = Field(
+        default=None, description="annotator of src; null: the recipe's, where that is not one for each split"
+    )
+
+    def as_settings(self) -> dict[str, str]:
+        """What is given, as a cell has it: part → file or name."""
+        factors = {f"factors.{name}": str(file) for name, file in self.factors.items()}
+        annotator = {} if self.annotator is None else {"annotator": self.annotator}
+        return {"src": str(self.src), "ref": str(self.ref), **factors, **annotator}
+
+
+class PaperNumber(_Section):
+    """A number that a paper reports for some cells."""
+
+    cell: dict[str, str] = Field(description="axis → level; the axes that are left out may have any level")
+    value: float = Field(description="as the paper prints it")
+    metric: str | None = Field(
+        default=None, description="metric of ours that stands beside it; null: the first"
+    )
+    baseline: float | None = Field(
+        default=None, description="what the paper compares it with; null: its number for the baseline's cell"
+    )
+
+
+class ReportConfig(_Section):
+    """What the report compares and draws."""
+
+    metrics: list[str] = Field(
+        default_factory=list,
+        description="columns, the first one is tested; empty: bleu and chrf, or the task's",
+    )
+    baseline: dict[str, str] = Field(
+        default_factory=dict, description="axis → level of the rows that others are compared with"
+    )
+    controls: list[dict[str, str]] = Field(
+        default_factory=list,
+        description="other rows that all are compared with, each in a table of its own: axis → level",
+    )
+    x: str | None = Field(default=None, description="axis along which a curve is drawn")
+    x_values: dict[str, float] = Field(
+        default_factory=dict, description="level of the x axis → number; else the number in its name"
+    )
+    x_label: str = Field(default="", description="under the curve")
+    paper: list[PaperNumber] = Field(default_factory=list, description="numbers to stand beside ours")
+    paper_source: str = Field(default="", description="where they are printed")
+    scale: float = Field(default=1.0, gt=0, description="metrics are multiplied by this (100 for shares)")
+    notes: list[str] = Field(default_factory=list, description="paragraphs for the reader")
+
+    def x_number(self, level: str) -> float:
+        """Where a level stands on the x axis: as given, or the first number in its name; NaN without any."""
+        if level in self.x_values:
+            return self.x_values[level]
+        try:
+            return float(level)
+        except ValueError:
+            found = re.search(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", level, re.IGNORECASE)
+            return float(found[0]) if found else math.nan
+
+
+class Space(_Section):
+    """Values of a searched setting: a list, or bounds."""
+
+    values: list[Any] | None = Field(default=None, description="all values")
+    low: int | float | None = Field(
+        default=None, description="smallest value; two whole numbers search whole numbers"
+    )
+    high: int | float | None = Field(default=None, description="largest value")
+    log: bool = Field(default=False, description="search the logarithm")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Space:
+        n_bounds = (self.low is not None) + (self.high is not None)
+        if n_bounds != (2 if self.values is None else 0) or self.values == []:
+            raise ValueError("expected values, or low and high.")
+        if self.low is not None and self.high is not None:
+            if self.low > self.high:
+                raise ValueError(f"expected low up to high, got low {self.low} and high {self.high}.")
+            if self.log and self.low <= 0:
+                raise ValueError(f"expected low above 0 for log, got {self.low}.")
+        return self
+
+    @property
+    def first(self) -> Any:
+        """One value of it."""
+        return self.low if self.values is None else self.values[0]
+
+
+class SearchConfig(_Section):
+    """A search by Optuna: one study for each combination of levels, its trials one after the other."""
+
+    space: dict[str, Space] = Field(min_length=1, description="setting key → values")
+    trials: int = Field(default=10, ge=1, description="trials of each study")
+    metric: str = Field(default="dev_loss", description="what a trial is judged by")
+    direction: Literal["minimize", "maximize"] | None = Field(
+        default=None, description="which way is better; null: minimize for dev_loss, maximize for scores"
+    )
+    sampler: Literal["tpe", "random", "grid"] = Field(
+        default="tpe",
+        description="who proposes values; tpe draws the first third of the trials, ten at most, at random",
+    )
+    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of the sampler")
+
+    @model_validator(mode="after")
+    def _grid_of_values(self) -> SearchConfig:
+        bare = [name for name, space in self.space.items() if space.values is None]
+        if self.sampler == "grid" and bare:
+            raise ValueError(f"grid: expected values for {', '.join(bare)}, got low and high.")
+        return self
+
+    @property
+    def goal(self) -> Literal["minimize", "maximize"]:
+        """Which way is better: as given, else as the metric has it."""
+        return self.direction or ("minimize" if self.metric == "dev_loss" else "maximize")
+
+
+class Spec(_Section):
+    """An experiment."""
+
+    name: str = Field(pattern=r"^[\w.-]+$", description="folder of its runs below the store")
+    title: str = Field(default="", description="heading of the report")
+    question: str = Field(default="", description="what it asks, a paragraph")
+    verb: Literal["train", "finetune"] = Field(description="train: a translator; finetune: an encoder")
+    recipe: str | None = Field(default=None, description="train: recipe file or bundled name")
+    settings: Settings = Field(default_factory=dict, description="key.sub → value, for all cells")
+    axes: dict[str, dict[str, Settings] | list[Any]] = Field(
+        default_factory=dict, description="axis → level → settings; a list is the values of the key named so"
+    )
+    exclude: list[dict[str, str]] = Field(default_factory=list, description="combinations that make no sense")
+    test: ScoredText | None = Field(default=None, description="train: what is translated and scored")
+    search: SearchConfig | None = Field(default=None, description="a search instead of one run a combination")
+    keep: Literal["all", "model", "scores"] = Field(
+        default="model", description="of a finished cell: also checkpoints, the model, or scores only"
+    )
+    seconds: float | None = Field(
+        default=None, gt=0, description="your guess of a cell's cost, until one ran"
+    )
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Spec:
+        problems = [*self._verb_problems(), *self._name_problems(), *self._report_problems()]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _verb_problems(self) -> Iterator[str]:
+        if self.verb == "train" and self.recipe is None:
+            yield "recipe: expected a recipe for the verb train, got none."
+        if self.verb == "finetune" and (self.recipe or self.test):
+            yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
+
+    def _name_problems(self) -> Iterator[str]:
+        given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
+        given["report.controls"] = self.report.controls
+        given["report.paper"] = [one.cell for one in self.report.paper]
+        for place, parts in given.items():
+            for part in parts:
+                yield from self._level_problems(place, part)
+
+    def _report_problems(self) -> Iterator[str]:
+        """What a report could not show, or would leave out."""
+        report, known = self.report, self.metrics()
+        averaged = {
+            "report.baseline": report.baseline,
+            **{f"report.controls.{place}": one for place, one in enumerate(report.controls)},
+            **{f"report.paper.{place}.cell": one.cell for place, one in enumerate(report.paper)},
+        }
+        for place, part in enumerate(report.controls):
+            if not part or part == report.baseline or part in report.controls[:place]:
+                yield f"report.controls.{place}: expected levels of other rows than before, got {part}."
+        if report.controls and self.search is not None:
+            yield "report.controls: expected none for a search, whose report compares trials only."
+        for place, part in averaged.items():
+            if SEED in part:
+                yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."
+        wanted = {
+            "report.metrics": report.metrics,
+            "search.metric": [self.search.metric] if self.search else [],
+        }
+        wanted["report.paper"] = [one.metric for one in report.paper if one.metric is not None]
+        for place, names in wanted.items():
+            for name in names:
+                if name not in known:
+                    yield f"{place}: unknown metric {name!r}. {nearest(name, known)}"
+                elif place == "report.paper" and report.metrics and name not in report.metrics:
+                    yield f"report.paper: expected a metric of report.metrics, got {name!r}. Add it there."
+        yield from self._x_problems()
+
+    def _x_problems(self) -> Iterator[str]:
+        x, given = self.report.x, self.report.x_values
+        if x is None:
+            return
+        if x == SEED:
+            yield "report.x: expected an axis other than seed. Numbers are means over seeds."
+        elif x not in self.axes:
+            yield f"report.x: unknown axis {x!r}. {nearest(x, list(self.axes))}"
+        else:
+            levels = list(self.levels(x))
+            for level in given.keys() - set(levels):
+                yield f"report.x_values: {x} has no level {level!r}. {nearest(level, levels)}"
+            bare = [level for level in levels if not math.isfinite(self.report.x_number(level))]
+            if bare:
+                remedy = f"got none for {', '.join(bare)}. Give report.x_values."
+                yield f"report.x: expected a number for each level of {x}, {remedy}"
+
+    def metrics(self) -> list[str]:
+        """Names of all that a run of this experiment may be scored by."""
+        if self.verb == "train":
+            return [*(["bleu", "chrf"] if self.test else []), "dev_loss"]
+        return ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
+
+    def _level_problems(self, place: str, part: Mapping[str, str]) -> Iterator[str]:
+        for axis, level in part.items():
+            if axis not in self.axes:
+                yield f"{place}: unknown axis {axis!r}. {nearest(axis, list(self.axes))}"
+            elif level not in self.levels(axis):
+                yield f"{place}: {axis} has no level {level!r}. {nearest(level, list(self.levels(axis)))}"
+
+    def check_only(self, only: Only) -> None:
+        """Hold that axes and levels are there.
+
+        Raises:
+            ConfigError: All that are not.
+        """
+        parts = [{axis: level} for axis, levels in only.items() for level in sorted(levels)]
+        problems = [problem for part in parts for problem in self._level_problems("only", part)]
+        if problems:
+            raise ConfigError(list(dict.fromkeys(problems)))
+
+    def levels(self, axis: str) -> dict[str, Settings]:
+        """Level → settings of one axis."""
+        given = self.axes[axis]
+        return {str(value): {axis: value} for value in given} if isinstance(given, list) else given
+
+    @property
+    def searched(self) -> list[str]:
+        """Keys of the settings that a search sets."""
+        return [] if self.search is None else list(self.search.space)
+
+    def cells(self) -> list[Cell]:
+        """All runs of the grid, seeds last to vary first; none where there is a search."""
+        return [self.cell(labels) for labels in self.combinations()] if self.search is None else []
+
+    def sample_cell(self, labels: Mapping[str, str]) -> Cell:
+        """The run of one combination; what is searched has some value of its space."""
+        space = {} if self.search is None else self.search.space
+        return self.cell(labels, {name: one.first for name, one in space.items()})
+
+    def combinations(self) -> list[dict[str, str]]:
+        """Axis → level of each run, in order, without what is excluded."""
+        names = list(self.axes)
+        rows = [dict(zip(names, row, strict=True)) for row in product(*(self.levels(name) for name in names))]
+        return [row for row in rows if not any(matches(row, part) for part in self.exclude)]
+
+    def cell(self, labels: Mapping[str, str], extra: Settings | None = None) -> Cell:
+        """The run of one combination; later axes and `extra` override earlier settings."""
+        settings = dict(self.settings)
+        for axis, level in labels.items():
+            if axis in self.axes:
+                settings |= self.levels(axis)[level]
+        settings |= extra or {}
+        test = None if self.test is None else self.test.as_settings()
+        return Cell(self.verb, self.recipe, dict(labels), settings, test)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Args:
+        verb: "train" or "finetune".
+        recipe: Of a translator.
+        labels: Axis → level.
+        settings: Key → value over the recipe.
+        test: What is translated and scored: src, ref, factors.NAME, annotator.
+        stored_name: Folder name that the run has in a store; None for a new one.
+    """
+
+    verb: str
+    recipe: str | None
+    labels: dict[str, str]
+    settings: Settings
+    test: dict[str, str] | None
+    stored_name: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the run by what decides its result: labels may change their names, an axis its order."""
+        content = [self.verb, self.recipe, self.settings, self.test]
+        text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        """Folder name: levels a person can read, and part of the key."""
+        if self.stored_name is not None:
+            return self.stored_name
+        parts = ["".join(c if c.isalnum() or c in "._" else "-" for c in one) for one in self.labels.values()]
+        readable = "_".join(parts).encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+        return "_".join([*([readable] if parts else []), self.key[:8]])
+
+    def overrides(self) -> list[str]:
+        """The settings as `key=value`, without what a command has an option of its own for."""
+        options = ("infuse",) if self.verb == "finetune" else ()
+        return [
+            f"{key}={json.dumps(value, ensure_ascii=False)}"
+            for key, value in self.settings.items()
+            if key not in options
+        ]
+
+    def command(self, output: str = "OUTPUT") -> str:
+        """The command line that makes this run by hand."""
+        if self.verb == "train":
+            settings = " ".join(_shell(f"{key}={_yaml(value)}") for key, value in self.settings.items())
+            return f"syntaxformer train {_shell(self.recipe or '')} {settings} output={output}"
+        rest = dict(self.settings)
+        options = [
+            f"--{key} {_shell(str(rest.pop(key)))}" for key in ("task", "model", "infuse") if key in rest
+        ]
+        options += [f"--set {_shell(f'{key}={_yaml(value)}')}" for key, value in rest.items()]
+        return f"syntaxformer finetune {' '.join(options)} -o {output}"
+
+
+def matches(labels: Mapping[str, str], part: Mapping[str, str]) -> bool:
+    """Whether a run has all levels of a part."""
+    return all(labels.get(axis) == level for axis, level in part.items())
+
+
+def is_wanted(labels: Mapping[str, str], only: Only) -> bool:
+    """Whether a run has one of the levels of each axis."""
+    return all(labels.get(axis) in levels for axis, levels in only.items())
+
+
+def load_spec(path: str | Path) -> Spec:
+    """Read an experiment.
+
+    Raises:
+        DataError: The file cannot be read.
+        ConfigError: All its problems together.
+    """
+    spec = validate(Spec, read_yaml(path), str(path))
+    keys: dict[str, str] = {}
+    for cell in [spec.cell(labels, dict.fromkeys(spec.searched)) for labels in spec.combinations()]:
+        other = keys.setdefault(cell.key, cell.name)
+        if other != cell.name:
+            raise ConfigError(
+                f"{path}: expected runs that differ in their settings, got {other} = {cell.name}."
+            )
+    return spec
+
+
+def _yaml(value: Any) -> str:
+    """As the command line reads it back: bare where that is the same text."""
+    if isinstance(value, str):
+        try:
+            if yaml.safe_load(value) == value:
+                return value
+        except (yaml.YAMLError, ValueError):
+            pass
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _shell(text: str) -> str:
+    from shlex import quote
+
+    return quote(text)

@@ -1,0 +1,137 @@
+"""Drawing. Takes arrays, writes files; computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.study.attention_maps import CrossAttentionMap
+from syntaxformer.study.subnetworks import SubnetworkView
+
+__all__ = ["draw_attention", "draw_subnetwork"]
+
+PIECE_INCHES = 0.32
+
+
+def draw_attention(
+    maps: Mapping[str, CrossAttentionMap], path: Path, layer: int = -1, head: int | None = None
+) -> None:
+    """Heat maps side by side, target pieces down, source pieces (with their tags) across.
+
+    Args:
+        maps: Title → attention, in the order in which they are drawn.
+        path: PNG, PDF or SVG by its ending.
+        layer: Layer to show, the last by default.
+        head: One head; None for the mean over heads.
+
+    Raises:
+        ConfigError: The ending names no format of pictures.
+        DataError: The file cannot be written.
+
+    Source: Sundararaman et al. (2019), figure 3.
+    """
+    columns = sum(len(one.src_pieces) for one in maps.values())
+    rows = max(len(one.tgt_pieces) for one in maps.values())
+    figure = Figure(figsize=(3 + PIECE_INCHES * columns, 2 + PIECE_INCHES * rows), layout="constrained")
+    _check_ending(figure, path)
+    panels = figure.subplots(1, len(maps), squeeze=False)[0]
+    for panel, (title, one) in zip(panels, maps.items(), strict=True):
+        panel.imshow(one.average(layer, head), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        panel.set_xticks(range(len(one.src_pieces)), _labels(one), rotation=90)
+        panel.set_yticks(range(len(one.tgt_pieces)), one.tgt_pieces)
+        panel.set_title(title)
+        panel.set_xlabel("source")
+    panels[0].set_ylabel("target")
+    _save(figure, path)
+
+
+def draw_subnetwork(
+    view: SubnetworkView,
+    path: Path,
+    network: int,
+    layer: int = -1,
+    n_networks: int = 12,
+    head: int | None = None,
+    plain: NDArray[np.float32] | None = None,
+    plain_name: str = "plain model",
+) -> None:
+    """One sub-network's attention, plain attention of the same layer, and topical weights by layer.
+
+    Args:
+        view: From `subnetwork_view`.
+        path: PNG, PDF or SVG by its ending.
+        network: The sub-network on the left.
+        layer: Place in the view's layers, the last by default.
+        n_networks: Sub-networks whose weights are shown; the strongest, and the one on the left.
+        head: One head; None for the mean over heads.
+        plain: What a model without syntax attends to, from `plain_attention_beside`; None for the logits of
+            the infused model itself without their masks.
+        plain_name: Of that model.
+
+    Raises:
+        ConfigError: The ending names no format of pictures.
+        DataError: The file cannot be written.
+
+    Source: Bai et al. (2021), figure 2.
+    """
+    inches = 2.5 + PIECE_INCHES * len(view.pieces)
+    figure = Figure(figsize=(2.6 * inches + 3, inches), layout="constrained")
+    _check_ending(figure, path)
+    left, middle, right = figure.subplots(1, 3)
+    number = view.layers[layer]
+    weight = float(view.topical_weights()[layer, network])
+    maps = (
+        (
+            left,
+            view.sub_attention(layer, network, head),
+            f"{view.networks[network]}, layer {number}, weight {weight:.3f}",
+        ),
+        (middle, view.plain_attention(layer, head), f"the same logits without masks, layer {number}")
+        if plain is None
+        else (middle, plain, f"{plain_name}, layer {number}"),
+    )
+    for panel, weights, title in maps:
+        panel.imshow(weights, cmap="Blues", vmin=0, aspect="equal")
+        panel.set_xticks(range(len(view.pieces)), view.pieces, rotation=90)
+        panel.set_yticks(range(len(view.pieces)), view.pieces)
+        panel.set_title(title)
+    shown = list(dict.fromkeys([network, *view.strongest(n_networks)]))[:n_networks]
+    drawn = right.imshow(view.topical_weights()[:, shown].T, cmap="Oranges", vmin=0, aspect="auto")
+    right.set_yticks(range(len(shown)), [view.networks[one] for one in shown])
+    right.set_xticks(np.arange(len(view.layers)), [str(one) for one in view.layers])
+    right.set_xlabel("layer")
+    right.set_title("topical weight, mean over pieces")
+    figure.colorbar(drawn, ax=right)
+    _save(figure, path)
+
+
+def _check_ending(figure: Figure, path: Path) -> None:
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix.lower().removeprefix(".") not in known:
+        raise ConfigError(
+            f"figure: expected a file ending of {', '.join(sorted(known))}, got {path.name}. Use .png."
+        )
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Without the name of what drew it: the same arrays give the same PNG."""
+    ending = path.suffix.lower().removeprefix(".")
+    metadata = {"Software": None} if ending == "png" else None
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=120, format=ending, metadata=metadata)
+
+
+def _labels(one: CrossAttentionMap) -> list[str]:
+    tags = one.factors.get("pos")
+    if tags is None:
+        return one.src_pieces
+    return [
+        piece if tag == "<none>" else f"{piece} {tag}"
+        for piece, tag in zip(one.src_pieces, tags, strict=True)
+    ]

@@ -1,0 +1,285 @@
+"""Structural probing: how much of a dependency tree a linear map finds in the vectors of words.
+
+`probe_model` trains a distance and a depth probe on each wanted layer, and on controls that have seen no
+sentence, and scores them. Vectors come from `word_states`, maps from `models.structural_probe`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from syntaxformer.base.config import MAX_SEED
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.study.probe_batches import ProbeBatches
+from syntaxformer.study.structural_probe import DepthProbe, DistanceProbe, depth_loss, distance_loss
+from syntaxformer.study.tree_scores import (
+    attachment_score,
+    root_accuracy,
+    spearman_by_length,
+    spearman_score,
+)
+from syntaxformer.study.treebank import ProbeTreebank
+from syntaxformer.study.word_states import WordEncoder, cache_states
+
+__all__ = ["ProbeConfig", "ProbeReport", "ProbeScores", "linear_chain", "probe_model", "probe_states"]
+
+_log = logging.getLogger("syntaxformer.probe")
+
+RANDOM, LINEAR = "random vectors", "linear chain"
+
+
+class ProbeConfig(BaseModel):
+    """How probes are trained; defaults close to Hewitt & Manning (2019), appendix."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rank: int = Field(default=64, ge=1, description="rows of the map; above 64 theirs gained nothing")
+    batch_size: int = Field(default=32, ge=1, description="sentences of an update (theirs: 20)")
+    learning_rate: float = Field(default=0.001, gt=0, description="of Adam")
+    decay: float = Field(default=0.1, gt=0, lt=1, description="of the rate after each halt on dev (theirs)")
+    max_epochs: int = Field(default=30, ge=1, description="passes over the training sentences")
+    patience: int = Field(default=2, ge=1, description="rates tried after the first one stops helping")
+    depth: bool = Field(default=True, description="train the depth probe, too")
+    controls: bool = Field(
+        default=True, description="random word vectors and a linear chain beside the layers"
+    )
+    seed: int = Field(
+        default=1, ge=0, le=MAX_SEED, description="of the maps, the order of batches and random vectors"
+    )
+
+
+@dataclass(frozen=True)
+class ProbeScores:
+    """What was found in one layer.
+
+    Args:
+        name: "layer 3", "embeddings", or a control.
+        uuas: Share of undirected edges found, punctuation left out, 0 to 1; NaN without an edge.
+        spearman: Of distances, mean over lengths 5 to 50; NaN without a sentence of these.
+        root_accuracy: Share of roots found; None without the depth probe.
+        norm_spearman: Of depths, mean over lengths 5 to 50.
+        epochs: Passes until dev stopped improving, of the distance probe.
+        seconds: Training of both probes.
+    """
+
+    name: str
+    uuas: float
+    spearman: float
+    root_accuracy: float | None
+    norm_spearman: float | None
+    epochs: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ProbeReport:
+    """Scores of all layers and controls, and the data behind them."""
+
+    scores: list[ProbeScores]
+    n_train: int
+    n_dev: int
+    n_test: int
+    n_uncovered: int
+    left_out: dict[str, int]
+    rank: int
+    seed: int
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON, which has no NaN: None for a score that the test set does not settle."""
+        scores = [
+            {name: None if value != value else value for name, value in asdict(one).items()}
+            for one in self.scores
+        ]
+        return {**asdict(self), "scores": scores}
+
+
+def probe_model(
+    encoder: WordEncoder,
+    train: ProbeTreebank,
+    dev: ProbeTreebank,
+    test: ProbeTreebank,
+    config: ProbeConfig | None = None,
+    layers: Sequence[int] | None = None,
+) -> ProbeReport:
+    """Probe layers of an encoder, and the controls.
+
+    Args:
+        encoder: See `load_word_encoder`.
+        train: Trains the maps.
+        dev: Decides when to stop.
+        test: Is scored; may be `dev`.
+        config: Settings.
+        layers: 0 for the embeddings, n for the output of layer n; None for all.
+
+    Raises:
+        ConfigError: There is no such layer, or no sentence that the encoder can take.
+    """
+    config = config or ProbeConfig()
+    wanted = list(range(encoder.n_states)) if layers is None else list(layers)
+    if wrong := [layer for layer in wanted if not 0 <= layer < encoder.n_states]:
+        raise ConfigError(f"layers: expected 0 to {encoder.n_states - 1}, got {', '.join(map(str, wrong))}.")
+    fitting = {id(part): _fitting(part, encoder) for part in (train, dev, test)}
+    parts = [fitting[id(part)] for part in (train, dev, test)]
+    scores = []
+    with TemporaryDirectory(prefix="syntaxformer-probe-") as folder:
+        sentences = [one for part in _distinct(parts) for one in part.sentences]
+        cache = cache_states(encoder, sentences, wanted, Path(folder))
+        for layer in wanted:
+            name = f"layer {layer}" if layer else "embeddings"
+            vectors = cache.layer(layer)
+            scores.append(probe_states(name, vectors, parts, config))
+            _log.info("%s", _line(scores[-1]))
+    if config.controls:
+        words = [word for one in sentences for word in one.words]
+        random = random_vectors(words, vectors.shape[1], config.seed)
+        scores += [probe_states(RANDOM, random, parts, config), linear_chain(parts[2])]
+    left_out = sum((Counter(part.left_out) for part in _distinct(parts)), Counter())
+    sizes = [len(part) for part in parts]
+    rank = _rank(config, vectors)
+    return ProbeReport(scores, *sizes, cache.n_uncovered, dict(left_out), rank, config.seed)
+
+
+def probe_states(
+    name: str, vectors: Tensor, parts: Sequence[ProbeTreebank], config: ProbeConfig
+) -> ProbeScores:
+    """Train on one matrix of word vectors and score it.
+
+    Args:
+        name: What the scores are called.
+        vectors: `[words, d_model]` of train, dev and test, one after the other; of a part that is two of
+            them, once.
+        parts: The three treebanks.
+        config: Settings.
+    """
+    start = time.monotonic()
+    distinct = _distinct(parts)
+    own = vectors.split([int(part.splits[-1]) for part in distinct])
+    batches = {
+        id(part): ProbeBatches(part, one, config.batch_size) for part, one in zip(distinct, own, strict=True)
+    }
+    train, dev, test = (batches[id(part)] for part in parts)
+    torch.manual_seed(config.seed)
+    rank = _rank(config, vectors)
+    distance = DistanceProbe(vectors.shape[1], rank)
+    epochs = _fit(distance, distance_loss, train.distances, train, dev.distances, dev, config)
+    depth = None
+    if config.depth:
+        depth = DepthProbe(vectors.shape[1], rank)
+        _fit(depth, depth_loss, train.depths, train, dev.depths, dev, config)
+    seconds = time.monotonic() - start
+    return _score(name, test.predict(distance), depth and test.predict(depth), parts[2], epochs, seconds)
+
+
+def _distinct(parts: Sequence[ProbeTreebank]) -> list[ProbeTreebank]:
+    """Each part once, where the test set is the dev set."""
+    return list({id(part): part for part in parts}.values())
+
+
+def _rank(config: ProbeConfig, vectors: Tensor) -> int:
+    """That of the config, at most the width of the vectors: more rows would find nothing more."""
+    return min(config.rank, vectors.shape[1])
+
+
+def linear_chain(treebank: ProbeTreebank) -> ProbeScores:
+    """The control that links neighbours: |i − j| for distance, the position for depth."""
+    positions = [np.arange(len(one)) for one in treebank.sentences]
+    distances = [np.abs(one[:, None] - one[None, :]) for one in positions]
+    return _score(LINEAR, distances, positions, treebank, 0, 0.0)
+
+
+def random_vectors(words: Sequence[str], width: int, seed: int) -> Tensor:
+    """A vector for each word type, drawn from a normal distribution, `[words, width]`."""
+    types = {word: number for number, word in enumerate(sorted(set(words)))}
+    table = torch.randn(len(types), width, generator=torch.Generator().manual_seed(seed))
+    return table[torch.tensor([types[word] for word in words])]
+
+
+def _fitting(treebank: ProbeTreebank, encoder: WordEncoder) -> ProbeTreebank:
+    """The sentences that the encoder takes whole."""
+    lengths = encoder.n_pieces(treebank.sentences)
+    rows = np.flatnonzero(lengths <= encoder.longest).tolist()
+    if not rows:
+        raise ConfigError(f"treebank: expected a sentence of at most {encoder.longest} pieces, got none.")
+    return treebank.select(rows, f"longer than {encoder.longest} pieces")
+
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def _fit(
+    probe: nn.Module,
+    loss: Loss,
+    gold: Sequence[Tensor],
+    batches: ProbeBatches,
+    dev_gold: Sequence[Tensor],
+    dev: ProbeBatches,
+    config: ProbeConfig,
+) -> int:
+    """Train until dev stops improving, then `patience` times more at a tenth of the rate; keep the best."""
+    order = np.random.default_rng(config.seed)
+    rate, n_rates, best, best_map = config.learning_rate, 0, float("inf"), None
+    optimizer = torch.optim.Adam(probe.parameters(), lr=rate)
+    n_epochs = 0
+    while n_epochs < config.max_epochs:
+        n_epochs += 1
+        for place in order.permutation(len(batches)).tolist():
+            vectors, is_word = batches[place]
+            optimizer.zero_grad()
+            loss(probe(vectors), gold[place], is_word).backward()
+            optimizer.step()
+        found = _dev_loss(probe, loss, dev_gold, dev)
+        if found < best * (1 - 1e-4):
+            best, best_map = found, {name: one.clone() for name, one in probe.state_dict().items()}
+        elif n_rates == config.patience:
+            break
+        else:
+            n_rates, rate = n_rates + 1, rate * config.decay
+            optimizer = torch.optim.Adam(probe.parameters(), lr=rate)
+    if best_map is not None:
+        probe.load_state_dict(best_map)
+    return n_epochs
+
+
+@torch.inference_mode()
+def _dev_loss(probe: nn.Module, loss: Loss, gold: Sequence[Tensor], batches: ProbeBatches) -> float:
+    losses = [
+        float(loss(probe(vectors), gold[place], is_word)) * len(is_word)
+        for place, (vectors, is_word) in enumerate(batches)
+    ]
+    return sum(losses) / batches.n_sentences
+
+
+def _score(
+    name: str,
+    distances: Sequence[NDArray],
+    depths: Sequence[NDArray] | None,
+    treebank: ProbeTreebank,
+    epochs: int,
+    seconds: float,
+) -> ProbeScores:
+    uuas = attachment_score(distances, treebank.distances, treebank.is_scored)
+    spearman = spearman_score(spearman_by_length(distances, treebank.distances))
+    root = norms = None
+    if depths is not None:
+        root = root_accuracy(depths, treebank.depths, treebank.is_scored)
+        norms = spearman_score(spearman_by_length(depths, treebank.depths))
+    return ProbeScores(name, uuas, spearman, root, norms, epochs, round(seconds, 1))
+
+
+def _line(scores: ProbeScores) -> str:
+    return (
+        f"{scores.name}: UUAS {100 * scores.uuas:.1f}, Spearman {scores.spearman:.3f}, "
+        f"{scores.epochs} epochs, {scores.seconds:.0f} s"
+    )

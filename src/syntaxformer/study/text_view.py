@@ -1,0 +1,204 @@
+"""One text as a model reads it: words and trees, relations of the words, pieces with their factors.
+
+Arrays and names only. Trees are those of a parser of the text's language, also where the model reads none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syntaxformer.base.errors import SyntaxformerError
+from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of
+from syntaxformer.syntax import (
+    MAX_DISTANCE,
+    UnseenValues,
+    WordColumns,
+    WordTrees,
+    batch_word_of_piece,
+    segment_offsets,
+    word_relations,
+)
+from syntaxformer.syntax.example_trees import sentence_trees
+from syntaxformer.translation.source_syntax import SyntaxInputs
+from syntaxformer.translation.translator import MAX_SOURCE_PIECES
+from syntaxformer.trees import Sentence
+from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+    from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.translation.translator import Translator
+
+__all__ = ["Parser", "TextView", "classifier_text", "parser_for", "translator_text"]
+
+TREES = {"dependency": "governors", "constituency": "constituency"}
+"""Kind of tree → the column of a sentence that holds it."""
+
+
+@dataclass(frozen=True)
+class TextView:
+    """A sentence or a pair, and its pieces.
+
+    Args:
+        sentences: One or two, annotated as far as the parser goes.
+        relations: Kind of tree → ids of relations, `[words, words]`, words of both sentences; only of the
+            trees that there are.
+        max_distance: D of these ids.
+        pieces: `[pieces]`.
+        words_of_pieces: `[pieces]`, counted through both sentences, -1 for none.
+        factors: Factor name → its value for each piece.
+    """
+
+    sentences: tuple[Sentence, ...]
+    relations: dict[str, NDArray[np.uint8]]
+    max_distance: int
+    pieces: list[str]
+    words_of_pieces: list[int]
+    factors: dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Parser:
+    """Who finds words and trees for a view.
+
+    Args:
+        annotator: None where nobody does: words are what stands between spaces.
+        lacks: Why there are no trees; None where there are.
+    """
+
+    annotator: Annotator | None
+    lacks: str | None = None
+
+    def read(self, lines: Sequence[str]) -> tuple[Sentence, ...]:
+        """One sentence for each line."""
+        if self.annotator is None:
+            return tuple(map(_spaced_words, lines))
+        return tuple(self.annotator.annotate(list(lines)))
+
+
+def parser_for(own: Annotator | None, name: str | None, language: str | None, tokenized: bool) -> Parser:
+    """The parser whose trees are shown beside a model.
+
+    Args:
+        own: The model's annotator, taken where it parses.
+        name: Its name: the same annotator may parse where the model has switched that off.
+        language: Of the text; the bundled parser of it is the second choice.
+        tokenized: Words are what stands between spaces.
+    """
+    from syntaxformer.annotate import WordsAsGiven, with_constituency
+
+    if own is not None and set(NEEDED_COLUMNS) <= own.provides:
+        return Parser(with_constituency(own))
+    told_by = f"source_language={language}" if language else "the text"
+    text, lacks = TextLanguage(language_of(language or ""), told_by), None
+    for named in (name, None) if name else (None,):
+        try:
+            parser = with_constituency(_loaded(choose_annotator(named, text, "--annotator")))
+            return Parser(WordsAsGiven(parser) if tokenized else parser)
+        except SyntaxformerError as error:
+            lacks = str(error)
+    return Parser(own, lacks)
+
+
+def translator_text(
+    translator: Translator, line: str, parser: Parser, max_distance: int = MAX_DISTANCE
+) -> TextView:
+    """A line as a translator reads it.
+
+    Args:
+        translator: A loaded model, exported ones too.
+        line: Raw text with at least one word.
+        parser: From `parser_for`.
+        max_distance: D.
+
+    Raises:
+        ConfigError: The model reads factors of the user's own.
+        ValueError: `max_distance` is not between 1 and 84.
+    """
+    (sentence,) = parser.read([translator.encoder.preparation.clean(line.replace("\0", " "))])
+    # The owners of pieces come with governors; where nobody parsed, any will do.
+    rooted = replace(sentence, governors=sentence.governors or (-1,) * len(sentence))
+    encoder = replace(translator.encoder, syntax=SyntaxInputs(governors=True), unseen=UnseenValues())
+    words = WordColumns.from_sentences([rooted])
+    encoded = encoder.encode([sentence.text], words, MAX_SOURCE_PIECES)
+    owners = [-1] * len(encoded.pieces) if encoded.syntax is None else encoded.syntax.owners.tolist()
+    factors = {
+        name: encoder.vocabularies[name].decode(encoded.factors[:, column])
+        for column, name in enumerate(encoder.columns)
+    }
+    relations = _relations((sentence,), max_distance)
+    names = encoder.piece_names(encoded.pieces)
+    return TextView((sentence,), relations, max_distance, names, owners, factors)
+
+
+def classifier_text(
+    classifier: Classifier, texts: Sequence[str], parser: Parser, max_distance: int = MAX_DISTANCE
+) -> TextView:
+    """A text, or the two of a pair, as a classifier reads them.
+
+    Args:
+        classifier: A loaded model.
+        texts: One or two, none empty.
+        parser: From `parser_for`.
+        max_distance: D.
+
+    Raises:
+        ValueError: `max_distance` is not between 1 and 84.
+    """
+    sentences = parser.read([" ".join(text.split()) for text in texts])
+    collator = classifier.collator
+    encoded: Any = collator.tokenizer(
+        *([one.text] for one in sentences), truncation=True, max_length=collator.max_length
+    )
+    offsets, piece_splits = segment_offsets(encoded)
+    padded = [*sentences, Sentence("", (), ())][:2]
+    words = WordColumns.from_sentences([replace(one, constituency=None, **_NO_TAGS) for one in padded])
+    owners = batch_word_of_piece(offsets, piece_splits, words.offsets, words.row_splits)
+    second = int(piece_splits[1])
+    shift = np.where(np.arange(len(owners)) >= second, len(sentences[0]), 0)
+    pieces = collator.tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
+    relations = _relations(sentences, max_distance)
+    numbered = np.where(owners < 0, -1, owners + shift).tolist()
+    factors = _tags(sentences, numbered) if collator.config.pos else {}
+    return TextView(sentences, relations, max_distance, pieces, numbered, factors)
+
+
+_NO_TAGS: dict[str, Any] = dict.fromkeys(("upos", "xpos", "lemmas", "governors", "deprels"))
+
+
+def _tags(sentences: Sequence[Sentence], words_of_pieces: Sequence[int]) -> dict[str, list[str]]:
+    tags = [tag for one in sentences for tag in one.upos or ("X",) * len(one)]
+    return {"pos": ["<none>" if word < 0 else tags[word] for word in words_of_pieces]}
+
+
+def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, NDArray[np.uint8]]:
+    """Of each tree that all sentences have."""
+    found = {}
+    for kind, column in TREES.items():
+        if not all(getattr(one, column) is not None or not one.words for one in sentences):
+            continue
+        trees = [sentence_trees(one, (kind,)) for one in sentences]
+        joined = trees[0] if len(trees) == 1 else WordTrees.of_pair(*trees)
+        matrix = word_relations([joined], max_distance, trees=(kind,))[0, 0]  # type: ignore[arg-type]
+        found[kind] = matrix[: len(joined), : len(joined)]
+    return found
+
+
+def _spaced_words(line: str) -> Sentence:
+    places = [match.span() for match in re.finditer(r"\S+", line)]
+    return Sentence(line, tuple(line[start:end] for start, end in places), tuple(places))
+
+
+@lru_cache(maxsize=8)
+def _loaded(name: str) -> Annotator:
+    """Models of one language share their parser."""
+    from syntaxformer.annotate import load_annotator
+
+    return load_annotator(name)

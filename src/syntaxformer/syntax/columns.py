@@ -1,0 +1,271 @@
+"""`WordColumns`: the words of many sentences as flat arrays, the form in which factors are computed.
+
+Built from `Sentence` objects or straight from an annotation store's columns; tags are integer codes with the
+list of their names. Holds values only: which of them a model knows is `vocabulary`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from syntaxformer.base.errors import AlignmentError
+from syntaxformer.syntax.pieces import row_of_item
+from syntaxformer.trees.sentence import Sentence
+
+__all__ = ["CodedColumn", "WordColumns"]
+
+
+class CorpusLike(Protocol):
+    """What is asked of an annotated corpus: flat columns, and the tags that codes stand for in its header."""
+
+    @property
+    def header(self) -> Any:
+        """Has `tags`, a tuple of names for "upos" and for "deprels"."""
+        ...
+
+    def columns(self, start: int, stop: int) -> Any:
+        """Has `row_offsets`, `starts`, `ends`, `upos`, `governors` and `deprels`."""
+        ...
+
+    def brackets(self, start: int, stop: int) -> list[str | None] | None:
+        """Constituency trees of some lines; None where the corpus has none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedColumn:
+    """Values of a column as integer codes.
+
+    Args:
+        codes: `[items]`, index into `values`, or -1 where an item has no value.
+        values: The distinct values.
+
+    Raises:
+        AlignmentError: A code that is no index into `values`.
+    """
+
+    codes: NDArray[np.integer[Any]]
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.codes) and not -1 <= int(self.codes.min()) <= int(self.codes.max()) < len(self.values):
+            raise AlignmentError(
+                f"codes: expected -1 to {len(self.values) - 1}, an index into {len(self.values)} values, "
+                f"got {self.codes.min()} to {self.codes.max()}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, items: slice) -> CodedColumn:
+        """A part of the column, with the same values."""
+        return CodedColumn(self.codes[items], self.values)
+
+    @classmethod
+    def from_values(cls, values: Sequence[str]) -> CodedColumn:
+        """Code a list of values; the distinct ones are numbered as they first appear."""
+        numbers: dict[str, int] = {}
+        codes = np.fromiter(
+            (numbers.setdefault(value, len(numbers)) for value in values), np.int32, len(values)
+        )
+        return cls(codes, tuple(numbers))
+
+    def decode(self) -> list[str | None]:
+        """The values as strings, None where an item has none."""
+        names = (*self.values, None)
+        return [names[code] for code in self.codes.tolist()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordColumns:
+    """Words of consecutive lines, flat.
+
+    Args:
+        texts: The lines, `[rows]`.
+        row_splits: `[rows + 1]`; line `row` has the words `row_splits[row]:row_splits[row + 1]`.
+        starts: `[words]`, character start of each word in its line.
+        ends: `[words]`, character end, exclusive.
+        upos: Universal part of speech of each word, or None if the annotator gives none.
+        governors: `[words]`, index of the governor within the line, -1 for a root; or None.
+        deprels: Relation to the governor; or None.
+        user: The user's own columns by name.
+        first_line: 1-based number of the first line, for messages.
+        constituency: `[rows]`, brackets of each line, None for lines without words; or None.
+
+    Raises:
+        AlignmentError: Columns of different lengths.
+    """
+
+    texts: Sequence[str]
+    row_splits: NDArray[np.int64]
+    starts: NDArray[np.integer[Any]]
+    ends: NDArray[np.integer[Any]]
+    upos: CodedColumn | None = None
+    governors: NDArray[np.integer[Any]] | None = None
+    deprels: CodedColumn | None = None
+    user: Mapping[str, CodedColumn] = field(default_factory=dict[str, CodedColumn])
+    first_line: int = 1
+    constituency: Sequence[str | None] | None = None
+
+    def __post_init__(self) -> None:
+        row_of_item(self.row_splits, len(self.starts))
+        if len(self.row_splits) != len(self.texts) + 1:
+            raise AlignmentError(
+                f"row_splits: expected {len(self.texts) + 1} positions for {len(self.texts)} lines, "
+                f"got {len(self.row_splits)}."
+            )
+        columns = {"ends": self.ends, "upos": self.upos, "governors": self.governors, "deprels": self.deprels}
+        for name, column in {**columns, **self.user}.items():
+            if column is not None and len(column) != self.n_words:
+                raise AlignmentError(
+                    f"{name}: expected {self.n_words} values, one a word, got {len(column)}."
+                )
+
+    @property
+    def n_words(self) -> int:
+        """Words of all lines together."""
+        return len(self.starts)
+
+    @property
+    def offsets(self) -> NDArray[np.int32]:
+        """Character start and end of each word, `[words, 2]`."""
+        return np.stack([self.starts, self.ends], axis=1).astype(np.int32)
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """The annotations that are there, of "upos", "governors", "deprels" and "constituency"."""
+        names = ("upos", "governors", "deprels", "constituency")
+        annotations = {name: getattr(self, name) for name in names}
+        return frozenset(name for name, column in annotations.items() if column is not None)
+
+    def line_of_word(self, word: int) -> int:
+        """1-based number of the line that holds a word of the flat list."""
+        return int(np.searchsorted(self.row_splits, word, side="right")) - 1 + self.first_line
+
+    def with_user_column(self, name: str, values: CodedColumn | Sequence[str]) -> WordColumns:
+        """A copy with one more user column, one value a word.
+
+        Raises:
+            AlignmentError: The number of values is not that of the words.
+        """
+        column = values if isinstance(values, CodedColumn) else CodedColumn.from_values(values)
+        return replace(self, user={**self.user, name: column})
+
+    @classmethod
+    def from_corpus(
+        cls, corpus: CorpusLike, texts: Sequence[str], start: int = 0, *, constituency: bool = False
+    ) -> WordColumns:
+        """Columns of consecutive lines of an annotated corpus, without a `Sentence` for each.
+
+        Args:
+            corpus: As `read_annotations` returns.
+            texts: The lines `start` to `start + len(texts)` that were annotated.
+            start: First line wanted, 0-based.
+            constituency: Fetch the constituency trees too; they are text, and large.
+
+        Raises:
+            AlignmentError: The corpus has fewer lines.
+        """
+        stored = corpus.columns(start, start + len(texts))
+
+        def coded(name: str, codes: NDArray[np.integer[Any]] | None) -> CodedColumn | None:
+            return None if codes is None else CodedColumn(codes, tuple(corpus.header.tags[name]))
+
+        return cls(
+            texts,
+            stored.row_offsets,
+            stored.starts,
+            stored.ends,
+            coded("upos", stored.upos),
+            stored.governors,
+            coded("deprels", stored.deprels),
+            first_line=start + 1,
+            constituency=corpus.brackets(start, start + len(texts)) if constituency else None,
+        )
+
+    @classmethod
+    def from_sentences(
+        cls,
+        sentences: Sequence[Sentence],
+        user: Mapping[str, Sequence[Sequence[str]]] | None = None,
+        first_line: int = 1,
+    ) -> WordColumns:
+        """Columns of annotated sentences.
+
+        Args:
+            sentences: One a line.
+            user: The user's columns, one list of values a line (see `user_columns`).
+            first_line: 1-based number of the first line, for messages.
+
+        Raises:
+            AlignmentError: An annotation that some lines have and others lack, or a user column whose values
+                are not one a word.
+        """
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        row_splits = np.concatenate([[0], np.cumsum(lengths)])
+        numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
+        offsets = np.fromiter(numbers, np.int32, 2 * int(row_splits[-1])).reshape(-1, 2)
+
+        def gather(name: str) -> list[Any] | None:
+            return _gather(sentences, name, lambda sentence: getattr(sentence, name), first_line)
+
+        upos, governors, deprels = gather("upos"), gather("governors"), gather("deprels")
+        brackets = [sentence.constituency for sentence in sentences]
+        lacking = any(tree is None and len(one) for tree, one in zip(brackets, sentences, strict=True))
+        columns = cls(
+            [sentence.text for sentence in sentences],
+            row_splits,
+            offsets[:, 0],
+            offsets[:, 1],
+            None if upos is None else CodedColumn.from_values(upos),
+            None if governors is None else np.array(governors, np.int32),
+            None if deprels is None else CodedColumn.from_values(deprels),
+            first_line=first_line,
+            constituency=None if lacking else brackets,
+        )
+        for name, rows in (user or {}).items():
+            check_rows(name, rows, lengths, first_line)
+            columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
+        return columns
+
+
+def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, first_line: int) -> None:
+    """Hold that a user column has one value for each word of each line.
+
+    Raises:
+        AlignmentError: Another number of lines, or of values in a line.
+    """
+    expected = np.asarray(lengths, np.int64).tolist()
+    if len(rows) != len(expected):
+        raise AlignmentError(f"column {name}: expected {len(expected)} lines, got {len(rows)}.")
+    for row, (values, n_words) in enumerate(zip(rows, expected, strict=True)):
+        if len(values) != n_words:
+            raise AlignmentError(
+                f"column {name}: expected {n_words} values, one a word, got {len(values)}.",
+                line=row + first_line,
+            )
+
+
+def _gather(
+    sentences: Sequence[Sentence],
+    name: str,
+    column: Callable[[Sentence], Sequence[Any] | None],
+    first_line: int,
+) -> list[Any] | None:
+    """One annotation of all sentences in a flat list; None where no sentence has it."""
+    values = [column(sentence) for sentence in sentences]
+    missing = [row for row, value in enumerate(values) if value is None and len(sentences[row])]
+    if not missing:
+        return list(chain.from_iterable(value or () for value in values))
+    if any(values):
+        raise AlignmentError(
+            f"{name}: expected a value for every word or for none, got a line without, while others have it.",
+            line=missing[0] + first_line,
+        )
+    return None

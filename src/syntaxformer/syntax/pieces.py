@@ -1,0 +1,191 @@
+"""Which word a subword piece belongs to, decided by character offsets alone.
+
+Works on plain integer arrays for a whole batch of sentences at once, so any tokenizer that reports offsets
+will do (see `encodings` for getting them out of one). Knows neither tags nor vocabularies: see `factors`.
+
+A batch is flat: the offsets of all pieces one after the other, and `row_splits`, where each sentence begins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from syntaxformer.base.errors import AlignmentError
+
+__all__ = [
+    "NO_WORD",
+    "batch_word_of_piece",
+    "row_of_item",
+    "uncovered_words",
+    "word_of_piece",
+]
+
+NO_WORD = -1
+"""Word index of a special piece, and of a piece that covers no character of any word."""
+
+IntArray = NDArray[np.integer[Any]]
+
+
+def word_of_piece(piece_offsets: ArrayLike, word_offsets: ArrayLike) -> NDArray[np.int32]:
+    """Word of every piece of one sentence; `batch_word_of_piece` says by which rule.
+
+    Args:
+        piece_offsets: `[pieces, 2]`, character start and end (exclusive) of each piece.
+        word_offsets: `[words, 2]`, the same of each word.
+
+    Returns:
+        `[pieces]`, 0-based word index or `NO_WORD`.
+
+    Raises:
+        AlignmentError: As `batch_word_of_piece`.
+    """
+    pieces, words = _pairs(piece_offsets, "piece_offsets"), _pairs(word_offsets, "word_offsets")
+    return batch_word_of_piece(pieces, [0, len(pieces)], words, [0, len(words)])
+
+
+def batch_word_of_piece(
+    piece_offsets: ArrayLike,
+    piece_row_splits: ArrayLike,
+    word_offsets: ArrayLike,
+    word_row_splits: ArrayLike,
+) -> NDArray[np.int32]:
+    """Word of every piece of many sentences.
+
+    A piece *covers* a word when they share at least one character. It *belongs* to the word that covers most
+    of its characters, to the first one on a tie; a piece that covers no word (specials, padding, a lone
+    space) belongs to none. So a piece has at most one word, while a word may be covered and yet own no piece:
+    "▁zum" goes to the first of "zu" and "dem" (see `uncovered_words`).
+
+    Words may overlap or share characters. "First" is the order of their starts, then of their indices.
+
+    Args:
+        piece_offsets: `[pieces, 2]`, character start and end (exclusive) of each piece in its sentence.
+        piece_row_splits: `[rows + 1]`, sentence `row` has the pieces `splits[row]:splits[row + 1]`.
+        word_offsets: `[words, 2]`, the same of each word.
+        word_row_splits: `[rows + 1]`, the same of the words.
+
+    Returns:
+        `[pieces]`, index of the word *within its sentence*, or `NO_WORD`.
+
+    Raises:
+        AlignmentError: Offsets are not pairs with 0 <= start <= end, row splits do not cut the items into
+            rows, or pieces and words have different numbers of rows.
+    """
+    pieces, words = _pairs(piece_offsets, "piece_offsets"), _pairs(word_offsets, "word_offsets")
+    piece_rows = row_of_item(piece_row_splits, len(pieces), "piece_row_splits")
+    word_splits = np.asarray(word_row_splits, np.int64)
+    word_rows = row_of_item(word_splits, len(words), "word_row_splits")
+    if len(np.asarray(piece_row_splits)) != len(word_splits):
+        raise AlignmentError(
+            f"piece_row_splits: expected {len(word_splits) - 1} rows, as many as the words have, "
+            f"got {len(np.asarray(piece_row_splits)) - 1}."
+        )
+    if not len(pieces) or not len(words):
+        return np.full(len(pieces), NO_WORD, np.int32)
+    # Each row is moved into a character range of its own: the batch is then one long sentence.
+    stride = int(max(pieces.max(), words.max())) + 1
+    flat = _longest_overlap(pieces + (piece_rows * stride)[:, None], words + (word_rows * stride)[:, None])
+    local = flat - word_splits[piece_rows]
+    local[flat == NO_WORD] = NO_WORD
+    return local.astype(np.int32)
+
+
+def _longest_overlap(pieces: NDArray[np.int64], words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Index of the word that shares most characters with each piece; both `[n, 2]` in one character range."""
+    order: NDArray[np.int64] | None = None
+    if np.any(words[1:, 0] < words[:-1, 0]):
+        order = np.argsort(words[:, 0], kind="stable")
+        words = words[order]
+    word_starts, word_ends = words[:, 0].copy(), words[:, 1].copy()
+    piece_starts, piece_ends = pieces[:, 0].copy(), pieces[:, 1].copy()
+    # Ends need not be sorted where words overlap; their running maximum is, and misses no candidate.
+    candidate = np.searchsorted(np.maximum.accumulate(word_ends), piece_starts, side="right")
+    stop = np.searchsorted(word_starts, piece_ends, side="left")
+    best = np.full(len(pieces), NO_WORD, np.int64)
+    best_overlap = np.zeros(len(pieces), np.int64)
+    # One round settles pieces that touch one word, nearly all; the few that touch more go on to the next.
+    active = np.flatnonzero(candidate < stop)
+    while len(active):
+        word = candidate[active]
+        overlap = np.minimum(word_ends[word], piece_ends[active])
+        overlap -= np.maximum(word_starts[word], piece_starts[active])
+        better = overlap > best_overlap[active]
+        best[active[better]] = word[better]
+        best_overlap[active[better]] = overlap[better]
+        candidate[active] += 1
+        active = active[candidate[active] < stop[active]]
+    if order is not None:
+        found = best != NO_WORD
+        best[found] = order[best[found]]
+    return best
+
+
+def uncovered_words(
+    words_of_pieces: ArrayLike,
+    piece_row_splits: ArrayLike,
+    word_row_splits: ArrayLike,
+) -> NDArray[np.int64]:
+    """Words that own no piece, so that no factor or relation of theirs reaches the model.
+
+    That is normal for the second word of "zum" = "zu dem" and for characters that a tokenizer's normaliser
+    removes; a large count means that the words and the pieces come from different texts.
+
+    Args:
+        words_of_pieces: `[pieces]`, as `batch_word_of_piece` returns.
+        piece_row_splits: `[rows + 1]`.
+        word_row_splits: `[rows + 1]`.
+
+    Returns:
+        Positions in the flat list of words, ascending; their number is the count to report.
+
+    Raises:
+        AlignmentError: Row splits that do not cut the pieces into rows.
+    """
+    owners = np.asarray(words_of_pieces, np.int64)
+    splits = np.asarray(word_row_splits, np.int64)
+    rows = row_of_item(piece_row_splits, len(owners), "piece_row_splits")
+    owned = np.zeros(int(splits[-1]), bool)
+    has_word = owners != NO_WORD
+    owned[splits[rows[has_word]] + owners[has_word]] = True
+    return np.flatnonzero(~owned)
+
+
+def row_of_item(row_splits: ArrayLike, n_items: int, what: str = "row_splits") -> NDArray[np.int64]:
+    """Row that each item of a flat list belongs to.
+
+    Args:
+        row_splits: `[rows + 1]`, ascending from 0 to `n_items`.
+        n_items: Length of the flat list.
+        what: Name used in the error.
+
+    Returns:
+        `[n_items]`.
+
+    Raises:
+        AlignmentError: The splits do not ascend from 0 to `n_items`.
+    """
+    splits = np.asarray(row_splits, np.int64)
+    lengths = np.diff(splits)
+    if splits.ndim != 1 or not len(splits) or splits[0] != 0 or splits[-1] != n_items or np.any(lengths < 0):
+        shown = ", ".join(map(str, splits.ravel()[:4])) + (", …" if splits.size > 4 else "")
+        raise AlignmentError(f"{what}: expected ascending positions from 0 to {n_items}, got [{shown}].")
+    return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+
+
+def _pairs(offsets: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Offsets as int64 `[n, 2]`, checked."""
+    pairs = np.asarray(offsets, np.int64)
+    if pairs.size == 0:
+        return np.zeros((0, 2), np.int64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise AlignmentError(f"{what}: expected shape [n, 2] (start, end), got {list(pairs.shape)}.")
+    wrong = np.flatnonzero((pairs[:, 0] < 0) | (pairs[:, 1] < pairs[:, 0]))
+    if len(wrong):
+        start, end = pairs[wrong[0]]
+        raise AlignmentError(
+            f"{what}: expected 0 <= start <= end, got {start}, {end} at position {wrong[0]}."
+        )
+    return pairs

@@ -1,0 +1,117 @@
+"""Batches by a budget of target pieces: sentences of like length together, so that little is padded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from syntaxformer.base.errors import ConfigError
+
+__all__ = ["TokenBudgetBatches", "padding_share"]
+
+IntArray = NDArray[np.int64]
+
+
+class TokenBudgetBatches(Sampler[list[int]]):
+    """Lists of row numbers whose padded target side fits a budget.
+
+    Rows are sorted by target and source length and cut into batches. Ties are broken anew in every epoch,
+    and the batches come in a new order, both from (seed, epoch) alone: two runs with one seed see the same
+    data in the same order, whatever the model draws. Where the cuts fall depends on lengths alone, so every
+    epoch has the same number of batches.
+
+    Several processes share the batches of each update: process `rank` of `world` takes every `world`-th of
+    them, so an update sees the same rows however many processes there are. The last update of an epoch is
+    filled up with the epoch's first batches.
+
+    Args:
+        src_lengths: Source pieces of each row.
+        tgt_lengths: Target pieces of each row.
+        max_batch_tokens: Most target pieces of a batch, padding included.
+        seed: Seed of the order.
+        shuffle: False keeps the sorted order (evaluation).
+        per_update: Batches of one update, over all processes.
+        rank: Number of this process.
+        world: How many processes there are.
+
+    Raises:
+        ValueError: A row is longer than the budget.
+        ConfigError: The batches of an update cannot be shared evenly.
+    """
+
+    def __init__(
+        self,
+        src_lengths: IntArray,
+        tgt_lengths: IntArray,
+        max_batch_tokens: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        per_update: int = 1,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if len(tgt_lengths) and tgt_lengths.max() > max_batch_tokens:
+            raise ValueError(
+                f"max_batch_tokens: expected at least the longest target, {tgt_lengths.max()} pieces, "
+                f"got {max_batch_tokens}. Raise it or lower data.max_pieces."
+            )
+        if per_update % world:
+            raise ConfigError(
+                f"training.accumulate: expected a multiple of the {world} processes, got {per_update}: it "
+                f"counts the batches of an update over all processes. Set it to {world} or a multiple, and "
+                "divide training.max_batch_tokens by as much to keep the size of an update."
+            )
+        # Half the width: of ten million pairs these are what a run holds in memory.
+        self.src_lengths, self.tgt_lengths = (side.astype(np.int32) for side in (src_lengths, tgt_lengths))
+        self.seed, self.shuffle = seed, shuffle
+        self.per_update, self.rank, self.world = per_update, rank, world
+        self.epoch = 0
+        self._cuts = _cut(np.sort(self.tgt_lengths), max_batch_tokens)
+
+    @property
+    def n_batches(self) -> int:
+        """Different batches of an epoch."""
+        return len(self._cuts) - 1
+
+    def __len__(self) -> int:
+        """Batches that this process sees in an epoch."""
+        return -(-self.n_batches // self.per_update) * self.per_update // self.world
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch; the trainer calls it."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        random = np.random.default_rng((self.seed, self.epoch))
+        n_rows = len(self.tgt_lengths)
+        ties = random.permutation(n_rows) if self.shuffle else np.arange(n_rows)
+        order = np.lexsort((ties, self.src_lengths, self.tgt_lengths)).astype(np.int32)
+        del ties
+        batches = random.permutation(self.n_batches) if self.shuffle else np.arange(self.n_batches)
+        shared = np.resize(batches, len(self) * self.world)
+        for batch in shared[self.rank :: self.world]:
+            yield order[self._cuts[batch] : self._cuts[batch + 1]].tolist()
+
+
+def _cut(sorted_lengths: NDArray[np.integer[Any]], budget: int) -> list[int]:
+    """Borders of batches over ascending lengths: rows × longest row ≤ budget."""
+    cuts = [0]
+    for start in range(0, len(sorted_lengths), 100_000):  # a list of all would take more than the array
+        for row, length in enumerate(sorted_lengths[start : start + 100_000].tolist(), start):
+            if (row + 1 - cuts[-1]) * length > budget:
+                cuts.append(row)
+    return [*cuts, len(sorted_lengths)] if len(sorted_lengths) else [0]
+
+
+def padding_share(lengths: IntArray, batches: Iterator[list[int]]) -> float:
+    """Share of padded cells among all cells of one side, over some batches."""
+    cells = pieces = 0
+    for rows in batches:
+        taken = lengths[rows]
+        cells += len(rows) * int(taken.max())
+        pieces += int(taken.sum())
+    return 1 - pieces / cells if cells else 0.0

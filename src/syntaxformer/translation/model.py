@@ -1,0 +1,295 @@
+"""`SyntaxTransformer`: an encoder-decoder whose encoder input is infused with factors.
+
+A Hugging Face model: `from_pretrained`, `save_pretrained` and `generate` work as everywhere. How texts become
+piece ids and factor ids is the business of `data`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
+from transformers import initialization as init
+from transformers.cache_utils import EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from syntaxformer.nn.attention import FusedLinear
+from syntaxformer.nn.infused_embedding import JoinedMap
+from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
+from syntaxformer.translation.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
+from syntaxformer.translation.decoder import Decoder, TranslationCache
+from syntaxformer.translation.encoder import Encoder
+from syntaxformer.translation.model_config import SyntaxTransformerConfig
+from syntaxformer.translation.stack import asked
+
+__all__ = ["SyntaxTransformer", "SyntaxTransformerConfig"]
+
+
+class SyntaxTransformer(PreTrainedModel, GenerationMixin):
+    """Encoder-decoder for translation with syntax-infused source embeddings.
+
+    Source: Vaswani et al. (2017); Sundararaman et al. (2019), "Syntax-infused Transformer".
+    """
+
+    config_class = SyntaxTransformerConfig
+    config: SyntaxTransformerConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+    accepts_loss_kwargs = True
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _tied_weights_keys: ClassVar[dict[str, str]] = {"output.weight": "decoder.embedding.weight"}
+
+    def __init__(self, config: SyntaxTransformerConfig) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        target_pos = config.target_pos
+        self.target_tagger = nn.Linear(config.d_model, len(target_pos["tags"])) if target_pos else None
+        self.target_pos_weight = target_pos["weight"] if target_pos else 0.0
+        if config.shares_source_table:
+            self._tied_weights_keys = {
+                "encoder.embedding.word.weight": "decoder.embedding.weight",
+                "output.weight": "decoder.embedding.weight",
+            }
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Glorot: U(-b, b), b = √(6 / (rows + columns)), each map and each table by itself.
+
+        Source: Glorot & Bengio (2010). Differs: fused projections take the bound of one projection, and
+        factor tables that of the word table: Glorot on 20 rows would make features 20 times larger. So do
+        the columns of a map that one-hot tags choose from: they would be √((vocab + d) / 2d) times larger.
+        """
+        source_rows = self.config.source_vocab_size or self.config.vocab_size
+        if isinstance(module, nn.Linear):
+            n_parts = module.n_parts if isinstance(module, FusedLinear) else 1
+            self._uniform(module.weight, module.out_features // n_parts, module.in_features)
+            if isinstance(module, JoinedMap) and module.n_one_hot and not _is_loaded(module.weight):
+                tags = module.weight[:, -module.n_one_hot :]
+                self._uniform(tags, source_rows, self.encoder.embedding.plan.word_width)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            rows = self.config.vocab_size if module is self.decoder.embedding else source_rows
+            self._uniform(module.weight, rows, module.embedding_dim)
+            if module.padding_idx is not None and not _is_loaded(module.weight):
+                init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+        elif hasattr(module, "reset_parameters") and not any(
+            map(_is_loaded, module.parameters(recurse=False))
+        ):
+            module.reset_parameters()
+
+    @staticmethod
+    def _uniform(weight: Tensor, rows: int, columns: int) -> None:
+        bound = math.sqrt(6 / (rows + columns))
+        init.uniform_(weight, -bound, bound)
+
+    @property
+    def source_pad_id(self) -> int:
+        """Padding of the source's vocabulary."""
+        return self.config.source_pad_id
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the source word table."""
+        return self.encoder.embedding.word
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Put another source word table in place; where the target side shares it, there as well."""
+        self.encoder.embedding.word = value
+        if self.config.shares_source_table and self.config.tie_word_embeddings:
+            self.decoder.embedding = value
+            self.tie_weights()
+
+    def get_output_embeddings(self) -> nn.Module:
+        """Return the output projection."""
+        return self.output
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        """Put another output projection in place; `tie_weights` ties it again, where the config says so."""
+        self.output = new_embeddings
+
+    def _resize_token_embeddings(
+        self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Module:
+        """All tables of the vocabulary; refused where the sides have two, or tags follow the words."""
+        if self.config.source_vocab_size is not None or self.encoder.embedding.kind.join == "pieces":
+            raise ValueError(
+                "resize_token_embeddings: expected one vocabulary of nothing but words, got "
+                "source_vocab_size or infusion kind 'prepend'. Build a model for the new vocabularies."
+            )
+        resized: Any = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        table, size = self.decoder.embedding, len(resized.weight)
+        self.decoder.embedding = self._get_resized_embeddings(table, size, None, mean_resizing)
+        return resized
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As the base class; the config says of tied tables that they are: PEFT may set the opposite."""
+        tables = (self.encoder.embedding.word, self.decoder.embedding, self.output)
+        if len({id(table.weight) for table in tables}) < len(tables):
+            self.config.tie_word_embeddings = True
+        super().save_pretrained(*args, **kwargs)
+
+    def forward(
+        self,
+        input_ids: Int[Tensor, "batch src"] | None = None,
+        attention_mask: Int[Tensor, "batch src"] | None = None,
+        factor_ids: Int[Tensor, "batch src factors"] | None = None,
+        syntax: UInt8[Tensor, "batch trees src src"] | None = None,
+        governors: Int[Tensor, "batch src"] | None = None,
+        first_pieces: Bool[Tensor, "batch src"] | None = None,
+        decoder_input_ids: Int[Tensor, "batch tgt"] | None = None,
+        labels: Int[Tensor, "batch tgt"] | None = None,
+        target_tags: Int[Tensor, "batch tagged"] | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **others: Any,
+    ) -> TranslationOutput | tuple[Any, ...]:
+        """Score target pieces; in training with labels only their loss is made, and `logits` are None.
+
+        Args:
+            input_ids: Source pieces.
+            attention_mask: 1 for source pieces, 0 for padding.
+            factor_ids: Factor values of the source pieces.
+            syntax: Relations of the source pieces in each tree.
+            governors: Place of each source piece's governor, negative for none.
+            first_pieces: True for the first piece of each word: those count for the accuracy of governors.
+            decoder_input_ids: Target pieces shifted right; made from `labels` if absent.
+            labels: Target pieces, -100 where no loss is wanted.
+            target_tags: Part of speech of each target piece, -100 for none; without them no tag is predicted.
+            encoder_outputs: An earlier result of the encoder.
+            past_key_values: Cache of an incremental decoding.
+            use_cache: Return a cache; None: as the config says, where there are no labels.
+            output_attentions: Return attention weights, `layers × [batch, heads, query, key]`; None: as the
+                config says. Likewise below.
+            output_hidden_states: Return the input and the states after each layer, before the final norm.
+            return_dict: Return a `TranslationOutput`, not a tuple, in which logits always are.
+            num_items_in_batch: Divisor of the loss under accumulation: the target pieces of the update.
+            others: Keywords of other translators, of which none is served.
+
+        Raises:
+            ValueError: Neither `decoder_input_ids` nor `labels` are given, or a keyword that this model has
+                no use for: embeddings, a mask of the target.
+        """
+        _refuse_unserved(others)
+        attends = asked(self.config, "output_attentions", output_attentions)
+        shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
+        is_dict = asked(self.config, "return_dict", return_dict)
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids, attention_mask, factor_ids, syntax, governors, attends, shows_states, True
+            )
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("forward: expected decoder_input_ids or labels, got neither.")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        wants_cache = labels is None and not self.decoder.runs_again and self.config.use_cache
+        if past_key_values is None and (wants_cache if use_cache is None else use_cache):
+            past_key_values = TranslationCache()
+        memory = encoder_outputs.last_hidden_state
+        decoded = self.decoder(
+            decoder_input_ids, memory, attention_mask, past_key_values, attends, shows_states
+        )
+        states = decoded.last_hidden_state
+        tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
+        if self.target_tagger is not None and labels is not None and target_tags is not None:
+            tasks.append(tag_task(self.target_tagger(states), target_tags, self.target_pos_weight))
+        needs_logits = not self.training or labels is None or not is_dict or not _is_plain(self.output)
+        logits = self.output(states) if needs_logits else None
+        output = TranslationOutput(
+            loss=None if labels is None else self._loss(states, logits, labels, num_items_in_batch, tasks),
+            logits=logits,
+            tallies={task.name: (task.right, task.total) for task in tasks} or None,
+            past_key_values=past_key_values,
+            decoder_hidden_states=decoded.hidden_states,
+            decoder_attentions=decoded.attentions,
+            cross_attentions=decoded.cross_attentions,
+            encoder_last_hidden_state=memory,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+        return output if is_dict else output.to_tuple()
+
+    def prepare_decoder_input_ids_from_labels(
+        self, labels: Int[Tensor, "batch tgt"]
+    ) -> Int[Tensor, "batch tgt"]:
+        """Shift labels right: start piece first, padding where labels are ignored."""
+        shifted = labels.roll(1, dims=1)
+        shifted = shifted.masked_fill(shifted == IGNORED_LABEL, self.config.pad_token_id)
+        shifted[:, 0] = self.config.decoder_start_token_id
+        return shifted
+
+    def _auxiliary(
+        self, encoded: BaseModelOutput, governors: Tensor | None, first_pieces: Tensor | None
+    ) -> list[Auxiliary]:
+        """The auxiliary tasks that a batch has answers for."""
+        lisa, logits = self.encoder.syntax.lisa, getattr(encoded, "governor_logits", None)
+        if lisa is None or not lisa.supervised or governors is None or not logits:
+            return []
+        return [governor_task(logits, governors, first_pieces, lisa.weight)]
+
+    def _loss(
+        self,
+        states: Tensor,
+        logits: Tensor | None,
+        labels: Tensor,
+        n_items: Tensor | int | None,
+        tasks: Sequence[Auxiliary],
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy per target piece; in training smoothed and with auxiliary losses, else plain.
+
+        An auxiliary loss is a mean of its own; where batches are accumulated, it counts by target pieces.
+        """
+        n_pieces = (labels != IGNORED_LABEL).sum()
+        smoothing = self.config.label_smoothing if self.training else 0.0
+        if logits is None:
+            total = linear_cross_entropy(states, self.output.weight, labels, smoothing)
+        else:
+            total = cross_entropy(logits, labels, smoothing)
+        if self.training and tasks:
+            total = total + n_pieces * torch.stack([task.loss for task in tasks]).sum()
+        return total / (n_pieces if n_items is None else n_items)
+
+
+def _refuse_unserved(keywords: dict[str, Any]) -> None:
+    """Check that no keyword is taken and ignored."""
+    wanted = [name for name, value in keywords.items() if value is not None and value is not False]
+    mask = keywords.get("decoder_attention_mask")
+    # `generate` makes one for a cache of fixed length, which the decoder refuses by its own name.
+    if isinstance(mask, Tensor) and (mask.ndim != 2 or bool(mask.all())):
+        wanted.remove("decoder_attention_mask")
+    if wanted:
+        raise ValueError(
+            f"forward: expected no {', '.join(wanted)}, which this model does not serve. Give pieces, not "
+            "embeddings of them; labels of -100 tell padding of the target."
+        )
+
+
+def _is_plain(head: nn.Module) -> bool:
+    """Whether its weight is all that it does, and lies here: no adapter, no bias, no offload."""
+    return type(head) is nn.Linear and head.bias is None and head.weight.device.type != "meta"
+
+
+def _is_loaded(weight: Tensor) -> bool:
+    """Whether it came from a file; `init` leaves such a tensor as it is, though not a part of it."""
+    return getattr(weight, "_is_hf_initialized", False)
+
+
+AutoConfig.register(SyntaxTransformerConfig.model_type, SyntaxTransformerConfig, exist_ok=True)
+for _auto in (AutoModel, AutoModelForSeq2SeqLM):
+    _auto.register(SyntaxTransformerConfig, SyntaxTransformer, exist_ok=True)

@@ -1,0 +1,97 @@
+"""Config of the translation model, in Hugging Face's form: what `config.json` in a model folder holds."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from transformers import PreTrainedConfig
+
+from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
+
+__all__ = ["SyntaxTransformerConfig"]
+
+
+class SyntaxTransformerConfig(PreTrainedConfig):
+    """Shape of a `SyntaxTransformer`.
+
+    Args:
+        vocab_size: Pieces of the target's vocabulary, and of the source's where that is the same.
+        source_vocab_size: Pieces of the source's own vocabulary; None: the same one.
+        source_pad_token_id: Padding in the source's own vocabulary.
+        d_model: Width of encoder and decoder.
+        encoder_layers: Number of encoder layers.
+        decoder_layers: Number of decoder layers.
+        n_heads: Attention heads, a divisor of `d_model`.
+        d_ff: Inner width of the position-wise networks.
+        dropout: On embeddings and on the output of each sublayer.
+        attention_dropout: On attention weights.
+        activation_dropout: On inner units of the position-wise networks.
+        norm: Layer normalisation "pre" or "post" (Vaswani et al. 2017).
+        activation: "relu", "gelu" or "silu".
+        share_source_embedding: One table for both languages, where the source word width is `d_model`.
+        infusion: `WidthPlan.as_dict()`; `width_plan` reads it.
+        factor_sizes: Rows of each factor's table.
+        tag_layers: Layers of the second encoder of infusion kind `pos_encoder`.
+        lisa: `LisaConfig` as a mapping; None for no biaffine head. Likewise below.
+        masks: `EncoderMasks`.
+        relation_bias: `RelationBiasConfig`.
+        target_pos: Tags that the decoder predicts beside pieces in training, `{"tags": [...], "weight": w}`.
+        source_table_width: Columns of the source word table where they are fewer than the word width.
+        label_smoothing: Used for the loss in training mode only.
+    """
+
+    model_type = "syntaxformer"
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "tallies"]
+    attribute_map: ClassVar[dict[str, str]] = {
+        "hidden_size": "d_model",
+        "num_attention_heads": "n_heads",
+        "num_hidden_layers": "decoder_layers",
+    }
+
+    vocab_size: int = 10_000
+    source_vocab_size: int | None = None
+    source_pad_token_id: int | None = None
+    d_model: int = 512
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    n_heads: int = 8
+    d_ff: int = 2048
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.0
+    norm: str = "pre"
+    activation: str = "relu"
+    share_source_embedding: bool = True
+    infusion: dict[str, Any] | None = None
+    factor_sizes: dict[str, int] | None = None
+    tag_layers: int = 1
+    lisa: dict[str, Any] | None = None
+    masks: dict[str, Any] | None = None
+    relation_bias: dict[str, Any] | None = None
+    target_pos: dict[str, Any] | None = None
+    source_table_width: int | None = None
+    label_smoothing: float = 0.0
+    is_encoder_decoder: bool = True
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 1
+
+    @property
+    def source_pad_id(self) -> int:
+        """Padding of the source's vocabulary, which may be the target's as well."""
+        own = self.source_pad_token_id
+        return (self.pad_token_id or 0) if own is None else own
+
+    @property
+    def width_plan(self) -> WidthPlan:
+        """The widths of word and factors in the encoder's input."""
+        return WidthPlan.from_dict(self.infusion) if self.infusion else plan_widths("none", self.d_model)
+
+    @property
+    def shares_source_table(self) -> bool:
+        """Whether source words are read from the table that the target side reads and writes with."""
+        is_own = self.source_vocab_size is not None or self.source_table_width is not None
+        return self.share_source_embedding and not is_own and self.width_plan.word_width == self.d_model

@@ -1,0 +1,302 @@
+"""Parallel text to encoded pairs: subwords learned, source annotated, factors carried to pieces."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.syntax import WordColumns, build_vocabularies
+from syntaxformer.translation.annotated_chunks import CHUNK_LINES, AnnotatedChunks
+from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.encoder_tokenizer import encoder_tokenizer, ended_by_one_piece
+from syntaxformer.translation.parallel import CorpusConfig, ParallelText
+from syntaxformer.translation.preparation import TextPreparation
+from syntaxformer.translation.source import EncodedText, SourceEncoder
+from syntaxformer.translation.source_syntax import SyntaxInputs
+from syntaxformer.translation.stored_lines import StoredLines
+from syntaxformer.translation.subwords import SubwordConfig, stored_subwords, train_subwords
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+
+__all__ = [
+    "annotated_columns",
+    "encode_pairs",
+    "encoded_chunks",
+    "get_tokenizer",
+    "get_tokenizers",
+    "needs_annotator",
+    "nested_fraction",
+    "source_encoder",
+]
+
+_log = logging.getLogger("syntaxformer.data")
+
+FRACTION_SEED = 20190919
+"""Fixed: the 1 % of every run is the same, and inside the 5 %."""
+
+
+def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:
+    """A random share of the pairs, in corpus order; a smaller share is part of a larger one."""
+    if fraction == 1.0:
+        return text
+    n_kept = max(1, round(len(text) * fraction))
+    rows = np.random.default_rng(FRACTION_SEED).permutation(len(text))[:n_kept]
+    return text.select(sorted(rows.tolist()))
+
+
+def get_tokenizers(
+    text: ParallelText,
+    config: SubwordConfig,
+    corpus: CorpusConfig,
+    pretrained: tuple[str | None, str | None] = (None, None),
+) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast | None]:
+    """The tokenizer of the source, and that of the target where it is another; learned on prepared text.
+
+    Args:
+        text: Training text.
+        config: Subword section of the recipe.
+        corpus: Data section.
+        pretrained: For source and target, the encoder whose own tokenizer is wanted; None learns one.
+
+    Raises:
+        ConfigError: As `get_tokenizer` and `encoder_tokenizer`.
+    """
+    raw = not (corpus.tokenized or corpus.moses)
+    sides = {
+        "src": (text.src, corpus.preparation(corpus.src)),
+        "tgt": (text.tgt, corpus.preparation(corpus.tgt)),
+    }
+
+    def learn(*names: str) -> PreTrainedTokenizerFast:
+        def train() -> PreTrainedTokenizerFast:
+            lines = chain.from_iterable(_prepared(*sides[name]) for name in names)
+            return train_subwords(lines, config, raw)
+
+        if not isinstance(text.src, StoredLines):
+            return train()
+        prepared = {name: asdict(sides[name][1]) for name in names}
+        made_from = {"text": text.sha256, "raw": raw, "sides": prepared, **config.model_dump(mode="json")}
+        return stored_subwords(corpus.cache, made_from, train)
+
+    if any(pretrained):
+        of_source, of_target = pretrained
+        return (
+            encoder_tokenizer(of_source, target=False) if of_source else learn("src"),
+            encoder_tokenizer(of_target, target=True) if of_target else learn("tgt"),
+        )
+    if config.tokenizer is not None:
+        return get_tokenizer(text, config, raw), None
+    return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
+
+
+def _prepared(lines: Sequence[str], preparation: TextPreparation) -> Iterator[str]:
+    for start in range(0, len(lines), CHUNK_LINES):
+        yield from preparation.prepare(lines[start : start + CHUNK_LINES]).texts
+
+
+def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -> PreTrainedTokenizerFast:
+    """The tokenizer that the recipe names, or one learned on both sides of the training text.
+
+    Either ends each line with one end piece, begins it with none, and neither cuts nor pads it.
+
+    Args:
+        text: Training text, prepared.
+        config: Subword section of the recipe.
+        raw: False for text that is split into words.
+
+    Raises:
+        ConfigError: The named tokenizer cannot be loaded, is not a fast one, or has no end piece.
+    """
+    if config.tokenizer is None:
+        return train_subwords(chain(text.src, text.tgt), config, raw)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(config.tokenizer, use_fast=True)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"subwords.tokenizer: expected a tokenizer folder, got: {error}") from error
+    if not tokenizer.is_fast or tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
+        raise ConfigError(
+            "subwords.tokenizer: expected a fast tokenizer with end and padding pieces, "
+            f"got {config.tokenizer}."
+        )
+    if tokenizer.eos_token_id == tokenizer.pad_token_id:
+        raise ConfigError(
+            "subwords.tokenizer: expected different end and padding pieces, got "
+            f"{tokenizer.eos_token!r} for both in {config.tokenizer}. Give it a padding piece of its own."
+        )
+    return ended_by_one_piece(tokenizer)
+
+
+def needs_annotator(factors: Sequence[str], syntax: SyntaxInputs | None = None) -> bool:
+    """Whether the words of a line must be known: for every factor, the user's own too, and for trees."""
+    return bool(factors) or (syntax is not None and bool(syntax.needs))
+
+
+def annotated_columns(
+    text: ParallelText,
+    annotator: Annotator,
+    config: CorpusConfig,
+    split: str,
+    factors: Sequence[str],
+    processes: int = 1,
+    constituency: bool = False,
+) -> Sequence[WordColumns]:
+    """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns.
+
+    A text on disk is annotated when the first chunk is asked for, and no chunk stays in memory.
+
+    Raises:
+        ConfigError: The file of a user column is missing, or the annotator has a parsed file for each split
+            and the text is of several.
+        AlignmentError: A user column does not fit the words; names file, line and word.
+        DataError: The cache cannot be written, or the parsed file of the split is missing.
+    """
+    _check_one_split(annotator, config, split)
+    chunks = AnnotatedChunks(
+        text, annotator, config, split, [name for name in factors if name in config.factor_files],
+        processes, constituency,
+    )  # fmt: skip
+    return chunks if isinstance(text.src, StoredLines) else list(chunks)
+
+
+def _check_one_split(annotator: Annotator, config: CorpusConfig, split: str) -> None:
+    from syntaxformer.annotate.splits import SPLIT
+
+    splits = config.train_splits
+    if SPLIT in annotator.name and split in splits and len(splits) > 1:
+        raise ConfigError(
+            f"annotator: expected one training split beside parsed files with {SPLIT} in their path, got "
+            f"{annotator.name} and data.train={', '.join(splits)}. Join the splits, text and parses, to one."
+        )
+
+
+def source_encoder(
+    tokenizer: PreTrainedTokenizerFast, columns: Sequence[WordColumns], factors: Sequence[str], min_count: int
+) -> SourceEncoder:
+    """Tokenizer plus the vocabulary of each factor, open ones built from the training columns."""
+    return SourceEncoder(tokenizer, build_vocabularies(columns, factors, min_count) if factors else {})
+
+
+def encode_pairs(
+    text: ParallelText,
+    encoder: SourceEncoder,
+    columns: Sequence[WordColumns] | None,
+    max_pieces: int | None,
+    target: SourceEncoder | None = None,
+    target_columns: Sequence[WordColumns] | None = None,
+) -> EncodedPairs:
+    """Encode both sides, in memory.
+
+    Args:
+        text: Parallel lines.
+        encoder: For the source.
+        columns: Annotation in chunks of `CHUNK_LINES`; None where there are no factors.
+        max_pieces: Leave out pairs that are longer on a side; None keeps all.
+        target: For the target; None: the source's tokenizer on target lines as they are.
+        target_columns: Annotation of the target, where the target's encoder has factors.
+
+    Raises:
+        DataError: No pair is left.
+        ConfigError: Tags make most of the pairs too long.
+    """
+    chunks = encoded_chunks(text, encoder, columns, max_pieces, target, target_columns)
+    sources, targets = zip(*chunks, strict=True)
+    return EncodedPairs(EncodedText.join(sources), EncodedText.join(targets))
+
+
+def encoded_chunks(
+    text: ParallelText,
+    encoder: SourceEncoder,
+    columns: Sequence[WordColumns] | None,
+    max_pieces: int | None,
+    target: SourceEncoder | None = None,
+    target_columns: Sequence[WordColumns] | None = None,
+) -> Iterator[tuple[EncodedText, EncodedText]]:
+    """Encode both sides, `CHUNK_LINES` lines at a time; arguments and errors as in `encode_pairs`.
+
+    What is wrong with all the pairs together is known and raised after the last chunk.
+    """
+    limit = max_pieces or np.iinfo(np.int64).max
+    target = target or SourceEncoder(encoder.target_tokenizer)
+    tally = _Tally()
+    for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
+        lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
+        src = encoder.encode(lines[0], columns[place] if columns else None)
+        tgt = target.encode(lines[1], target_columns[place] if target_columns else None)
+        filled = np.array([bool(one.strip() and other.strip()) for one, other in zip(*lines, strict=True)])
+        kept = tally.judge(src, tgt, filled, limit)
+        yield (src, tgt) if len(kept) == len(filled) else (src.select(kept), tgt.select(kept))
+    tally.check(text, max_pieces)
+
+
+@dataclass
+class _Tally:
+    """Counts what is left out of the pairs, and why.
+
+    Args:
+        n_kept: Pairs that stay.
+        n_empty: Pairs with nothing on a side.
+        n_long: Pairs with too many pieces.
+        n_bare: Pairs that would fit without tags.
+        n_tagged_out: Those of them that do not fit with tags.
+        longest: Most pieces of a source among those, with tags.
+    """
+
+    n_kept: int = 0
+    n_empty: int = 0
+    n_long: int = 0
+    n_bare: int = 0
+    n_tagged_out: int = 0
+    longest: int = 0
+
+    def judge(
+        self, src: EncodedText, tgt: EncodedText, filled: NDArray[np.bool_], limit: int
+    ) -> NDArray[np.int64]:
+        """The rows of a chunk that stay."""
+        fitting = np.maximum(src.lengths, tgt.lengths) <= limit
+        bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
+        self.n_bare += len(bare)
+        self.n_tagged_out += int((bare > limit).sum())
+        self.longest = max(self.longest, int(bare.max(initial=0)))
+        kept = np.flatnonzero(filled & fitting)
+        self.n_kept += len(kept)
+        self.n_empty += int((~filled).sum())
+        self.n_long += int((filled & ~fitting).sum())
+        return kept
+
+    def check(self, text: ParallelText, max_pieces: int | None) -> None:
+        """Say what was left out, and hold that a limit leaves enough.
+
+        Raises:
+            ConfigError: Tags make most of the pairs too long.
+            DataError: No pair is left.
+        """
+        if 2 * self.n_tagged_out > self.n_bare:
+            raise ConfigError(
+                f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}: "
+                f"with them {self.n_tagged_out} of {self.n_bare} pairs are too long. Raise it, to "
+                f"{self.longest} to keep them."
+            )
+        if not self.n_kept:
+            raise DataError(
+                f"expected at least one pair of at most {max_pieces} pieces, got none. "
+                "Raise data.max_pieces.",
+                text.src_path,
+            )
+        if self.n_empty or self.n_long:
+            _log.info(
+                "%s: left out %d empty pairs and %d of more than %s pieces%s",
+                text.src_path,
+                self.n_empty,
+                self.n_long,
+                max_pieces,
+                f", {self.n_tagged_out} of them for their tags alone" if self.n_tagged_out else "",
+            )

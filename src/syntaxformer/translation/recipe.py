@@ -1,0 +1,308 @@
+"""A recipe: everything that decides a training run, one section for each room.
+
+`load_recipe` reads YAML and the command line's overrides and reports all problems at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from syntaxformer.base.config import MAX_SEED, apply_overrides, nearest, read_yaml, validate
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_side
+from syntaxformer.infusion.config import LisaConfig, RelationBiasConfig, with_trees_of_masks
+from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.syntax import check_factors
+from syntaxformer.translation.encoder_syntax import EncoderMasks
+from syntaxformer.translation.infusion_sections import (
+    EmbeddingInfusionConfig,
+    infusion_problems,
+    syntax_problems,
+)
+from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.source_syntax import SyntaxInputs
+from syntaxformer.translation.subwords import SubwordConfig
+from syntaxformer.translation.target_sections import PretrainedConfig, TargetPosConfig, pretrained_problems
+
+__all__ = [
+    "AnnotationConfig",
+    "DecodingConfig",
+    "EmbeddingInfusionConfig",
+    "ModelConfig",
+    "Recipe",
+    "TrainingConfig",
+    "load_recipe",
+]
+
+ANNOTATIONS = ("upos", "governors", "deprels")
+"""What an annotator may give that a factor needs."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class AnnotationConfig(_Section):
+    """Who tags and parses the source."""
+
+    annotator: str | None = Field(
+        default=None,
+        description="en, de, spacy:NAME, …, used if needed; null: the bundled one of the language",
+    )
+    force: bool = Field(
+        default=False, description="let a bundled annotator read another language than its own"
+    )
+    processes: int = Field(default=1, ge=1, description="processes that tag side by side")
+    annotated: list[Path] = Field(
+        default=[],
+        description="files that `syntaxformer annotate` wrote with the same annotator: lines that they hold, "
+        "in whatever order, are not tagged again",
+    )
+
+
+class ModelConfig(_Section):
+    """Shape of the Transformer."""
+
+    d_model: int = Field(default=512, ge=2, description="width of encoder and decoder")
+    d_ff: int = Field(default=2048, ge=1, description="inner width of the position-wise networks")
+    n_heads: int = Field(default=8, ge=1, description="attention heads, a divisor of d_model")
+    encoder_layers: int = Field(default=6, ge=1, description="encoder layers")
+    decoder_layers: int = Field(default=6, ge=1, description="decoder layers")
+    dropout: float = Field(default=0.1, ge=0, lt=1, description="on embeddings and sublayer outputs")
+    attention_dropout: float = Field(default=0.1, ge=0, lt=1, description="on attention weights")
+    activation_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="inside the position-wise networks"
+    )
+    norm: Literal["pre", "post"] = Field(
+        default="pre", description="layer normalisation before or after each sublayer"
+    )
+    activation: Literal["relu", "gelu", "silu"] = Field(
+        default="relu", description="of the position-wise networks"
+    )
+    share_source_embedding: bool = Field(
+        default=True, description="one table for source and target where widths allow"
+    )
+
+
+class TrainingConfig(_Section):
+    """Optimisation, evaluation and checkpoints."""
+
+    max_steps: int = Field(default=100_000, ge=1, description="updates")
+    max_batch_tokens: int = Field(
+        default=4096, ge=8, description="target pieces of a batch, padding included"
+    )
+    accumulate: int = Field(
+        default=1, ge=1, description="batches of each update, over all processes together"
+    )
+    schedule: Literal["noam", "inverse_sqrt", "constant"] = Field(
+        default="noam", description="learning-rate schedule"
+    )
+    learning_rate: float = Field(
+        default=1.0, gt=0, description="peak rate; for noam the factor of its formula"
+    )
+    warmup_steps: int = Field(default=4000, ge=0, description="updates until the peak")
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1, description="decay of the mean of gradients")
+    adam_beta2: float = Field(
+        default=0.998, ge=0, lt=1, description="decay of the mean of squared gradients (paper 000: 0.998)"
+    )
+    adam_epsilon: float = Field(default=1e-9, gt=0, description="added to the root of squared gradients")
+    weight_decay: float = Field(default=0.0, ge=0, description="decoupled, on matrices only")
+    max_grad_norm: float = Field(
+        default=0.0, ge=0, description="clip gradients to this norm; 0 does not clip"
+    )
+    label_smoothing: float = Field(
+        default=0.1, ge=0, lt=1, description="share of probability spread over all pieces"
+    )
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto", description="auto: bf16 where that is faster"
+    )
+    activation_checkpointing: bool = Field(
+        default=False, description="make states inside layers anew: half the memory, slower by a quarter"
+    )
+    sharded: bool = Field(
+        default=False, description="several processes: each keeps a part of weights and optimizer (FSDP)"
+    )
+    eval_every: int = Field(
+        default=1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
+    )
+    best_by: Literal["loss", "bleu", "both"] = Field(
+        default="loss", description="what chooses the best checkpoint on dev; both: BLEU, then the loss"
+    )
+    patience: int | None = Field(
+        default=None, ge=1, description="stop after so many evaluations with nothing of best_by better"
+    )
+    keep_checkpoints: int = Field(default=5, ge=1, description="checkpoints kept beside the best one")
+    average: int = Field(
+        default=1, ge=1, description="the model is the mean of so many checkpoints near the best, if no worse"
+    )
+    log_every: int = Field(default=50, ge=1, description="updates between log lines")
+    tensorboard: bool = Field(default=True, description="write OUTPUT/logs for TensorBoard")
+
+
+class DecodingConfig(_Section):
+    """Beam search; the defaults of `translate` for the trained model."""
+
+    beam_size: int = Field(default=5, ge=1, le=256, description="hypotheses kept at each step")
+    length_penalty: float = Field(
+        default=1.0, allow_inf_nan=False, description="log-probability is divided by length to this power"
+    )
+    max_length_factor: float = Field(
+        default=2.0, gt=0, le=100, description="longest output = factor × source pieces + 10"
+    )
+    batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
+
+
+class Recipe(_Section):
+    """A training run of a translator."""
+
+    output: Path = Field(description="folder of the finished model, its checkpoints and logs")
+    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of initialisation, dropout and data order")
+    data: CorpusConfig
+    annotation: AnnotationConfig = AnnotationConfig()
+    subwords: SubwordConfig = SubwordConfig()
+    infusion: EmbeddingInfusionConfig = EmbeddingInfusionConfig()
+    lisa: LisaConfig | None = Field(
+        default=None, description="a biaffine head that points at governors; {} for the defaults"
+    )
+    masks: EncoderMasks | None = Field(
+        default=None, description="syntax attention in the encoder; {} for the defaults"
+    )
+    relation_bias: RelationBiasConfig | None = Field(
+        default=None, description="a bias for each relation in the encoder; {} for the defaults"
+    )
+    predict_target_pos: TargetPosConfig | None = Field(
+        default=None, description="the decoder also predicts the target's parts of speech, in training"
+    )
+    pretrained_embeddings: PretrainedConfig | None = Field(
+        default=None, description="tables that begin as vectors of a Hugging Face encoder"
+    )
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_relation_tensor(cls, content: Any) -> Any:
+        return with_trees_of_masks(content)
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Recipe:
+        problems = [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
+        if not problems:
+            word_width, d_model = self.width_plan().word_width, self.model.d_model
+            section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
+            problems = pretrained_problems(section, word_width, d_model, tokenizer)
+            problems += self._settle_annotators()
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    def _settle_annotators(self) -> list[str]:
+        """Name the source's annotator where the user did not; what speaks against those that are named."""
+        section, tags, force = self.annotation, self.predict_target_pos, "annotation.force=true"
+        src, tgt = (language_of_side(self.data, ending) for ending in (self.data.src, self.data.tgt))
+        is_needed = self.width_plan().factors or self.syntax_inputs(training=True).needs
+        named = section.annotator or (src.code if src.code in BUNDLED else None)
+        self.annotation = section.model_copy(update={"annotator": named})
+        try:
+            if is_needed and not (named and section.force):
+                choose_annotator(named, src, "annotation.annotator", "data.src_language=CODE", force)
+            if tags is not None and not section.force:
+                key = "predict_target_pos.annotator"
+                choose_annotator(tags.annotator, tgt, key, "data.tgt_language=CODE", force)
+        except ConfigError as error:
+            return error.problems
+        return []
+
+    def _factor_problems(self) -> list[str]:
+        """Names before widths: whether the annotator gives what they need is found when it is loaded."""
+        try:
+            names = self.infusion.factors or [name for name, _ in self.width_plan().factors]
+            if self.infusion.kind != "none":
+                check_factors(names, ANNOTATIONS, self.data.factor_files)
+            self.width_plan()
+        except ConfigError as error:
+            return error.problems
+        except ValueError as error:
+            return [str(error)]
+        return []
+
+    def _syntax_problems(self) -> list[str]:
+        shape = (self.model.encoder_layers, self.model.n_heads)
+        return [
+            *infusion_problems(self.infusion),
+            *syntax_problems(self.lisa, self.masks, self.relation_bias, *shape, self.infusion.kind),
+        ]
+
+    def _shape_problems(self) -> list[str]:
+        d_model, n_heads = self.model.d_model, self.model.n_heads
+        problems = []
+        if d_model % n_heads:
+            problems.append(f"model.n_heads: expected a divisor of d_model = {d_model}, got {n_heads}.")
+        if d_model % 2:
+            problems.append(f"model.d_model: expected an even number, got {d_model}.")
+        if self.training.max_batch_tokens < self.data.max_pieces:
+            problems.append(
+                f"training.max_batch_tokens: expected at least data.max_pieces = {self.data.max_pieces}, "
+                f"got {self.training.max_batch_tokens}."
+            )
+        return problems
+
+    def width_plan(self) -> WidthPlan:
+        """The widths of all tables, settled."""
+        section = self.infusion
+        return plan_widths(
+            section.kind,
+            self.model.d_model,
+            section.factors,
+            section.width,
+            section.widths,
+            section.word_width,
+        )
+
+    def syntax_inputs(self, training: bool) -> SyntaxInputs:
+        """What the encoder reads of trees: governors as targets in training, to be injected outside it."""
+        lisa = self.lisa
+        wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
+        return SyntaxInputs.of(self.masks or self.relation_bias, wanted)
+
+    def to_yaml(self) -> str:
+        """The resolved recipe, as written beside checkpoints."""
+        content: dict[str, Any] = self.model_dump(mode="json")
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        path: YAML file, or the name of a bundled recipe.
+        overrides: Settings as "key.sub=value", applied over the file.
+
+    Raises:
+        DataError: The file cannot be read.
+        ConfigError: All problems of file and overrides together.
+    """
+    path = _find(path)
+    return validate(Recipe, apply_overrides(read_yaml(path), overrides), str(path))
+
+
+def _find(path: str | Path) -> Path:
+    """The file itself, or the bundled recipe of that name: in the installed package or in the repository."""
+    path = Path(path)
+    if path.is_file() or path.suffix:
+        return path
+    package = Path(__file__).resolve().parents[1]
+    folders = (package / "recipes", package.parents[1] / "recipes")
+    bundled = [folder / f"{path}.yaml" for folder in folders]
+    known = sorted(file.stem for folder in folders for file in folder.glob("*.yaml"))
+    if not any(file.exists() for file in bundled):
+        raise ConfigError(
+            f"recipe: expected a YAML file or a bundled recipe, got {path}. {nearest(str(path), known)}"
+        )
+    return next(file for file in bundled if file.exists())

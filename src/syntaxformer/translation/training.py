@@ -1,0 +1,472 @@
+"""Training a translator: the recipe's steps in order, from two text files to a model folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import platform
+import random
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel
+from transformers.utils import logging as hf_logging
+
+from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.folders import PARTIAL, disk_errors, hash_file, read_json, write_manifest
+from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
+from syntaxformer.runs.checkpoints import (
+    average_weights,
+    check_finite,
+    load_weights,
+)
+from syntaxformer.runs.processes import process_team
+from syntaxformer.runs.run_folder import (
+    RUN,
+    check_run,
+    hold_run,
+    is_finished_without_checkpoints,
+    last_checkpoint,
+    move_files,
+    open_run,
+    settle_precision,
+)
+from syntaxformer.runs.stopwatch import Stopwatch
+from syntaxformer.syntax import WordColumns, check_factors, read_user_values
+from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.corpora import keeps_on_disk, read_dev, read_train
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model_folder import (
+    FolderInfo,
+    load_source_encoder,
+    read_info,
+    reference_note,
+    scoring,
+    special_pieces,
+    write_side_files,
+)
+from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
+from syntaxformer.translation.prepare import (
+    annotated_columns,
+    encode_pairs,
+    get_tokenizers,
+    needs_annotator,
+    nested_fraction,
+    source_encoder,
+)
+from syntaxformer.translation.pretrained_tables import check_tables, fill_tables, freeze_tables, load_vectors
+from syntaxformer.translation.pretrained_vectors import PieceVectors
+from syntaxformer.translation.recipe import Recipe
+from syntaxformer.translation.scoring import score_translations
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
+from syntaxformer.translation.stored_pairs import stored_pairs
+from syntaxformer.translation.target import (
+    check_tags,
+    target_annotator,
+    target_columns,
+    target_encoder,
+    target_tags,
+)
+from syntaxformer.translation.trainer import SyntaxTrainer
+from syntaxformer.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+
+__all__ = ["Prepared", "build_model", "prepare", "train_translator"]
+
+_log = logging.getLogger("syntaxformer.training")
+
+PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "sacrebleu")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data of a run: encoders of both sides, encoded pairs, and their text."""
+
+    encoder: SourceEncoder
+    info: FolderInfo
+    train: EncodedPairs
+    dev: EncodedPairs
+    train_text: ParallelText
+    dev_text: ParallelText
+    annotator: Annotator | None
+    target: SourceEncoder
+
+
+def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> Path:
+    """Train and write a model folder.
+
+    Args:
+        recipe: Settings.
+        resume: Go on from the last complete checkpoint of an interrupted run.
+        overwrite: Delete an older run in the output folder.
+
+    Returns:
+        The output folder.
+
+    Raises:
+        ConfigError: The output folder holds another run, the recipe does not fit the data, or training
+            diverged.
+        DataError: The data cannot be used, or the disk is full.
+        BackendMissingError: The annotator is not installed.
+    """
+    with ExitStack() as held:
+        return _train(recipe, resume, overwrite, held)
+
+
+def _train(recipe: Recipe, resume: bool, overwrite: bool, held: ExitStack) -> Path:
+    start = time.monotonic()
+    hf_logging.disable_progress_bar()
+    bound_kernel_cache()
+    team = process_team()
+    recipe = settle_precision(recipe, resume)
+    if team.is_main_process:
+        check_run(recipe, resume, overwrite)
+    if resume and is_finished_without_checkpoints(recipe):
+        return recipe.output
+    checkpoint = last_checkpoint(recipe.output) if resume else None
+    _check_tables(recipe, fresh=checkpoint is None)
+    with team.main_process_first():  # the others find the annotation in the cache
+        data = prepare(recipe, resume=checkpoint is not None)
+    vectors = _load_vectors(recipe, data, fresh=checkpoint is None)  # may refuse: an older run still stands
+    watch = None
+    if team.is_main_process:
+        held.enter_context(hold_run(recipe.output))
+        open_run(recipe, resume, overwrite)
+        watch = held.enter_context(Stopwatch(recipe.output / "checkpoints", start=start))
+        if checkpoint is None:  # else they were read from there, and a failed write would lose them
+            write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
+    team.wait_for_everyone()
+    seed_everything(recipe.seed)
+    model = build_model(recipe, data.encoder)
+    _log.info("%s", describe(recipe, model, data))
+    pretrained = _start_tables(recipe, model, vectors, team.is_main_process)
+    trainer = SyntaxTrainer(
+        model,
+        recipe,
+        data.train,
+        data.dev,
+        data.encoder.tokenizer.pad_token_id,
+        lambda: dev_bleu(model, data, recipe.data),
+    )
+    trainer.train_from(checkpoint)
+    chosen, scores = trainer.choose_checkpoints()
+    if watch is not None:
+        metrics = {
+            **scores,
+            **pretrained,
+            **({"references": note} if (note := reference_note(data.info)) else {}),
+            "seconds": watch.stop(),
+            "data_sha256": data.info.data_sha256,
+        }
+        # Into a network of its own: the trained one may be in shards.
+        finish(recipe, build_model(recipe, data.encoder), chosen, metrics)
+    team.wait_for_everyone()
+    return recipe.output
+
+
+def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
+    """Read, annotate and encode the data; writes nothing but the cache.
+
+    Args:
+        recipe: Settings.
+        resume: Take subwords and vocabularies from the output folder.
+
+    Raises:
+        ConfigError: A file is missing, the annotator lacks what a factor needs, or other data is resumed.
+        DataError: The data cannot be used.
+    """
+    train_text = nested_fraction(read_train(recipe.data), recipe.data.fraction)
+    dev_text = read_dev(recipe.data)
+    factors = tuple(name for name, _ in recipe.width_plan().factors)
+    syntax = recipe.syntax_inputs(training=True)
+    annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
+    train_words = dev_words = None
+    if annotator is not None:
+        arguments = (annotator, recipe.data)
+        settings = (factors, recipe.annotation.processes, "constituency" in syntax.needs)
+        train_words = annotated_columns(train_text, *arguments, recipe.data.train_splits[0], *settings)
+        dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, *settings)
+    identities = {
+        split: _annotators(recipe, factors, annotator, split)
+        for split in (recipe.data.train_splits[0], recipe.data.dev)
+    }
+    hashes = {
+        "train": train_text.sha256,
+        "dev": dev_text.sha256,
+        "annotation": hashlib.sha256(json.dumps(list(identities.values())).encode()).hexdigest(),
+    }
+    if resume:
+        info = read_info(recipe.output)
+        _same_data(hashes, info.data_sha256)
+        encoder = load_source_encoder(recipe.output, info)
+    else:
+        sections = (train_text, recipe.subwords, recipe.data)
+        tokenizer, own_target = get_tokenizers(*sections, _pretrained_encoders(recipe))
+        encoder = source_encoder(tokenizer, train_words or [], factors, recipe.infusion.min_count)
+        encoder.preparation = recipe.data.preparation(recipe.data.src)
+        encoder.own_target = own_target
+        encoder.prepend = recipe.infusion.tag_place
+        info = _info(recipe, encoder, annotator, hashes)
+    encoder.syntax = syntax
+    target = target_encoder(encoder, recipe.data, recipe.predict_target_pos is not None)
+    train_tags, dev_tags = _target_tags(recipe, train_text, dev_text)
+    sides = (train_text, encoder, train_words, recipe.data.max_pieces, target, train_tags)
+    if keeps_on_disk(recipe.data):
+        train = stored_pairs(recipe.data.cache, *sides, annotators=identities[recipe.data.train_splits[0]])
+    else:
+        train = encode_pairs(*sides)
+    dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
+    encoder.unseen.warn()
+    check_tags(train.tgt, target)
+    return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target)
+
+
+def _annotators(recipe: Recipe, factors: Sequence[str], annotator: Annotator | None, split: str) -> list[str]:
+    """What the annotations of a split depend on, but for the text."""
+    from syntaxformer.annotate import annotator_for
+
+    data, tags = recipe.data, recipe.predict_target_pos
+    found = [] if annotator is None else [annotator.name, annotator_for(annotator, split).version]
+    if tags is not None:
+        of_target = target_annotator(tags.annotator, data.tokenized)
+        found += [of_target.name, annotator_for(of_target, split).version]
+    own = [name for name in factors if name in data.factor_files and data.dir is not None]
+    paths = [find_file(data.dir or Path(), split, data.factor_files[name]) for name in own]
+    return [*found, *(f"{name} {hash_file(path)}" for name, path in zip(own, paths, strict=True))]
+
+
+def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
+    section = recipe.pretrained_embeddings
+    if section is None:
+        return None, None
+    return (section.source and section.source.model, section.target and section.target.model)
+
+
+def _target_tags(
+    recipe: Recipe, train_text: ParallelText, dev_text: ParallelText
+) -> tuple[Sequence[WordColumns] | None, Sequence[WordColumns] | None]:
+    """The annotated target of training and development text, where the decoder predicts its tags."""
+    if recipe.predict_target_pos is None:
+        return None, None
+    annotator = target_annotator(recipe.predict_target_pos.annotator, recipe.data.tokenized)
+    settings = (annotator, recipe.data)
+    processes = recipe.annotation.processes
+    return (
+        target_columns(train_text, *settings, recipe.data.train_splits[0], processes),
+        target_columns(dev_text, *settings, recipe.data.dev, processes),
+    )
+
+
+_WHAT = {
+    "train": "train text",
+    "dev": "dev text",
+    "annotation": "annotation (annotator, its files, factor files)",
+}
+
+
+def _same_data(found: dict[str, str], stored: dict[str, str]) -> None:
+    problems = [
+        f"resume: expected the {_WHAT[part]} of the interrupted run, got another: its sha256 differs."
+        for part, sha256 in found.items()
+        if stored.get(part, sha256) != sha256
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
+    """The network of a recipe, freshly initialised from torch's random state."""
+    tokenizer, separate = encoder.target_tokenizer, encoder.own_target is not None
+    shape = recipe.model.model_dump()
+    start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.pad_token_id
+    config = SyntaxTransformerConfig(
+        **shape,
+        vocab_size=len(tokenizer),
+        source_vocab_size=len(encoder.tokenizer) if separate else None,
+        source_pad_token_id=encoder.tokenizer.pad_token_id if separate else None,
+        infusion=recipe.width_plan().as_dict(),
+        tag_layers=recipe.infusion.tag_layers or 1,
+        lisa=_section(recipe.lisa),
+        masks=_section(recipe.masks),
+        relation_bias=_section(recipe.relation_bias),
+        target_pos=_target_pos(recipe),
+        source_table_width=_source_table_width(recipe),
+        factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
+        label_smoothing=recipe.training.label_smoothing,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        decoder_start_token_id=start,
+    )
+    return SyntaxTransformer(config)
+
+
+def _source_table_width(recipe: Recipe) -> int | None:
+    """Columns of the source's table where a map brings them up to the word width."""
+    section = recipe.pretrained_embeddings
+    width = section and section.source and section.source.width
+    return width if width and width < recipe.width_plan().word_width else None
+
+
+def _target_pos(recipe: Recipe) -> dict[str, Any] | None:
+    section = recipe.predict_target_pos
+    return None if section is None else {"tags": list(target_tags()), "weight": section.weight}
+
+
+def _check_tables(recipe: Recipe, fresh: bool) -> None:
+    section = recipe.pretrained_embeddings
+    if section is not None and fresh:
+        check_tables(section, recipe.width_plan().word_width, recipe.model.d_model)
+
+
+def _load_vectors(recipe: Recipe, data: Prepared, fresh: bool) -> dict[str, PieceVectors] | None:
+    """What tables begin with; None for a resumed run, which has their values from its checkpoint."""
+    section = recipe.pretrained_embeddings
+    if section is None or not fresh:
+        return None
+    widths = recipe.width_plan().word_width, recipe.model.d_model
+    text = data.train_text.src, data.train_text.tgt
+    return load_vectors(section, widths, (data.encoder, data.target), text)
+
+
+def _start_tables(
+    recipe: Recipe, model: SyntaxTransformer, vectors: dict[str, PieceVectors] | None, writes: bool
+) -> dict[str, Any]:
+    """Fill and freeze tables that begin pretrained; what was done is kept for a run that is resumed."""
+    section, report = recipe.pretrained_embeddings, recipe.output / RUN
+    if section is None:
+        return {}
+    freeze_tables(model, section)
+    if vectors is None:
+        kept = read_json(report) if report.exists() else {}
+        return {key: kept[key] for key in ("pretrained_embeddings",) if key in kept}
+    done = {"pretrained_embeddings": fill_tables(model, section, vectors)}
+    if writes:
+        with atomic_file(report) as temporary:
+            temporary.write_text(json.dumps(done, indent=1), "utf-8")
+    return done
+
+
+def _section(section: BaseModel | None) -> dict[str, Any] | None:
+    return None if section is None else section.model_dump(mode="json")
+
+
+def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
+    """What is about to be trained, in one paragraph: sizes, the infusion's arithmetic, precision."""
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    lengths = data.train.tgt.lengths
+    return (
+        f"{recipe.infusion.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
+        f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
+        f"{recipe.training.precision}"
+    )
+
+
+def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> float:
+    """BLEU on the development set with the recipe's beam."""
+    from syntaxformer.annotate import annotator_in_chunks
+
+    was_training = model.training
+    lines, annotator = data.dev_text.src, data.annotator
+    annotator = annotator and annotator_in_chunks(annotator, corpus.dev, lines)
+    clean = data.info.model_copy(update={"unescape": False})  # as the lines are: "&amp;quot;" is text now
+    translator = Translator(model.eval(), data.encoder, clean, annotator)
+    user_factors = {
+        name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))
+        for name in data.encoder.factors
+        if name in corpus.factor_files
+    }
+    outputs = translator.translate(lines, user_factors=user_factors)
+    hypotheses = [best[0].text for best in outputs]
+    model.train(was_training)
+    references = translator.as_written(data.dev_text.tgt)
+    return score_translations(hypotheses, references, **scoring(data.info)).bleu
+
+
+def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], metrics: dict[str, Any]) -> None:
+    """Write the model folder with the weights of a checkpoint or a mean; the manifest comes last.
+
+    Raises:
+        ConfigError: Some weights are NaN or infinite.
+        CheckpointError: A checkpoint cannot be read.
+        DataError: The folder cannot be written.
+    """
+    weights = average_weights(chosen)
+    metrics["checkpoints"] = [path.name for path in chosen]
+    check_finite(weights, ", ".join(metrics["checkpoints"]))
+    load_weights(model, weights, chosen[0])
+    metrics["source_table"] = "shared" if model.config.shares_source_table else "own"
+    with disk_errors(recipe.output), TemporaryDirectory(PARTIAL, ".", recipe.output) as temporary:
+        model.eval().save_pretrained(temporary)
+        report = json.dumps({**metrics, **_environment(recipe)}, indent=1)
+        (Path(temporary) / RUN).write_text(report, "utf-8")
+        move_files(Path(temporary), recipe.output)
+        write_manifest(recipe.output)
+    _log.info("wrote %s from %s", recipe.output, ", ".join(metrics["checkpoints"]))
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and torch."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:
+    """The recipe's annotator; phrases come from its dependency parses where it has none of its own."""
+    from syntaxformer.annotate import AnnotatedBefore, WordsAsGiven, load_annotator, with_constituency
+
+    annotator = load_annotator(recipe.annotation.annotator or "")
+    if "constituency" in syntax.needs and "governors" in annotator.provides:
+        annotator = with_constituency(annotator)
+    check_syntax(syntax, annotator.provides, annotator.name)
+    check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
+    if recipe.data.tokenized:
+        annotator = WordsAsGiven(annotator)
+    files = recipe.annotation.annotated
+    return AnnotatedBefore(annotator, files, recipe.data.cache) if files else annotator
+
+
+_OF_DATA = {"src", "tgt", "src_language", "tgt_language", "tokenized", "lowercase", "unescape", "moses"}
+
+
+def _info(
+    recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None, data_sha256: dict[str, str]
+) -> FolderInfo:
+    return FolderInfo(
+        **recipe.data.model_dump(include=_OF_DATA),
+        forced=recipe.annotation.force,
+        annotator=None if annotator is None else annotator.name,
+        annotator_version=None if annotator is None else annotator.version,
+        target_specials=None if encoder.own_target is None else special_pieces(encoder.own_target),
+        rewrites_target=_pretrained_encoders(recipe)[1] is not None,
+        factors=[vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
+        prepend=encoder.prepend,
+        syntax=recipe.syntax_inputs(training=False),
+        decoding=recipe.decoding,
+        data_sha256=data_sha256,
+    )
+
+
+def _environment(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "seed": recipe.seed,
+        "versions": {name: version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "processor": platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "precision": recipe.training.precision,
+    }

@@ -1,0 +1,407 @@
+"""`Translator`: raw lines in, raw lines out, one for one; tags are made on the way."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import ValidationError
+
+from syntaxformer.annotate.annotator import check_lines
+from syntaxformer.annotate.trust import trusted_annotator
+from syntaxformer.base.ahead import is_waiting_for, lines_at_hand, map_ahead
+from syntaxformer.base.config import config_error
+from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
+from syntaxformer.base.languages import choose_annotator, language_of_side
+from syntaxformer.syntax import FACTORS, WordColumns
+from syntaxformer.translation.decoding import FoundPieces, PieceDecoder, load_decoder
+from syntaxformer.translation.model import SyntaxTransformer
+from syntaxformer.translation.model_folder import (
+    FolderInfo,
+    load_source_encoder,
+    read_info,
+    verify_model_folder,
+)
+from syntaxformer.translation.recipe import DecodingConfig
+from syntaxformer.translation.source import EncodedText, SourceEncoder, encode_pieces
+from syntaxformer.translation.source_syntax import check_syntax
+from syntaxformer.translation.torch_decoder import TorchDecoder
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+
+__all__ = ["Hypothesis", "Translator"]
+
+_log = logging.getLogger("syntaxformer.translate")
+
+UserFactors = Mapping[str, Iterable[Sequence[str]]]
+"""Factors of the user's own: name → for each line the values of its words."""
+
+CHUNK_LINES = 2048
+"""Lines held in memory at a time; sorted by length inside a chunk."""
+
+CHUNK_LINES_AHEAD = 256
+"""The same for a decoder that works while the next chunk is tagged; at least four batches."""
+
+MAX_SOURCE_PIECES = 1024
+"""Longer lines are cut to this, and reported: attention grows with the square."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation of a line.
+
+    Args:
+        text: The translation.
+        score: Log-probability divided by length ** length_penalty, where it was asked for.
+    """
+
+    text: str
+    score: float | None = None
+
+
+class _Chunk:
+    """Lines and what the encoder reads of them; `rows` are those with text, longest first."""
+
+    def __init__(self, lines: Sequence[str], source: EncodedText) -> None:
+        """Take lines as `_clean` leaves them."""
+        self.lines, self.source = lines, source
+        by_length = np.argsort(-source.lengths, kind="stable").tolist()
+        self.rows = [row for row in by_length if lines[row].strip()]
+
+
+class Translator:
+    """A trained model with everything that turns raw text into its input.
+
+    Args:
+        model: The network, in evaluation mode, or a decoder that has one.
+        encoder: Tokenizer and factor vocabularies.
+        info: Languages, annotator and decoding defaults.
+        annotator: Tags the source; None if no factor needs it.
+    """
+
+    def __init__(
+        self,
+        model: SyntaxTransformer | PieceDecoder,
+        encoder: SourceEncoder,
+        info: FolderInfo,
+        annotator: Annotator | None = None,
+    ) -> None:
+        self.encoder = replace(encoder, preparation=info.preparation(info.src))
+        self.info, self.annotator = info, annotator
+        self._output = info.preparation(info.tgt)
+        self.decoder = (
+            TorchDecoder(model, encoder.target_tokenizer) if isinstance(model, SyntaxTransformer) else model
+        )
+
+    @property
+    def model(self) -> SyntaxTransformer:
+        """The network, for what looks inside it.
+
+        Raises:
+            ConfigError: The model was exported: it translates, and shows nothing of its inside.
+        """
+        if not isinstance(self.decoder, TorchDecoder):
+            raise ConfigError(
+                f"model: expected a folder that `train` wrote, got one exported to {self.info.backend}, "
+                "which gives no attention and no states. Use the folder that it was exported from."
+            )
+        return self.decoder.model
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        annotator: str | None = None,
+        device: str | None = None,
+        inject_governors: bool | None = None,
+        trust_annotator: bool = False,
+    ) -> Translator:
+        """Load a model folder.
+
+        Args:
+            folder: What `train` or `export` wrote.
+            annotator: Use this annotator and not the one that the folder names.
+            device: "cpu", "cuda", …; None for the best there is.
+            inject_governors: Whether a LISA head looks at the annotator's governors; None as in the recipe.
+            trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
+
+        Raises:
+            CheckpointError: The folder is unfinished, truncated or altered, or names an annotator that needs
+                `trust_annotator`.
+            BackendMissingError: The annotator is not installed.
+            ConfigError: There is no such annotator or device, the annotator does not give the trees that the
+                model reads, or the model has no LISA head to inject governors into.
+        """
+        folder = Path(folder)
+        verify_model_folder(folder)
+        info = read_info(folder)
+        if inject_governors is not None:
+            syntax = info.syntax.model_copy(update={"governors": inject_governors})
+            info = info.model_copy(update={"syntax": syntax})
+        encoder = load_source_encoder(folder, info)
+        if encoder.needs_words:
+            annotator = trusted_annotator(info.annotator, annotator, folder, trust_annotator)
+        decoder = load_decoder(folder, info, encoder, device)
+        if inject_governors is not None:
+            _set_injection(decoder, inject_governors)
+        tagger = _load_annotator(info, annotator) if encoder.needs_words else None
+        return cls(decoder, encoder, info, tagger)
+
+    def translate(
+        self,
+        lines: Iterable[str],
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        batch_size: int | None = None,
+        scored: bool = False,
+        user_factors: UserFactors | None = None,
+    ) -> Iterator[list[Hypothesis]]:
+        """Translate lines, in constant memory and in order.
+
+        Args:
+            lines: Raw text; an empty line gives an empty translation.
+            beam_size: Beams; None for the folder's setting, likewise below.
+            length_penalty: Power of the length by which a log-probability is divided.
+            n_best: Translations of each line, best first, at most `beam_size`.
+            batch_size: Lines decoded together.
+            scored: Give each hypothesis its score, which costs one more pass.
+            user_factors: For each factor of the user's own, the values of each line's words.
+
+        Yields:
+            For each line its `n_best` hypotheses.
+
+        Raises:
+            TypeError: The lines are one string.
+            ValueError: `n_best` is larger than the beam.
+            ConfigError: The values of a user factor are missing, or a setting is out of its range.
+            AlignmentError: They are not one a line, or not one a word.
+        """
+        check_lines(lines)
+        settings = self._settings(beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size)
+        if not 1 <= n_best <= settings.beam_size:
+            raise ValueError(f"n_best: expected 1 to beam_size = {settings.beam_size}, got {n_best}.")
+
+        def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[FoundPieces]]]:
+            return chunk, self.decoder.decode(chunk.source, chunk.rows, settings, n_best, scored)
+
+        n_ahead = self.decoder.n_ahead
+        iterator = iter(lines)
+        size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * settings.batch_size)
+        chunks = self._encoded_chunks(iterator, user_factors or {}, size)
+        decoded = map(decode, chunks)
+        if n_ahead:  # a chunk is tagged here while those before it are decoded there
+            pool = ThreadPoolExecutor(n_ahead, "decode")
+            decoded = map_ahead(pool, decode, chunks, n_ahead, partial(is_waiting_for, iterator))
+        n_cut = 0
+        for chunk, found in decoded:
+            n_cut += chunk.source.n_cut
+            yield from self._texts(chunk, found, n_best, scored)
+        self._warn(n_cut)
+
+    def _settings(self, **given: float | None) -> DecodingConfig:
+        """The folder's settings with those that are given.
+
+        Raises:
+            ConfigError: One is out of its range.
+        """
+        values = self.info.decoding.model_dump() | {k: v for k, v in given.items() if v is not None}
+        try:
+            return DecodingConfig.model_validate(values)
+        except ValidationError as error:
+            raise config_error(DecodingConfig, error, "translate") from error
+
+    def encode(
+        self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
+    ) -> EncodedText:
+        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in `n_cut`.
+
+        Args:
+            lines: Raw text.
+            user_factors: As in `translate`.
+            first_line: 1-based number of the first line, for messages.
+
+        Raises:
+            TypeError: The lines are one string.
+            ConfigError: The values of a user factor are missing.
+            AlignmentError: They are not one a word.
+        """
+        check_lines(lines)
+        return self._encode([self._clean(line) for line in lines], user_factors, first_line)
+
+    def _encode(self, lines: Sequence[str], user_factors: UserFactors | None, first_line: int) -> EncodedText:
+        """Tag and encode lines that are clean."""
+        user = {name: list(rows) for name, rows in (user_factors or {}).items()}
+        self._check_user_factors(user)
+        words = None
+        if self.annotator is not None:
+            words = WordColumns.from_sentences(self.annotator.annotate(lines), user, first_line)
+        return self.encoder.encode(lines, words, MAX_SOURCE_PIECES)
+
+    def as_written(self, lines: Sequence[str]) -> list[str]:
+        """Lines of the target language as the model would write them: what references are for its output.
+
+        They are as they were, unless the target's pieces are a pretrained encoder's: those set punctuation
+        apart and may have one case only, so that no translation could be equal to its reference.
+
+        Raises:
+            TypeError: The lines are one string.
+        """
+        check_lines(lines)
+        if not self.info.rewrites_target:
+            return list(lines)
+        encoded = encode_pieces(self.encoder.target_tokenizer, self._output.prepare(lines).texts)
+        return self._as_text([one.ids for one in encoded])
+
+    def _encoded_chunks(self, lines: Iterator[str], user_factors: UserFactors, size: int) -> Iterator[_Chunk]:
+        first_line = 1
+        for chunk, values in self._chunks(lines, user_factors, size):
+            clean = [self._clean(line) for line in chunk]
+            yield _Chunk(clean, self._encode(clean, values, first_line))
+            first_line += len(chunk)
+
+    def _chunks(
+        self, lines: Iterator[str], user_factors: UserFactors, size: int
+    ) -> Iterator[tuple[list[str], dict[str, list[Sequence[str]]]]]:
+        """Lines and the values that belong to them, `size` at a time."""
+        self._check_user_factors(user_factors)
+        values = {name: iter(rows) for name, rows in user_factors.items()}
+        done = 0
+        while chunk := lines_at_hand(lines, size):
+            part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
+            done += len(chunk)
+            for name, rows in part.items():
+                if len(rows) < len(chunk):
+                    raise AlignmentError(_line_counts(name, f"{done} or more", done - len(chunk) + len(rows)))
+            yield chunk, part
+        for name, rows in values.items():
+            if (more := sum(1 for _ in rows)) > 0:
+                raise AlignmentError(_line_counts(name, str(done), done + more))
+
+    def _check_user_factors(self, given: Mapping[str, object]) -> None:
+        wanted = [name for name in self.encoder.factors if name not in FACTORS]
+        if missing := [name for name in wanted if name not in given]:
+            raise ConfigError(
+                f"user factors: expected values of {', '.join(missing)} for the words of every line, "
+                f"got none. Give them with --factor {missing[0]}=FILE."
+            )
+        if unknown := [name for name in given if name not in wanted]:
+            raise ConfigError(
+                f"user factors: expected {', '.join(wanted) or 'none'}, as in training, "
+                f"got {', '.join(unknown)}."
+            )
+
+    def _warn(self, n_cut: int) -> None:
+        """One warning for lines that were cut, one for values that were not seen in training."""
+        if n_cut:
+            warnings.warn(
+                f"{n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
+                f"{MAX_SOURCE_PIECES}: the rest of each is not translated. Divide them into sentences.",
+                stacklevel=3,
+            )
+        self.encoder.unseen.warn()
+
+    def _clean(self, line: str) -> str:
+        """What training did to its lines before their annotation; control characters become spaces."""
+        return self.encoder.preparation.clean(line.replace("\0", " "))
+
+    def search(
+        self,
+        lines: Sequence[str],
+        source: EncodedText,
+        settings: DecodingConfig,
+        n_best: int = 1,
+        scored: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """Translate lines that are encoded already, all of them in memory.
+
+        Args:
+            lines: Raw text; an empty line gives an empty translation.
+            source: What `encode` made of them.
+            settings: As in the folder's `info.decoding`.
+            n_best: Translations of each line, best first, at most `settings.beam_size`.
+            scored: Give each hypothesis its score.
+        """
+        chunk = _Chunk([self._clean(line) for line in lines], source)
+        found = self.decoder.decode(source, chunk.rows, settings, n_best, scored)
+        return self._texts(chunk, found, n_best, scored)
+
+    def _texts(
+        self, chunk: _Chunk, found: Sequence[Sequence[FoundPieces]], n_best: int, scored: bool
+    ) -> list[list[Hypothesis]]:
+        """Translations in the order of the lines; those of blank lines are empty."""
+        results = [[Hypothesis("", 0.0 if scored else None)] * n_best for _ in chunk.lines]
+        for row, translations in zip(chunk.rows, found, strict=True):
+            results[row] = self._hypotheses(translations)
+        return results
+
+    def _hypotheses(self, found: Sequence[FoundPieces]) -> list[Hypothesis]:
+        texts = self._as_text([one.pieces for one in found])
+        return [Hypothesis(text, one.score) for text, one in zip(texts, found, strict=True)]
+
+    def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
+        texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
+        return [self._output.restore(_one_line(text.strip())) for text in texts]
+
+
+def _set_injection(decoder: PieceDecoder, inject: bool) -> None:
+    if isinstance(decoder, TorchDecoder) and decoder.model.encoder.has_lisa_heads:
+        decoder.model.encoder.syntax.inject = inject
+    elif inject:
+        raise ConfigError("inject governors: expected a model with a LISA head, got one without.")
+
+
+def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
+    from syntaxformer.annotate import WordsAsGiven, load_annotator, with_constituency
+    from syntaxformer.annotate.spacy_backend import SpacyAnnotator
+
+    if name is None:
+        raise CheckpointError(
+            "syntaxformer.json: expected the annotator's name, got none. Give one with --annotator."
+        )
+    try:
+        if not info.forced:
+            choose_annotator(name, language_of_side(info, info.src), "--annotator")
+    except ConfigError as error:
+        if name != info.annotator:
+            raise
+        warnings.warn(f"{error} The model was trained with {name}: train it anew.", stacklevel=3)
+    annotator = load_annotator(name)
+    if isinstance(annotator, SpacyAnnotator):  # a parse that nobody reads costs a third of the time
+        annotator = annotator.limited_to(_needed(info))
+    if "constituency" in info.syntax.needs and "governors" in annotator.provides:
+        annotator = with_constituency(annotator)
+    annotator = WordsAsGiven(annotator) if info.tokenized else annotator
+    check_syntax(info.syntax, annotator.provides, annotator.name)
+    if info.annotator is not None and annotator.version != info.annotator_version:
+        warnings.warn(
+            f"annotator: the model was trained with {info.annotator} {info.annotator_version}, this is "
+            f"{annotator.name} {annotator.version}; tags may differ.",
+            stacklevel=3,
+        )
+    return annotator
+
+
+def _needed(info: FolderInfo) -> set[str]:
+    """Annotations that the model's factors and trees are made of; phrases are made of a parse."""
+    names = [str(stored.get("name")) for stored in info.factors]
+    needs = {need for name in names if name in FACTORS for need in FACTORS[name].needs}
+    return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
+
+
+def _one_line(text: str) -> str:
+    """Byte pieces can spell a line break; one line in is one line out."""
+    return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+
+
+def _line_counts(name: str, expected: str, found: int) -> str:
+    return f"factor {name}: expected {expected} lines of values, one for each line of the text, got {found}."

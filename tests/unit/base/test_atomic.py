@@ -1,0 +1,131 @@
+import errno
+import gzip
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from syntaxformer.base.atomic import atomic_file, atomic_text
+from syntaxformer.base.errors import DataError
+from syntaxformer.base.folders import atomic_folder, verify_manifest
+
+
+def test_the_file_appears_whole(tmp_path):
+    path = tmp_path / "new" / "a.txt"
+    with atomic_file(path) as temporary:
+        temporary.write_text("content")
+        assert not path.exists()
+    assert path.read_text() == "content"
+    assert [file.name for file in path.parent.iterdir()] == ["a.txt"]
+
+
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def fail_halfway():
+        with atomic_file(path) as temporary:
+            temporary.write_text("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_halfway()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_one_clear_error_and_leaves_nothing(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(DataError) as caught, atomic_file(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert str(caught.value) == (
+        f"{path}: expected to write the file, got: No space left on device. Nothing was written."
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_keeps_leading_to_the_file(tmp_path):
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "a.txt"
+    link.symlink_to(tmp_path / "disk" / "real.txt")
+    for content in ("new", "newer"):
+        with atomic_file(link) as temporary:
+            temporary.write_text(content)
+        assert link.is_symlink()
+        assert (tmp_path / "disk" / "real.txt").read_text() == content
+
+
+def test_a_pipe_gets_the_content_and_stays_one(tmp_path):
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    with atomic_text(pipe) as file:
+        file.write("content")
+    reader.join(10)
+    assert read == ["content"]
+    assert pipe.is_fifo()
+    with atomic_text("/dev/null") as file:
+        file.write("content")
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no memory disk here")
+def test_a_file_on_a_disk_below_dev_is_a_file():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "new" / "a.txt"
+        with atomic_text(path) as file:
+            file.write("content")
+            assert not path.exists()
+        assert path.read_text() == "content"
+
+
+def test_a_folder_is_refused_before_the_work(tmp_path):
+    with pytest.raises(DataError, match="it is a folder"), atomic_file(tmp_path):
+        pytest.fail("the work began")
+
+
+def test_text_is_packed_by_its_name(tmp_path):
+    for name in ("a.txt.gz", "b.txt.gz"):
+        with atomic_text(tmp_path / name) as file:
+            file.write("ä\nb\n")
+    assert gzip.decompress((tmp_path / "a.txt.gz").read_bytes()).decode() == "ä\nb\n"
+    assert (tmp_path / "a.txt.gz").read_bytes() == (tmp_path / "b.txt.gz").read_bytes()
+
+
+def write_folder(path, content):
+    with atomic_folder(path) as temporary:
+        (temporary / "weights").write_text(content)
+
+
+def test_a_folder_takes_the_place_of_another(tmp_path):
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "model"
+    link.symlink_to(tmp_path / "disk" / "real")
+    for content in ("new", "newer"):
+        write_folder(link, content)
+        verify_manifest(link)
+        assert (tmp_path / "disk" / "real" / "weights").read_text() == content
+    assert link.is_symlink()
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["real"]
+
+
+def test_the_old_folder_stays_where_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    write_folder(tmp_path / "model", "old")
+    replace = type(tmp_path).replace
+
+    def busy(self, target):
+        if target == tmp_path / "model" and (self / "weights").read_text() == "new":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        return replace(self, target)
+
+    monkeypatch.setattr(type(tmp_path), "replace", busy)
+    with pytest.raises(DataError, match="Device or resource busy"):
+        write_folder(tmp_path / "model", "new")
+    assert (tmp_path / "model" / "weights").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    monkeypatch.setattr(type(tmp_path), "is_mount", lambda self: True)
+    with pytest.raises(DataError, match="mount point"):
+        write_folder(tmp_path / "model", "new")

@@ -1,0 +1,62 @@
+"""t-test and deviation are SciPy's and the statistics module's; the bootstrap interval covers what it should."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from syntaxformer.base import statistics as significance
+from syntaxformer.base.statistics import bootstrap_interval, paired_t_test, spread
+
+
+def test_the_t_test_is_scipys():
+    base, system = [30.1, 31.2, 29.8, 30.7], [31.0, 31.5, 30.9, 30.6]
+    assert paired_t_test(base, system) == ttest_rel(system, base).pvalue
+
+
+def test_the_t_test_by_hand():
+    # differences 1 and 3: mean 2, sd √2, t = 2 / (√2 / √2) = 2 with one degree of freedom, p = 1 − 2/π · atan 2
+    assert paired_t_test([0.0, 0.0], [1.0, 3.0]) == pytest.approx(1 - 2 / math.pi * math.atan(2))
+
+
+def test_differences_without_spread():
+    assert math.isnan(paired_t_test([1.0], [2.0]))
+    assert paired_t_test([1.0, 2.0], [1.0, 2.0]) == 1.0
+    assert math.isnan(paired_t_test([1.0, 2.0], [2.0, 3.0]))
+    assert math.isnan(paired_t_test([0.1, 0.2, 0.3], [0.3, 0.4, 0.5]))  # the same but for rounding
+    one_more = [correct / 277 for correct in (160, 158, 163)]
+    assert math.isnan(paired_t_test(one_more, [score + 1 / 277 for score in one_more]))
+    assert paired_t_test([0.1 + 0.2, 0.3], [0.3, 0.3]) == 1.0
+    assert paired_t_test([0.0, 0.0], [0.0, 0.0]) == 1.0
+    with pytest.raises(ValueError, match=r"^scores: expected 2, one a seed of the baseline, got 1\.$"):
+        paired_t_test([1.0, 2.0], [1.0])
+
+
+def test_spread():
+    found = spread([2.0, 4.0, 9.0])
+    assert (found.mean, found.sd, found.n) == (5.0, statistics.stdev([2, 4, 9]), 3)
+    assert math.isnan(spread([2.0]).sd)
+    assert math.isnan(spread([]).mean)
+
+
+def test_the_interval_of_a_mean():
+    values = np.random.default_rng(5).normal(3.0, 2.0, 400)
+    found = bootstrap_interval(values)
+    half = 1.96 * values.std() / math.sqrt(400)
+    assert found.mean == pytest.approx(values.mean())
+    assert found.high - found.mean == pytest.approx(half, rel=0.15)
+    assert found.mean - found.low == pytest.approx(half, rel=0.15)
+    assert bootstrap_interval([*values, math.nan]) == found
+    with pytest.raises(ValueError, match=r"^values: expected at least one, got none\.$"):
+        bootstrap_interval([math.nan])
+
+
+def test_intervals_do_not_depend_on_how_many_samples_are_held_together(monkeypatch):
+    values = np.random.default_rng(1).normal(size=101).tolist()
+    found = bootstrap_interval(values)
+    monkeypatch.setattr(significance, "MOST_DRAWN", 700)
+    assert bootstrap_interval(values) == found

@@ -1,0 +1,491 @@
+"""Fine-tuning from end to end with a tiny random BERT."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import (
+    BertConfig,
+    BertModel,
+    ModernBertConfig,
+    ModernBertModel,
+    MPNetConfig,
+    MPNetModel,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from syntaxformer.annotate import load_annotator
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.base.folders import verify_manifest
+from syntaxformer.encoders import finetuning as classification
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
+from syntaxformer.encoders.finetuning import finetune
+from syntaxformer.encoders.official_files import TASKS, read_split
+from syntaxformer.encoders.pretrained import load_pretrained, longest_input
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.runs.checkpoints import numbered_checkpoints
+from syntaxformer.trees import write_conllu
+
+TINY = {
+    "vocab_size": 20,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+}
+
+
+def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
+    folder = finetune(config_of("training.epochs=6", "training.batch_size=4"))
+    report = json.loads((folder / "run.json").read_text())
+    assert report["dev"]["matthews"] > 0.8
+    classifier = Classifier.from_folder(folder)
+    dev = read_split(TASKS["cola"], cola, "dev")
+    predictions = classifier.predict_set(dev)
+    assert classifier.score(dev, predictions) == {
+        "matthews": pytest.approx(report["dev"]["matthews"], abs=1e-6)
+    }
+    some = [replace(one, label=one.label if place % 2 else None) for place, one in enumerate(dev.examples)]
+    assert classifier.predict_set(replace(dev, examples=some)).labels == predictions.labels
+    assert len(report["seconds_per_epoch"]) == len(report["processor_seconds_per_epoch"]) == 6
+    assert report["n_train"] == 40
+    assert report["n_truncated"] == {"train": 0, "dev": 0}
+    assert report["seed"] == 1
+    assert len(report["data_sha256"]["train"]) == 64
+    assert report["versions"]["transformers"]
+    assert [epoch["epoch"] for epoch in report["trials"][0]["epochs"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_folder_is_whole_and_holds_no_pickle(config_of):
+    folder = finetune(config_of("training.epochs=1"))
+    verify_manifest(folder)
+    names = {path.name for path in folder.iterdir()}
+    assert {
+        "config.json",
+        "model.safetensors",
+        "classifier.json",
+        "collator.json",
+        "recipe.yaml",
+        "run.json",
+    } <= names
+    assert "checkpoints" not in names
+    for path in folder.iterdir():
+        assert path.suffix in (".json", ".safetensors", ".yaml", ".txt"), path.name
+        assert path.read_bytes()[:2] not in (b"\x80\x02", b"\x80\x04", b"PK"), path.name
+
+
+def test_a_run_with_lisa_says_how_many_governors_it_finds(config_of):
+    settings = ("training.epochs=8", "infusion.lisa.weight=5", "training.infusion_learning_rate=0.02")
+    folder = finetune(config_of(*settings, infuse="lisa"))
+    report = json.loads((folder / "run.json").read_text())
+    found = [epoch["governor_accuracy"] for epoch in report["trials"][0]["epochs"]]
+    assert 0 <= found[0] < found[-1] <= 1
+    assert "governor_accuracy" not in report["dev"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "least", "most"),
+    [("training.infusion_learning_rate=0.1", 0.05, 1), ("training.infusion_learning_rate=1e-9", 0, 0)],
+)
+def test_a_run_with_masks_says_how_far_their_gates_opened(config_of, caplog, rate, least, most):
+    caplog.set_level("INFO", "syntaxformer")
+    folder = finetune(config_of("training.epochs=2", rate, infuse="masks"))
+    gates = json.loads((folder / "run.json").read_text())["gates"]
+    stored = load_file(folder / "model.safetensors")
+    weights = [stored[name] for name in sorted(stored) if ".gates." in name]
+    assert gates == [round(weight.tanh().abs().item(), 4) for weight in weights]
+    assert least <= min(gates) <= max(gates) <= most
+    shown = "  ".join(f"{gate:.3f}" for gate in gates)
+    assert f"gates of the masks, 0 closed, 1 open: {shown}" in caplog.messages
+
+
+@pytest.mark.parametrize("infuse", ["pos_add", "masks,lisa", "relation_bias"])
+def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
+    folder = finetune(config_of("training.epochs=1", "data.fraction=0.4", infuse=infuse))
+    report = json.loads((folder / "run.json").read_text())
+    classifier = Classifier.from_folder(folder)
+    dev = read_split(TASKS["cola"], cola, "dev")
+    scores = classifier.score(dev, classifier.predict_set(dev))
+    assert scores["matthews"] == pytest.approx(report["dev"]["matthews"], abs=1e-6)
+    one, two = (classifier.predict(["the cat sleeps ."] * n).probabilities[0] for n in (1, 2))
+    assert one == pytest.approx(two, abs=1e-6)
+    assert sum(one) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_ablation_switches_reach_the_masks(config_of):
+    config = config_of("infusion.masks.without=parent,child", "infusion.masks.random=true", infuse="masks")
+    assert config.infusion.masks.without == ("parent", "child")
+    assert config.infusion.masks.random is True
+    assert config_of("infusion.masks.without=dependency", infuse="masks").infusion.masks.used_trees == (
+        "constituency",
+    )
+
+
+def test_new_parameters_have_their_own_rate(config_of, monkeypatch):
+    groups = {}
+
+    def remember(self, checkpoint):
+        for group in self.create_optimizer().param_groups:
+            groups.setdefault(group["lr"], []).extend(group["params"])
+        raise InterruptedError
+
+    monkeypatch.setattr(FinetuneTrainer, "train_from", remember)
+    with pytest.raises(InterruptedError):
+        finetune(config_of("training.infusion_learning_rate=0.5", infuse="pos_add"))
+    assert set(groups) == {0.01, 0.5}
+    assert [parameter.shape[1] for parameter in groups[0.5]] == [24]
+
+
+def test_auto_takes_the_rate_that_is_best_on_dev(config_of):
+    folder = finetune(
+        config_of(
+            "training.learning_rate=auto",
+            "training.learning_rates=1e-9,0.01",
+            "training.epochs=6",
+            "training.batch_size=4",
+        )
+    )
+    report = json.loads((folder / "run.json").read_text())
+    assert [trial["learning_rate"] for trial in report["trials"]] == [1e-9, 0.01]
+    assert report["learning_rate"] == 0.01
+    assert report["dev"]["matthews"] == pytest.approx(report["trials"][1]["score"], abs=1e-6)
+
+
+class _Killed(Exception):
+    pass
+
+
+def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path):
+    whole = finetune(config_of("training.epochs=3", output=tmp_path / "whole"))
+    config = config_of("training.epochs=3", output=tmp_path / "broken")
+    evaluate, calls = FinetuneTrainer.evaluate, []
+
+    def dies_in_the_second_epoch(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise _Killed
+        return evaluate(self, *arguments, **options)
+
+    monkeypatch.setattr(FinetuneTrainer, "evaluate", dies_in_the_second_epoch)
+    with pytest.raises(_Killed):
+        finetune(config)
+    with pytest.raises(CheckpointError, match=r"expected a finished model, got a run that is not finished"):
+        Classifier.from_folder(config.output)
+    broken = finetune(config, resume=True)
+    assert len(calls) == 4
+    one, two = (load_file(folder / "model.safetensors") for folder in (whole, broken))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    finished_at = (broken / "model.safetensors").stat().st_mtime_ns
+    assert finetune(config, resume=True) == broken
+    assert (broken / "model.safetensors").stat().st_mtime_ns == finished_at
+
+
+def _flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def _truncate(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+@pytest.fixture
+def killed_at_the_end(config_of, monkeypatch, tmp_path):
+    """An unbroken run, and the settings of one that was killed when all but its model folder was written."""
+
+    def die(*_):
+        raise _Killed
+
+    whole = finetune(config_of("training.epochs=3", output=tmp_path / "whole"))
+    config = config_of("training.epochs=3", output=tmp_path / "broken")
+    with monkeypatch.context() as patch:
+        patch.setattr(classification, "_finish", die)
+        with pytest.raises(_Killed):
+            finetune(config)
+    return whole, config
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [(_flip_a_byte, "expected the content that was written"), (_truncate, "It is truncated")],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_epoch_whose_checkpoint_was_damaged_is_trained_again(
+    killed_at_the_end, caplog, damage, reason, finished
+):
+    """Also where it was the best one and a later one is whole; with the trial's record and without."""
+    whole, config = killed_at_the_end
+    (record,) = config.output.glob("checkpoints/*/trial.json")
+    best = record.parent / json.loads(record.read_text())["checkpoint"]
+    assert len(numbered_checkpoints(record.parent)) == 2, "expected a later checkpoint beside the best one"
+    if not finished:
+        record.unlink()
+    damage(best / "model.safetensors")
+    with caplog.at_level("INFO", "syntaxformer.finetune"):
+        finetune(config, resume=True)
+    lines = [line for line in caplog.messages if reason in line]
+    assert lines[0].startswith(
+        f"training learning rate {record.parent.name} again: " if finished else "skipping"
+    )
+    assert f"learning rate {record.parent.name}: going on from " in caplog.text
+    one, two = (load_file(folder / "model.safetensors") for folder in (whole, config.output))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    reports = [json.loads((folder / "run.json").read_text()) for folder in (whole, config.output)]
+    assert reports[0]["dev"] == reports[1]["dev"]
+    assert reports[0]["best_checkpoint"] == reports[1]["best_checkpoint"] == best.name
+
+
+def test_a_best_checkpoint_damaged_while_the_run_goes_on_is_not_taken(config_of, monkeypatch):
+    finish = classification._finish
+
+    def damaged_finish(config, *arguments):
+        for path in config.output.glob("checkpoints/*/checkpoint-*/model.safetensors"):
+            _flip_a_byte(path)
+        finish(config, *arguments)
+
+    monkeypatch.setattr(classification, "_finish", damaged_finish)
+    with pytest.raises(CheckpointError, match=r"expected the content that was written, got another"):
+        finetune(config_of("training.epochs=1"))
+
+
+def test_other_data_is_not_resumed(config_of, monkeypatch, tmp_path, cola):
+    def die(self, *arguments, **options):
+        raise _Killed
+
+    monkeypatch.setattr(FinetuneTrainer, "train_from", die)
+    with pytest.raises(_Killed):
+        finetune(config_of())
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        (other / name).write_text((cola / name).read_text().replace("cat", "dog"))
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of(data={"dir": other}), resume=True)
+    assert str(caught.value) == (
+        "resume: expected the data of the interrupted run, got another: its sha256 differs."
+    )
+
+
+def test_another_version_of_the_annotator_is_not_resumed(config_of, monkeypatch):
+    def die(self, *arguments, **options):
+        raise _Killed
+
+    config = config_of("training.epochs=1", infuse="pos_add")
+    with monkeypatch.context() as patched:
+        patched.setattr(FinetuneTrainer, "train_from", die)
+        with pytest.raises(_Killed):
+            finetune(config)
+    stored = config.output / "checkpoints" / classification.DATA
+    record = json.loads(stored.read_text())
+    stored.write_text(json.dumps(record | {"annotation": "0" * 64}))
+    with pytest.raises(ConfigError) as caught:
+        finetune(config, resume=True)
+    assert str(caught.value) == (
+        "resume: expected the annotator of the interrupted run and its files, got others: the version differs."
+    )
+    del record["annotation"]  # as an older version wrote it
+    stored.write_text(json.dumps(record))
+    finetune(config, resume=True)
+
+
+def test_a_second_run_needs_leave(config_of):
+    finetune(config_of("training.epochs=1"))
+    with pytest.raises(
+        ConfigError, match=r"which holds another run\. Choose another output, or give --resume"
+    ):
+        finetune(config_of("training.epochs=1"))
+    finetune(config_of("training.epochs=1", "seed=2"), overwrite=True)
+
+
+def test_no_checkpoint_at_the_path(config_of, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of(model=str(tmp_path / "nothing")))
+    assert str(caught.value) == (
+        f"model: expected the folder of a pretrained checkpoint, got {tmp_path / 'nothing'}, which is none."
+    )
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        ConfigError, match=r"^model: expected a checkpoint with a tokenizer at .*empty, got: "
+    ):
+        finetune(config_of(model=str(tmp_path / "empty")))
+
+
+def test_weights_of_another_model(config_of, tmp_path, checkpoint):
+    folder = tmp_path / "altered"
+    folder.mkdir()
+    for path in checkpoint.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**content, "num_hidden_layers": 3}))
+    with pytest.raises(
+        ConfigError, match=r"expected the weights of a bert model at .*, missing: .*layer\.2\."
+    ):
+        finetune(config_of(model=str(folder)))
+
+
+def test_a_family_that_cannot_be_infused_still_trains_plain(config_of, tmp_path, checkpoint):
+    folder = tmp_path / "mpnet"
+    config = MPNetConfig(
+        vocab_size=83, hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=31,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    MPNetModel(config).save_pretrained(folder)
+    for path in checkpoint.glob("tokenizer*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(ConfigError, match=r"(?i)mpnet"):
+        finetune(config_of(model=str(folder), infuse="pos_add"))
+    done = finetune(config_of("training.epochs=1", model=str(folder), output=tmp_path / "plain"))
+    assert not (done / "infusion.json").exists()
+    assert len(Classifier.from_folder(done).predict(["the cat sleeps ."])) == 1
+
+
+def test_more_length_than_positions(config_of):
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of("training.max_length=65"))
+    assert str(caught.value) == (
+        "training.max_length: expected up to 64, the checkpoint's positions, got 65."
+    )
+
+
+def test_positions_are_those_of_the_network(config_of, checkpoint, tmp_path):
+    """Many tokenizers state no length."""
+    folder = shutil.copytree(checkpoint, tmp_path / "boundless")
+    stated = json.loads((folder / "tokenizer_config.json").read_text())
+    del stated["model_max_length"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(stated))
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of("training.max_length=65", model=str(folder)))
+    assert str(caught.value) == (
+        "training.max_length: expected up to 64, the checkpoint's positions, got 65."
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "longest"),
+    [
+        (BertModel(BertConfig(**TINY, max_position_embeddings=33)), 33),
+        (RobertaModel(RobertaConfig(**TINY, max_position_embeddings=33, pad_token_id=1)), 31),
+        (MPNetModel(MPNetConfig(**TINY, max_position_embeddings=33)), 31),
+        (ModernBertModel(ModernBertConfig(**TINY, pad_token_id=0, max_position_embeddings=33)), sys.maxsize),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_positions_of_families(model, longest):
+    assert longest_input(model) == longest
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_checkpoints_in_half_precision_are_trained_in_fp32(checkpoint, tmp_path, dtype):
+    BertModel.from_pretrained(checkpoint).to(dtype).save_pretrained(tmp_path)
+    model = load_pretrained(str(tmp_path), ("no", "yes"), InfusionConfig.parse("masks"))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_a_rate_at_which_all_is_lost(config_of):
+    with pytest.raises(
+        ConfigError, match=r"^training\.learning_rate: expected one that keeps outputs finite"
+    ):
+        finetune(
+            config_of("training.learning_rate=1e38", "training.warmup_frac=0", "training.max_grad_norm=1e38")
+        )
+
+
+def test_an_annotator_without_what_is_needed(config_of):
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of("annotation.annotator=en", infuse="masks"))
+    assert str(caught.value) == (
+        "annotation.annotator: expected one that gives constituency, got en. Try en+phrases."
+    )
+
+
+def test_phrases_are_made_of_the_parses_that_the_annotator_has(config_of, tmp_path):
+    parsed = tmp_path / "parsed.conllu"
+    parsed.write_text("1\tIt\tit\tPRON\t_\t_\t2\tnsubj\t_\t_\n2\tworks\twork\tVERB\t_\t_\t0\troot\t_\t_\n\n")
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of(f"annotation.annotator=conllu:{parsed}", infuse="masks"))
+    assert str(caught.value) == (
+        f"annotation.annotator: expected one that gives constituency, got conllu:{parsed}. "
+        f"Try conllu:{parsed}+phrases."
+    )
+
+
+def test_long_errors_of_a_library_are_cut_between_words():
+    from syntaxformer.encoders.pretrained import checkpoint_errors
+
+    with pytest.raises(ConfigError) as caught, checkpoint_errors("x"):
+        raise ValueError("seven77 " * 50)
+    assert str(caught.value).endswith("seven77 seven77 …")
+    assert len(str(caught.value)) < 350
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("syntaxformer.json", "a translator. `syntaxformer translate` takes it; it cannot be fine-tuned."),
+        ("infusion.json", "which is infused (infusion.json): its infusion would be lost. "
+                          "Give the checkpoint that it was made of, and --infuse."),
+    ],
+)  # fmt: skip
+def test_models_that_would_be_loaded_in_part(config_of, tmp_path, name, problem):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / name).write_text("{}")
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of(model=str(folder)))
+    assert str(caught.value).endswith(f", got {folder}, {problem}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        (
+            "training.learning_rate=0",
+            "finetune: training.learning_rate: expected a number over 0 or auto, got 0.0.",
+        ),
+        (
+            "seed=4294967296",
+            "finetune: seed: expected less than or equal to 4294967295, got 4294967296.",
+        ),
+        ("training.epoch=3", "finetune: training.epoch: unknown key. Nearest: epochs."),
+        ("infusion.mask=1", "infusion: mask: unknown key. Nearest: masks."),
+    ],
+)
+def test_settings_that_cannot_be(config_of, setting, problem):
+    with pytest.raises(ConfigError) as caught:
+        config_of(setting)
+    assert problem in str(caught.value)
+
+
+def test_train_and_dev_have_their_own_parses(config_of, cola, tmp_path):
+    english = load_annotator("en")
+    for split in ("train", "dev"):
+        texts = [one.texts[0] for one in read_split(TASKS["cola"], cola, split).examples]
+        write_conllu(tmp_path / f"{split}.conllu", english.annotate(texts))
+    name = f"conllu:{tmp_path}/{{split}}.conllu"
+    settings = ("training.epochs=1", f"annotation.annotator={name}")
+    folder = finetune(config_of(*settings, infuse="pos_add"))
+    assert json.loads((folder / "run.json").read_text())["n_dev"] == 13
+    dev, trained = (
+        read_split(TASKS["cola"], cola, "dev"),
+        Classifier.from_folder(folder, trust_annotator=True),
+    )
+    scores = json.loads((folder / "run.json").read_text())["dev"]
+    assert trained.score(dev, trained.predict_set(dev)) == pytest.approx(scores)
+    with pytest.raises(ConfigError, match="which holds the parses of its splits only"):
+        Classifier.from_folder(folder, trust_annotator=True).predict(["the cat sleeps ."])
+    with pytest.warns(UserWarning, match="trees may differ"):
+        classifier = Classifier.from_folder(folder, annotator="en")
+    assert len(classifier.predict(["the cat sleeps ."]).labels) == 1
+    (tmp_path / "dev.conllu").unlink()
+    with pytest.raises(DataError, match="expected the parsed file of the split 'dev', found none"):
+        finetune(config_of(*settings, infuse="pos_add"), overwrite=True)

@@ -1,0 +1,428 @@
+"""`SyntaxCollator`: which word each piece has its tags and relations from, cuts, labels, seeds, folders."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertTokenizerFast, PreTrainedTokenizerFast
+
+import syntaxformer as sf
+from syntaxformer.base.errors import ConfigError, DataError, TreeError
+from syntaxformer.nn import NO_GOVERNOR
+from syntaxformer.syntax import WordTrees, example_trees, word_relations
+from syntaxformer.syntax.example_trees import cut_trees, phrases_of, sentence_trees
+from syntaxformer.trees import format_tree, phrase_structure
+
+VOCABULARY = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "the",
+    "old",
+    "man",
+    "sleep",
+    "##s",
+    "un",
+    "##believ",
+    "##ably",
+    "dogs",
+    "bark",
+    ".",
+    "a",
+    "b",
+    "c",
+    "d",
+    "e",
+]
+PAIR = 46
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """A WordPiece tokenizer of a few words."""
+    made = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return BertTokenizerFast(tokenizer_object=made)
+
+
+def sentence(words, governors, upos=None, **columns):
+    return sf.Sentence.from_words(
+        words.split(), governors=tuple(governors), upos=tuple(upos.split()) if upos else None, **columns
+    )
+
+
+MAN = sentence("The unbelievably old man sleeps .", [3, 2, 3, 4, -1, 4], "DET ADV ADJ NOUN VERB PUNCT",
+               deprels=("det", "advmod", "amod", "nsubj", "root", "punct"))  # fmt: skip
+DOGS = sentence("Dogs bark", [1, -1], "NOUN VERB", deprels=("nsubj", "root"))
+
+
+def collator(tokenizer, names="masks,lisa,pos_add", **options):
+    return sf.SyntaxCollator(tokenizer, sf.InfusionConfig.parse(names), **options)
+
+
+def test_text_that_spells_a_special_piece_is_text(tokenizer):
+    """Else "[SEP]" in a text would end it, and T5 would find two ends in a row."""
+    spelt = sentence("dogs [SEP] bark", [2, 2, -1], "NOUN X VERB", deprels=("nsubj", "dep", "root"))
+    made = collator(tokenizer)
+    batch = made([sf.SyntaxExample((spelt,))])
+    assert batch["input_ids"][0].tolist().count(tokenizer.sep_token_id) == 1
+    assert tokenizer.unk_token_id in batch["input_ids"][0].tolist()
+    words, _ = made.words_of_pieces([sf.SyntaxExample((spelt,))])
+    assert {0, 1, 2} <= set(words[0].tolist())
+
+
+def test_phrases_are_remembered_no_longer_than_the_sentence():
+    """A service would else keep the texts of all its users."""
+    before = len(example_trees._phrases)
+    kept = sentence("Dogs bark loudly", [1, -1, 1], "NOUN VERB ADV", deprels=("nsubj", "root", "advmod"))
+    found = phrases_of(kept)
+    assert phrases_of(kept) is found
+    assert len(example_trees._phrases) == before + 1
+    del kept, found
+    gc.collect()
+    assert len(example_trees._phrases) == before
+
+
+def test_a_plain_batch_is_the_tokenizers(tokenizer):
+    batch = collator(tokenizer, "none")([sf.SyntaxExample((MAN,), 1), sf.SyntaxExample((DOGS,), 0)])
+    expected = tokenizer([MAN.text, DOGS.text], padding=True, return_tensors="pt")
+    assert set(batch) == {*expected, "labels"}
+    assert all(torch.equal(batch[name], expected[name]) for name in expected)
+    assert batch["labels"].tolist() == [1, 0]
+
+
+def test_pieces_have_what_their_word_has(tokenizer):
+    """[CLS] the un ##believ ##ably old man sleep ##s . [SEP] dogs bark [SEP], all worked out by hand."""
+    batch = collator(tokenizer)([sf.SyntaxExample((MAN, DOGS))])
+    pieces = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
+    assert pieces == [
+        "[CLS]",
+        "the",
+        "un",
+        "##believ",
+        "##ably",
+        "old",
+        "man",
+        "sleep",
+        "##s",
+        ".",
+        "[SEP]",
+        "dogs",
+        "bark",
+        "[SEP]",
+    ]
+    tags = ["<none>", "<unk>", *sf.InfusionConfig().pos_tags]
+    assert [tags[tag] for tag in batch["pos_ids"][0]] == (
+        [
+            "<none>",
+            "DET",
+            "ADV",
+            "ADV",
+            "ADV",
+            "ADJ",
+            "NOUN",
+            "VERB",
+            "VERB",
+            "PUNCT",
+            "<none>",
+            "NOUN",
+            "VERB",
+            "<none>",
+        ]
+    )
+    none = NO_GOVERNOR
+    assert batch["governors"][0].tolist() == [none, 6, 5, 2, 2, 6, 7, 7, 7, 7, none, 12, 12, none]
+    first = [place for place, is_first in enumerate(batch["first_pieces"][0]) if is_first]
+    assert first == [1, 2, 5, 6, 7, 9, 11, 12]
+    assert batch["syntax"].dtype == torch.uint8
+    dependency = batch["syntax"][0, 0]
+    # [CLS] stands over the root (1), its child (2), grandchildren (3), great-grandchildren (4).
+    assert dependency[0].tolist() == [0, 3, 4, 4, 4, 3, 2, 1, 1, 2, 0, 2, 1, 0]
+    # "old": sibling 2 of "the", parent 1 of "unbelievably", child 1 of "man", child 2 of "sleeps", sibling 3 of ".".
+    assert dependency[5].tolist() == [15 + 3, 30 + 2, 1, 1, 1, 0, 16, 17, 17, 30 + 3, 0, PAIR, PAIR, 0]
+    assert dependency[2, 3] == 0
+    constituency = batch["syntax"][0, 1]
+    assert bool((constituency[1:10, 11:13] == PAIR).all())
+    assert bool((constituency[11:13, 1:10] == PAIR).all())
+    assert bool((constituency[5, 1:10] < PAIR).all())
+
+
+def test_relations_of_pieces_are_those_of_words_whatever_the_batch(tokenizer):
+    """Alone or beside a longer example, and padded to a multiple of 8."""
+    examples = [sf.SyntaxExample((DOGS,)), sf.SyntaxExample((MAN,))]
+    together = collator(tokenizer, pad_to_multiple_of=8)(examples)
+    assert together["input_ids"].shape[1] % 8 == 0
+    for row, example in enumerate(examples):
+        alone = collator(tokenizer)([example])
+        n_pieces = alone["input_ids"].shape[1]
+        assert torch.equal(together["syntax"][row, :, :n_pieces, :n_pieces], alone["syntax"][0])
+        assert (
+            int(together["syntax"][row, :, n_pieces:].sum())
+            == int(together["syntax"][row, ..., n_pieces:].sum())
+            == 0
+        )
+        for name in ("pos_ids", "governors", "first_pieces"):
+            assert torch.equal(together[name][row, :n_pieces], alone[name][0])
+        assert set(together["governors"][row, n_pieces:].tolist()) <= {NO_GOVERNOR}
+
+
+def test_options_of_the_trees_arrive(tokenizer):
+    example = [sf.SyntaxExample((MAN,))]
+    make = lambda **masks: sf.SyntaxCollator(tokenizer, sf.InfusionConfig(masks=masks))(example)["syntax"]  # noqa: E731
+    both = make()
+    assert torch.equal(make(without=["constituency"])[:, 0], both[:, 0])
+    assert torch.equal(make(trees=["constituency", "dependency"]), both.flip(1))
+    assert int(make(specials="none")[:, :, 0].max()) == 0
+    leaves = make(nodes="leaves")[0, 1, 1:10, 1:10]
+    assert bool(((leaves == 0) | (leaves > 30)).all())
+    assert int(make(max_distance=2)[0, 0].max()) <= 6
+
+
+def test_random_relations_are_as_many_and_always_the_same(tokenizer):
+    examples = [sf.SyntaxExample((MAN, DOGS)), sf.SyntaxExample((DOGS, MAN))]
+    config = sf.InfusionConfig(masks={"random": True})
+    shuffled = sf.SyntaxCollator(tokenizer, config)(examples)["syntax"]
+    plain = collator(tokenizer)(examples)["syntax"]
+    assert not torch.equal(shuffled, plain)
+    alone = sf.SyntaxCollator(tokenizer, config)(examples[1:])["syntax"]
+    assert torch.equal(alone[0], shuffled[1])
+    other = sf.SyntaxCollator(tokenizer, sf.InfusionConfig(masks={"random": True}, seed=1))(examples)[
+        "syntax"
+    ]
+    assert not torch.equal(other, shuffled)
+    assert torch.equal(shuffled == PAIR, plain == PAIR)
+    # One piece a word: every word's relations, each as often as before.
+    words = [1, 2, 5, 6, 7, 9, 11, 12]
+    one_piece = lambda tensor: tensor[0, :, [0, *words]][..., [0, *words]]  # noqa: E731
+    assert torch.equal(
+        one_piece(shuffled).flatten(1).sort().values, one_piece(plain).flatten(1).sort().values
+    )
+    assert int(shuffled[0, 0].diagonal().max()) == 0
+
+
+@pytest.mark.parametrize("reach", [1, 3, 100])
+@pytest.mark.parametrize("max_distance", [1, 2, 5, 15])
+@pytest.mark.parametrize("n_words", [11, 12, 23])
+def test_cut_trees_keep_the_relations_of_the_whole(n_words, max_distance, reach):
+    """`reach` bounds how far back a governor is drawn from: at 1 every tree is one chain."""
+    rng = np.random.default_rng(n_words)
+    for _ in range(20):
+        order = rng.permutation(n_words)
+        governors = np.full(n_words, -1)
+        for place in range(1, n_words):
+            governors[order[place]] = order[rng.integers(max(0, place - reach), place)]
+        brackets = _random_brackets(rng, n_words)
+        words = sf.Sentence.from_words(
+            ["w"] * n_words, governors=tuple(governors.tolist()), constituency=brackets
+        )
+        whole = sentence_trees(words, ["dependency", "constituency"])
+        n_kept = int(rng.integers(1, n_words))
+        cut = cut_trees(whole, n_kept, max_distance)
+        of_whole, of_cut = (word_relations([trees], max_distance)[0] for trees in (whole, cut))
+        assert np.array_equal(of_cut[:, :n_kept, :n_kept], of_whole[:, :n_kept, :n_kept])
+        assert np.array_equal(of_cut[:, -2, :n_kept], of_whole[:, -2, :n_kept])
+
+
+def _random_brackets(rng, n_words):
+    parts = ["(X w)"] * n_words
+    while len(parts) > 1:
+        start = int(rng.integers(0, len(parts) - 1))
+        stop = min(len(parts), start + int(rng.integers(2, 4)))
+        parts[start:stop] = [f"({rng.choice(['NP', 'VP', 'PP'])} {' '.join(parts[start:stop])})"]
+    return parts[0]
+
+
+def _ten_thousand_words(governors):
+    return sf.Sentence.from_words(
+        ["dogs"] * 10_000, governors=governors, upos=("NOUN",) * 10_000,
+        constituency="(S " + "(NP dogs) " * 10_000 + ")",
+    )  # fmt: skip
+
+
+def test_a_long_chain_is_cut(tokenizer):
+    """All words hang from the last, 9,999 edges up: only what a relation reaches is kept."""
+    many = _ten_thousand_words((*range(1, 10_000), -1))
+    batch = collator(tokenizer, max_length=128)([sf.SyntaxExample((many,))])
+    below_first = batch["syntax"][0, 0, 1]
+    assert below_first[1:19].tolist() == [0, *range(16, 31), 0, 0]
+    assert not batch["syntax"][0, 0, 0].any()
+    assert batch["governors"][0, 1:4].tolist() == [2, 3, 4]
+
+
+def test_long_texts_are_cut_and_counted(tokenizer):
+    """10,000 words in a fraction of a second: relations are made of the words that are left."""
+    many = _ten_thousand_words((9_999, *[0] * 9_998, -1))
+    collate = collator(tokenizer, max_length=16)
+    batch = collate(
+        [sf.SyntaxExample((many, DOGS)), sf.SyntaxExample((DOGS, MAN)), sf.SyntaxExample((DOGS, DOGS))]
+    )
+    assert batch["input_ids"].shape == (3, 16)
+    assert collate.n_truncated == 1
+    first = batch["syntax"][0, 0]
+    # The first word hangs from the last, which is cut; the others hang from the first.
+    assert first[1, 2:12].tolist() == [1] * 10
+    assert first[0, 1:4].tolist() == [2, 3, 3]
+    assert batch["governors"][0, 1:4].tolist() == [NO_GOVERNOR, 1, 1]
+    collate([sf.SyntaxExample((many, DOGS))])
+    assert collate.n_truncated == 2
+
+
+@pytest.mark.parametrize("names", ["masks,lisa,pos_add", "pos_concat", "relation_bias", "lisa", "let"])
+def test_texts_without_words(tokenizer, names):
+    empty = sf.Sentence("", (), ())
+    batch = collator(tokenizer, names)([sf.SyntaxExample((empty, DOGS)), sf.SyntaxExample((DOGS, empty))])
+    assert batch["input_ids"].shape == (2, 5)
+    batch = collator(tokenizer, names)([sf.SyntaxExample((empty,))])
+    assert batch["input_ids"].shape == (1, 2)
+    assert ("governors" in batch) == ("lisa" in names)
+    assert set(batch.get("governors", torch.tensor(NO_GOVERNOR)).flatten().tolist()) == {NO_GOVERNOR}
+
+
+def test_labels(tokenizer):
+    make = lambda *labels: collator(tokenizer, "none")([sf.SyntaxExample((DOGS,), label) for label in labels])  # noqa: E731
+    assert make(1, 0)["labels"].dtype == torch.int64
+    assert make(1, 0.5)["labels"].tolist() == [1.0, 0.5]
+    assert "labels" not in make(None, None)
+    assert make("dogs bark", "the")["labels"].tolist() == [[2, 12, 13, 3], [2, 4, 3, -100]]
+    for wrong in ((1, None), (1, "a")):
+        with pytest.raises(
+            DataError, match=r"^labels: expected one of one kind for every example or for none, got a m"
+        ):
+            make(*wrong)
+
+
+def test_brackets_without_labels_take_their_heads_from_the_parse():
+    """SST writes numbers, SNLI's binary parses nothing: only the parse knows that "bark" is the head."""
+    plain = sentence("Dogs bark", [1, -1], constituency="(3 (2 Dogs) (4 bark))")
+    assert phrases_of(plain).gap_heads.tolist() == [0, 1]
+    binary = sentence("Dogs bark", [1, -1], constituency="( (X Dogs) (X bark))")
+    assert phrases_of(binary).gap_heads.tolist() == [0, 1]
+    labelled = sentence("Dogs bark", [-1, 0], constituency="(S (NP Dogs) (VP bark))")
+    assert phrases_of(labelled).gap_heads.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_phrases_made_from_a_parse_take_their_heads_from_it(is_stored):
+    parsed = sentence(
+        "He did not go",
+        [3, 3, 3, -1],
+        upos="PRON AUX PART VERB",
+        deprels=("nsubj", "aux", "advmod", "root"),
+    )
+    tree = format_tree(phrase_structure(parsed)) if is_stored else None
+    assert phrases_of(replace(parsed, constituency=tree)).gap_heads.tolist() == [0, 3, 3, 3]
+
+
+def test_byte_level_pieces_with_their_space(tmp_path):
+    """RoBERTa's tokenizers give a piece the space before it; it still belongs to its word."""
+    alphabet = {
+        piece: place
+        for place, piece in enumerate(["<s>", "</s>", "<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())])
+    }
+    made = Tokenizer(models.BPE(alphabet, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0), trim_offsets=False)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
+    )
+    batch = collator(tokenizer)([sf.SyntaxExample((DOGS,))])
+    assert batch["pos_ids"][0].tolist() == [0, *[9] * 4, 0, *[17] * 4, 0]
+    assert batch["first_pieces"][0].nonzero().flatten().tolist() == [1, 6]
+
+
+def test_a_last_special_stands_over_the_roots_where_there_is_no_first(tokenizer):
+    """T5 has only </s>."""
+    made = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    made.post_processor = processors.TemplateProcessing(single="$A [SEP]", special_tokens=[("[SEP]", 3)])
+    last = PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="[PAD]", eos_token="[SEP]", padding_side="left"
+    )
+    batch = collator(last)([sf.SyntaxExample((DOGS,)), sf.SyntaxExample((MAN,))])
+    assert batch["attention_mask"][0].tolist() == [0] * 7 + [1] * 3
+    assert batch["syntax"][0, 0, 9].tolist() == [0] * 7 + [2, 1, 0]
+
+
+def test_what_lacks_is_named(tokenizer):
+    def refused(example, names="masks"):
+        with pytest.raises(DataError) as caught:
+            collator(tokenizer, names)([example])
+        return str(caught.value)
+
+    bare = sf.Sentence.from_words(["Dogs", "bark"])
+    assert refused(sf.SyntaxExample((bare,))) == (
+        "governors: expected a dependency parse of 'Dogs bark', got none. Annotate with a parser (annotator "
+        '"en"), or leave the dependency tree out of the config.'
+    )
+    parsed = sentence("Dogs bark", [1, -1])
+    assert refused(sf.SyntaxExample((parsed,))) == (
+        "constituency: expected a tree of 'Dogs bark', or a parse to convert, got neither: without upos, deprels. "
+        'Annotate with a parser (annotator "en"), or leave the constituency tree out of the config.'
+    )
+    assert refused(sf.SyntaxExample((bare,)), "pos_add") == (
+        "upos: expected tags of every word of 'Dogs bark', got none. Annotate with a tagger."
+    )
+    with pytest.raises(
+        DataError, match=r"^segments: expected single sentences or pairs in a batch, got both\.$"
+    ):
+        collator(tokenizer)([sf.SyntaxExample((MAN,)), sf.SyntaxExample((MAN, DOGS))])
+    with pytest.raises(DataError, match=r"^segments: expected one sentence or two, got 3\.$"):
+        sf.SyntaxExample((MAN, DOGS, MAN))
+    with pytest.raises(
+        TreeError, match=r"^constituency: expected a tree over the 2 words of 'Dogs bark', got one over 3"
+    ):
+        phrases_of(sentence("Dogs bark", [1, -1], constituency="(S (A a) (B b) (C c))"))
+    assert isinstance(sentence_trees(sf.Sentence("", (), ()), ["dependency", "constituency"]), WordTrees)
+
+
+def test_texts_are_no_examples(tokenizer):
+    with pytest.raises(TypeError, match=r"^examples: expected SyntaxExamples, got str\. Annotate texts"):
+        sf.SyntaxCollator(tokenizer, "masks")(["Dogs bark"])
+
+
+def test_slow_tokenizers_are_refused():
+    with pytest.raises(
+        ConfigError, match=r"^tokenizer: expected a fast one, which gives character offsets, got object\."
+    ):
+        sf.SyntaxCollator(object(), sf.InfusionConfig())
+
+
+def test_lengths_that_cannot_be_are_refused(tokenizer):
+    with pytest.raises(
+        ConfigError, match=r"^max_length: expected more than the 3 special pieces of a pair, got 3\.$"
+    ):
+        collator(tokenizer, max_length=3)
+    with pytest.raises(
+        ConfigError, match=r"^max_length: expected a multiple of pad_to_multiple_of, 8, got 30\.$"
+    ):
+        collator(tokenizer, max_length=30, pad_to_multiple_of=8)
+
+
+def test_tags_that_the_model_does_not_know_are_counted(tokenizer):
+    odd = sentence("Dogs bark", [1, -1], "NN VERB")
+    with pytest.warns(UserWarning, match=r"factor pos: 1 value unseen in training read as <unk>: 'NN' 1x"):
+        batch = collator(tokenizer, "pos_add")([sf.SyntaxExample((odd,))])
+    assert batch["pos_ids"][0].tolist() == [0, 1, 17, 0]
+
+
+def test_folder_round_trip(tokenizer, tmp_path):
+    collate = collator(tokenizer, "masks,let", max_length=12, pad_to_multiple_of=4)
+    collate.save_pretrained(tmp_path)
+    loaded = sf.SyntaxCollator.from_pretrained(tmp_path)
+    assert loaded.config == collate.config
+    examples = [sf.SyntaxExample((MAN, DOGS), 1)]
+    for name, value in collate(examples).items():
+        assert torch.equal(loaded(examples)[name], value)
+    (tmp_path / "collator.json").write_text('{"infusion": {"mask": {}}}', "utf-8")
+    with pytest.raises(ConfigError, match=r"collator\.json: mask: unknown key\. Nearest: masks\.$"):
+        sf.SyntaxCollator.from_pretrained(tmp_path)

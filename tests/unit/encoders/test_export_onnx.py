@@ -1,0 +1,250 @@
+"""Fine-tuned classifiers as ONNX graphs: the same answers for any batch and length, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import pytest
+import torch
+import transformers as hf
+
+pytest.importorskip("onnxscript", reason="the extra `export` is not installed: onnxscript")
+pytest.importorskip("onnxruntime", reason="the extra `export` is not installed: onnxruntime")
+
+from syntaxformer.annotate import load_annotator
+from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.base.folders import write_manifest
+from syntaxformer.encoders import export_onnx as onnx_folder
+from syntaxformer.encoders.annotated_examples import needed_columns
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.classifier_folder import ClassifierInfo
+from syntaxformer.encoders.collator import SyntaxCollator
+from syntaxformer.encoders.export_onnx import export_classifier
+from syntaxformer.encoders.onnx_network import GRAPH, ONNX, OnnxNetwork, read_onnx_info
+from syntaxformer.infusion import infuse
+from syntaxformer.infusion.config import InfusionConfig
+
+PIECES = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sees",
+    "small",
+    ".",
+    "##s",
+    "two",
+    "run",
+]
+SIZES = {
+    "hidden_size": 21,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 3,
+    "intermediate_size": 29,
+    "max_position_embeddings": 53,
+}
+FAMILIES = {
+    "bert": (hf.BertConfig, hf.BertForSequenceClassification, SIZES),
+    "roberta": (hf.RobertaConfig, hf.RobertaForSequenceClassification, {**SIZES, "pad_token_id": 0}),
+    "distilbert": (
+        hf.DistilBertConfig, hf.DistilBertForSequenceClassification,
+        {"dim": 21, "n_layers": 1, "n_heads": 3, "hidden_dim": 29, "max_position_embeddings": 53},
+    ),
+}  # fmt: skip
+TEXTS = [
+    "The cat sees a small dog .",
+    "Two dogs run .",
+    "a",
+    "The small cat sees the dog and the two small dogs .",
+]
+ALL = {"masks": {}, "relation_bias": {}, "lisa": {}, "pos": "add"}
+
+
+@pytest.fixture(autouse=True)
+def _table_annotator():
+    """These models parse: the room's annotator of tags alone will not do."""
+
+
+def make_folder(folder, family="bert", infusion=None, n_texts=1, **changed):
+    config = InfusionConfig(**(infusion or {}))
+    make_config, make_model, sizes = FAMILIES[family]
+    torch.manual_seed(3)
+    model = make_model(make_config(vocab_size=len(PIECES), num_labels=3, **sizes)).eval()
+    model = model if config.is_plain else infuse(model, config)
+    with torch.no_grad():
+        for parameter in model.parameters():  # gates open, nothing is zero
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    tokenizer = hf.BertTokenizerFast(vocab={piece: number for number, piece in enumerate(PIECES)})
+    if family != "bert":
+        tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    parser, needs = load_annotator("en+phrases"), tuple(sorted(needed_columns(config)))
+    info = ClassifierInfo(
+        task="cola", labels=("bad", "good", "odd"), metrics=("accuracy",), n_texts=n_texts, needs=needs,
+        annotator=parser.name if needs else None, annotator_version=parser.version if needs else None, **changed,
+    )  # fmt: skip
+    folder.mkdir()
+    model.save_pretrained(folder)
+    SyntaxCollator(tokenizer, config, max_length=47).save_pretrained(folder)
+    (folder / "classifier.json").write_text(info.model_dump_json())
+    write_manifest(folder)
+    return folder
+
+
+def _assert_same(one, other, texts):
+    for size in (1, 3):
+        found, expected = other.predict(texts, size), one.predict(texts, size)
+        assert found.labels == expected.labels
+        torch.testing.assert_close(
+            torch.tensor(found.probabilities), torch.tensor(expected.probabilities), atol=1e-4, rtol=0
+        )
+
+
+@pytest.mark.parametrize(
+    ("family", "infusion", "n_texts"),
+    [("bert", ALL, 1), ("roberta", {"pos": "let", "lisa": {"keys": "model"}}, 2)],
+    ids=["bert-all", "roberta-pairs"],
+)
+def test_the_graph_says_what_the_model_says(tmp_path, family, infusion, n_texts):
+    folder = make_folder(tmp_path / "model", family, infusion, n_texts)
+    output = export_classifier(folder, tmp_path / "onnx")
+    trained, exported = Classifier.from_folder(folder), Classifier.from_folder(output)
+    assert (trained.backend, exported.backend) == ("pytorch", "onnx")
+    texts = TEXTS if n_texts == 1 else [(one, other) for one in TEXTS for other in TEXTS[1:]]
+    _assert_same(trained, exported, texts)
+    info = read_onnx_info(output)
+    assert info.largest_difference < 1e-4
+    assert ("syntax" in info.inputs) == ("masks" in infusion)
+    for file in output.iterdir():  # a graph and JSON: nothing that a program could be hidden in
+        assert file.suffix in (".onnx", ".json", ".txt"), file
+        assert not zipfile.is_zipfile(file)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A model that reads tags, and its export: each export takes seconds."""
+    home = tmp_path_factory.mktemp("onnx")
+    folder = make_folder(home / "model", "distilbert", {"pos": "concat"})
+    return folder, export_classifier(folder, home / "onnx")
+
+
+def test_an_exported_model_in_the_service(exported):
+    from syntaxformer.serve.engines import load_engine
+
+    folder, output = exported
+    _assert_same(Classifier.from_folder(folder), Classifier.from_folder(output), TEXTS)
+    engine = load_engine("onnx", output)
+    assert (engine.description.backend, engine.description.n_layers) == ("onnx", None)
+    assert [one.label for one in engine.classify(TEXTS)] == Classifier.from_folder(folder).predict(
+        TEXTS
+    ).labels
+    from syntaxformer.serve.explanations import ExplainSettings
+
+    (explained,) = engine.work(ExplainSettings(), TEXTS[:1])
+    assert set(explained.missing) == {"attention", "networks"}
+    assert explained.missing["attention"] == "This model was exported to onnx, which does not give it."
+    assert explained.pieces.texts[0] == "[CLS]"
+
+
+def test_an_older_export_is_replaced_only_where_asked(exported, tmp_path):
+    folder, output = exported
+    with pytest.raises(
+        ConfigError, match=r"^output: expected a new folder, got .*, an older export\. Give --overwrite\.$"
+    ):
+        export_classifier(folder, output)
+    (tmp_path / "other").write_text("")
+    with pytest.raises(
+        ConfigError, match=r"^output: expected a new folder, got .*, which holds other files\.$"
+    ):
+        export_classifier(folder, tmp_path)
+
+
+def test_what_cannot_be_a_graph_is_refused_by_name(exported, tmp_path):
+    with pytest.raises(ConfigError, match=r"model: expected a folder that `finetune` wrote, got an export, "):
+        export_classifier(exported[1], tmp_path / "x")
+    gold = make_folder(tmp_path / "gold", infusion={"lisa": {"inject": "gold"}})
+    with pytest.raises(
+        ConfigError, match=r"^lisa\.inject: expected a head that points by itself, got gold governors"
+    ):
+        export_classifier(gold, tmp_path / "x")
+    written = make_folder(tmp_path / "written", words=("bad", "good", "odd"))
+    with pytest.raises(
+        ConfigError, match=r"^head: expected a model with a classifier, got one that writes its labels"
+    ):
+        export_classifier(written, tmp_path / "x")
+    (written / "model.safetensors").rename(written / "model-00001-of-00001.safetensors")
+    write_manifest(written)
+    with pytest.raises(
+        ConfigError, match=r"model: expected one file of weights in .*, got several or none\."
+    ):
+        export_classifier(written, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_network_that_onnx_cannot_express(tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / "model")
+
+    def broken(*_, **__):
+        raise RuntimeError("no such\n operator")
+
+    monkeypatch.setattr(torch.export, "export", broken)
+    expected = r"^model: expected a network that ONNX can express, got BertForSequenceClassification: no such operator$"
+    with pytest.raises(ConfigError, match=expected):
+        export_classifier(folder, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_another_result_is_never_written(exported, tmp_path, monkeypatch):
+    folder, output = exported
+    monkeypatch.setattr(onnx_folder, "LARGEST_DIFFERENCE", -1.0)
+
+    def copied(path, *_):
+        path.write_bytes((output / GRAPH).read_bytes())
+        return read_onnx_info(output).inputs
+
+    monkeypatch.setattr(onnx_folder, "_write_graph", copied)
+    with pytest.raises(CheckpointError, match=r"^export: expected logits within -1\.0 of the model's, got "):
+        export_classifier(folder, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_folders_that_were_altered(exported, tmp_path, monkeypatch):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(exported[1], copy)
+    with pytest.raises(ConfigError, match=r"^device: expected cpu for an exported classifier, got cuda\.$"):
+        OnnxNetwork.load(copy, "cuda")
+    stored = json.loads((copy / ONNX).read_text())
+    (copy / ONNX).write_text(json.dumps({**stored, "inputs": ["input_ids"]}))
+    with pytest.raises(
+        CheckpointError, match=r"onnx\.json: expected the graph's inputs, input_ids, .* It was altered\.$"
+    ):
+        OnnxNetwork.load(copy)
+    (copy / ONNX).write_text("{}")
+    with pytest.raises(CheckpointError, match=r"onnx\.json: inputs: Field required\. It was altered\.$"):
+        OnnxNetwork.load(copy)
+    (copy / ONNX).write_text(json.dumps(stored))
+    (copy / GRAPH).write_bytes(b"other")
+    with pytest.raises(CheckpointError, match=r"model\.onnx: expected an ONNX graph, got: "):
+        OnnxNetwork.load(copy)
+    with pytest.raises(CheckpointError):
+        Classifier.from_folder(copy)  # the manifest knows
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(
+        BackendMissingError, match=r'^ONNX Runtime, .* is not installed\. Run: python -m pip install "synt'
+    ):
+        OnnxNetwork.load(copy)
+
+
+def test_the_exporter_is_named_where_it_is_missing(exported, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_folder, "find_spec", lambda name: None if name == "onnxscript" else object())
+    with pytest.raises(
+        BackendMissingError, match=r"^onnxscript, which the export of classifiers needs, is not installed\."
+    ):
+        export_classifier(exported[0], tmp_path / "x")

@@ -1,0 +1,210 @@
+"""Every loader on tiny files in the official layouts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.encoders.official_files import TASKS, find_task, read_split
+from syntaxformer.encoders.text_sets import TextSet
+
+MNLI_HEAD = (
+    "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
+    "\tsentence1\tsentence2"
+)
+MNLI_ROW = "0\t31193\t31193n\tgovernment\t( Cats sleep )\t( Dogs sleep )\t(ROOT (S (NP (NNS Cats)) (VP (VBP sleep))))\t(ROOT (S (NP (NNS Dogs)) (VP (VBP sleep))))\tCats sleep\tDogs sleep"
+SNLI_HEAD = (
+    "gold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2"
+    "\tcaptionID\tpairID\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5"
+)
+
+# task, split, file, content, expected (texts, label, index) of the last row
+LAYOUTS = [
+    ("cola", "train", "train.tsv", 'gj04\t1\t\tFine .\nbc01\t0\t*\tThe "dog the .\n', (('The "dog the .',), 0, "1")),
+    ("cola", "test", "test.tsv", "index\tsentence\n0\tBill left .\n", (("Bill left .",), None, "0")),
+    ("sst2", "dev", "dev.tsv", "sentence\tlabel\nit 's good . \t1\n", (("it 's good .",), 1, "0")),
+    ("mrpc", "train", "train.tsv", "﻿Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tA .\tB .\n", (("A .", "B ."), 1, "0")),
+    ("mrpc", "test", "test.tsv", "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\tA .\tB .\n", (("A .", "B ."), None, "0")),
+    ("stsb", "train", "train.tsv", "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n3\tg\tf\t2012\t1\tn\tn\tA .\tB .\t3.800\n", (("A .", "B ."), 3.8, "3")),
+    ("qqp", "train", "train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n133\t1\t2\tWhy ?\tHow ?\t0\n", (("Why ?", "How ?"), 0, "133")),
+    ("qqp", "test", "test.tsv", "id\tquestion1\tquestion2\n0\tWhy ?\tHow ?\n", (("Why ?", "How ?"), None, "0")),
+    ("mnli", "train", "train.tsv", f"{MNLI_HEAD}\tlabel1\tgold_label\n{MNLI_ROW}\tneutral\tneutral\n", (("Cats sleep", "Dogs sleep"), 1, "0")),
+    ("mnli", "dev", "dev_matched.tsv", f"{MNLI_HEAD}\tlabel1\tlabel2\tgold_label\n{MNLI_ROW}\tneutral\tentailment\tentailment\n", (("Cats sleep", "Dogs sleep"), 0, "0")),
+    ("mnli", "dev_mismatched", "dev_mismatched.tsv", f"{MNLI_HEAD}\tlabel1\tgold_label\n{MNLI_ROW}\tx\tcontradiction\n", (("Cats sleep", "Dogs sleep"), 2, "0")),
+    ("mnli", "test_mismatched", "test_mismatched.tsv", f"{MNLI_HEAD}\n{MNLI_ROW}\n", (("Cats sleep", "Dogs sleep"), None, "0")),
+    ("mnli", "diagnostic", "diagnostic.tsv", "index\tsentence1\tsentence2\n0\tA .\tB .\n", (("A .", "B ."), None, "0")),
+    ("qnli", "dev", "dev.tsv", "index\tquestion\tsentence\tlabel\n5\tWho ?\tHe .\tnot_entailment\n", (("Who ?", "He ."), 1, "5")),
+    ("rte", "train", "train.tsv", "index\tsentence1\tsentence2\tlabel\n2\tA .\tB .\tentailment\n", (("A .", "B ."), 0, "2")),
+    ("wnli", "dev", "dev.tsv", "index\tsentence1\tsentence2\tlabel\n2\tA .\tB .\t1\n", (("A .", "B ."), 1, "2")),
+    ("snli", "train", "snli_1.0_train.txt", f"{SNLI_HEAD}\nneutral\t( A man )\t( A dog )\t(NP (DT A) (NN man))\t(NP (DT A) (NN dog))\tA man\tA dog\tc\tp1\tneutral\t\t\t\t\n", (("A man", "A dog"), 1, "p1")),
+    ("sick", "train", "SICK_train.txt", "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n4\tA man\tA dog\t1.5\tNEUTRAL\n", (("A man", "A dog"), 1, "4")),
+    ("sick_relatedness", "train", "SICK_train.txt", "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n4\tA man\tA dog\t1.5\tNEUTRAL\n", (("A man", "A dog"), 1.5, "4")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("task", "split", "file", "content", "expected"), LAYOUTS, ids=[f"{row[0]}-{row[1]}" for row in LAYOUTS]
+)
+def test_official_layouts(tmp_path, task, split, file, content, expected, packed):
+    if packed:
+        (tmp_path / f"{file}.gz").write_bytes(gzip.compress(content.encode()))
+    else:
+        (tmp_path / file).write_text(content)
+    found = read_split(TASKS[task], tmp_path, split)
+    last = found.examples[-1]
+    assert (last.texts, last.label, last.index) == expected
+
+
+def test_json_lines_with_trees(tmp_path):
+    row = {
+        "gold_label": "entailment", "sentence1": "Two cats sleep.", "sentence2": "Cats sleep.",
+        "sentence1_parse": "(ROOT (S (NP (CD Two) (NNS cats)) (VP (VBP sleep)) (. .)))",
+        "sentence2_parse": "(ROOT (S (NP (NNS Cats)) (VP (VBP sleep)) (. .)))",
+        "sentence1_binary_parse": "( ( Two cats ) ( sleep . ) )", "sentence2_binary_parse": "( Cats ( sleep . ) )",
+    }  # fmt: skip
+    undecided = {**row, "gold_label": "-"}
+    (tmp_path / "snli_1.0_dev.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(undecided)}\n")
+    found = read_split(TASKS["snli"], tmp_path, "dev")
+    assert len(found) == 1
+    assert found.left_out == {"no gold label": 1}
+    assert found.has_trees
+    assert found.examples[0].trees == (row["sentence1_parse"], row["sentence2_parse"])
+
+
+TREES = (
+    "(3 (2 It) (4 (3 (2 is) (4 (2 a) (4 (3 lovely) (2 film)))) (2 .)))\n"
+    "(2 (1 No) (2 one))\n"
+    "(0 (1 (2 it) (1 (2 is) (1 bad))) (2 .))\n"
+)
+
+
+@pytest.fixture
+def sst(tmp_path):
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.txt").write_text(TREES)
+    return tmp_path
+
+
+def test_phrases_of_four_words_or_more_train_and_sentences_evaluate(sst):
+    train = read_split(TASKS["sst1"], sst, "train")
+    assert [(one.texts[0], one.label) for one in train.examples] == [
+        ("It is a lovely film .", 3), ("is a lovely film .", 4), ("is a lovely film", 3), ("No one", 2), ("it is bad .", 0),
+    ]  # fmt: skip
+    assert train.examples[2].trees == ("(3 (2 is) (4 (2 a) (4 (3 lovely) (2 film))))",)
+    dev = read_split(TASKS["sst1"], sst, "dev")
+    assert [one.texts[0] for one in dev.examples] == ["It is a lovely film .", "No one", "it is bad ."]
+    assert len(read_split(TASKS["sst1"], sst, "train", phrases=False)) == 3
+
+
+def test_two_classes_leave_neutral_trees_out(sst):
+    dev = read_split(TASKS["sst2_trees"], sst, "dev")
+    assert [one.label for one in dev.examples] == [1, 0]
+    assert dev.left_out == {"neutral, in a task of two classes": 1}
+
+
+def test_sentiment_that_is_none(tmp_path):
+    (tmp_path / "dev.txt").write_text("(3 (2 It) (4 works))\n(S (2 It) (4 works))\n")
+    with pytest.raises(DataError) as caught:
+        read_split(TASKS["sst1"], tmp_path, "dev")
+    assert str(caught.value) == f"{tmp_path / 'dev.txt'}:2: sentiment: expected 0 to 4, got 'S'."
+    (tmp_path / "dev.txt").write_text("\n")
+    with pytest.raises(DataError, match=r"expected at least one tree with a label, got none\.$"):
+        read_split(TASKS["sst1"], tmp_path, "dev")
+
+
+def test_quora_rows_that_are_broken_are_counted(tmp_path):
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    rows = "1\t1\t2\tWhy ?\tHow ?\t0\n2\t3\t4\tWhy\n5\t1\t2\t\tHow ?\t1\n"
+    (tmp_path / "train.tsv").write_text(head + rows)
+    found = read_split(TASKS["qqp"], tmp_path, "train")
+    assert len(found) == 1
+    assert found.left_out == {"broken row": 1, "empty text": 1}
+
+
+ERRORS = [
+    ("cola", "gj04\t2\t\tFine .\n", ":1: label: expected one of 0, 1, got '2'."),
+    ("cola", "gj04\t1\t\tFine .\ngj04\t1\tFine .\n", ":2: row: expected 4 cells, got 3. A tab or an unclosed quote inside a text does this."),
+    ("cola", "gj04\t1\t\t \n", ":1: column 'sentence': expected a text, got an empty one. Remove the row."),
+    ("cola", "", ": expected rows, got an empty file."),
+    ("rte", "index\tsentence1\tlabel\n0\tA .\tentailment\n", ": text: expected a column 'sentence2' or 'hypothesis', got 'index', 'sentence1', 'label'."),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n", ": expected at least one example, got none."),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", ":2: score: expected a finite number, got 'nan'."),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\tgood\n", ":2: score: expected a finite number, got 'good'."),
+    ("stsb", "sentence1\tsentence2\tscore\nA\tB\t5.5\n", ":2: score: expected 0 to 5, got 5.5."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "content", "problem"), ERRORS)
+def test_files_that_cannot_be_used(tmp_path, task, content, problem):
+    path = tmp_path / "train.tsv"
+    path.write_text(content)
+    with pytest.raises(DataError) as caught:
+        read_split(TASKS[task], tmp_path, "train")
+    assert str(caught.value) == f"{path}{problem}"
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "train.tsv").write_bytes("gj04\t1\t\tCafé .\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"train\.tsv:1: expected UTF-8, got byte 0xe9 at byte"):
+        read_split(TASKS["cola"], tmp_path, "train")
+    (tmp_path / "snli_1.0_dev.jsonl").write_text("[1]\n")
+    with pytest.raises(DataError, match=r"jsonl:1: expected a JSON object on each line, got list\.$"):
+        read_split(TASKS["snli"], tmp_path, "dev")
+    (tmp_path / "snli_1.0_dev.jsonl").write_text("{\n")
+    with pytest.raises(DataError, match=r"jsonl:1: expected a JSON object on each line, got: "):
+        read_split(TASKS["snli"], tmp_path, "dev")
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        read_split(TASKS["rte"], tmp_path, "train")
+    assert str(caught.value) == (
+        f"data: expected train.tsv (plain or .gz) in {tmp_path}, the train split of RTE, found none."
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_split(TASKS["rte"], tmp_path / "no", "train")
+    assert str(caught.value) == f"data: expected the folder of RTE's files, got {tmp_path / 'no'}."
+    with pytest.raises(ConfigError) as caught:
+        read_split(TASKS["rte"], tmp_path, "dev_mismatched")
+    assert str(caught.value) == "split: expected one of train, dev, test for RTE, got 'dev_mismatched'."
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("CoLA", "cola"),
+        ("sst-2", "sst2"),
+        ("STS-B", "stsb"),
+        ("mnli-m", "mnli"),
+        ("sick-r", "sick_relatedness"),
+    ],
+)
+def test_names_of_tasks(name, task):
+    assert find_task(name) is TASKS[task]
+
+
+def test_no_such_task():
+    with pytest.raises(ConfigError) as caught:
+        find_task("collie")
+    assert str(caught.value) == "task: expected a known task, got 'collie'. Nearest: cola."
+    with pytest.raises(ConfigError) as caught:
+        find_task("clasify")
+    assert str(caught.value) == "task: expected a known task, got 'clasify'. Nearest: classify."
+    with pytest.raises(ConfigError, match=r"^task: expected one with official files, got 'classify', which "):
+        find_task("classify")
+
+
+def test_smaller_fractions_are_inside_larger_ones_and_phrases_stay_together(tmp_path):
+    (tmp_path / "train.txt").write_text("".join(TREES for _ in range(50)))
+    whole = read_split(TASKS["sst1"], tmp_path, "train")
+    lines = {}
+    for share in (0.05, 0.2, 1.0):
+        part: TextSet = whole.fraction(share)
+        lines[share] = {one.line for one in part.examples}
+        assert len(lines[share]) == round(150 * share)
+        assert [one for one in whole.examples if one.line in lines[share]] == list(part.examples)
+    assert lines[0.05] < lines[0.2] < lines[1.0]

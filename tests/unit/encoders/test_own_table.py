@@ -1,0 +1,257 @@
+"""Tables of the user's own: which column is what, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.encoders.finetune_config import load_finetune
+from syntaxformer.encoders.finetune_data import read_finetune_data
+from syntaxformer.encoders.own_table import TableColumns, read_own_table
+
+
+@pytest.fixture
+def table(tmp_path):
+    def make(content: str, name: str = "mine.tsv"):
+        path = tmp_path / name
+        path.write_text(content)
+        return path
+
+    return make
+
+
+def shown(found):
+    texts, columns, labels = found
+    return [(one.texts, one.label) for one in texts.examples], columns, labels
+
+
+TWO = [(("good film",), 1), (("bad film",), 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("two.tsv", "good film\tpos\nbad film\tneg\n", TableColumns("1", "2")),
+        ("names.tsv", "label\ttext\npos\tgood film\nneg\tbad film\n", TableColumns("text", "label")),
+        ("quoted.csv", 'text,label\n"good film",pos\nbad film,neg\n', TableColumns("text", "label")),
+        ("lines.jsonl", '{"text": "good film", "label": "pos"}\n{"text": "bad film", "label": "neg"}\n', TableColumns("text", "label")),
+    ],
+)  # fmt: skip
+def test_columns_that_are_known_by_themselves(table, name, content, columns):
+    assert shown(read_own_table(table(content, name), "classify", TableColumns())) == (
+        TWO,
+        columns,
+        ("neg", "pos"),
+    )
+
+
+def test_columns_that_the_user_names(table):
+    path = table("id\treview\tstars\n7\tgood film\t5\n8\tbad film\t-1\n")
+    found = shown(read_own_table(path, "regress", TableColumns("review", "stars")))
+    assert found == ([(("good film",), 5.0), (("bad film",), -1.0)], TableColumns("review", "stars"), None)
+    path = table("7\tgood film\tpos\n8\tbad film\tneg\n")
+    assert shown(read_own_table(path, "classify", TableColumns("2", "3")))[0] == TWO
+
+
+def test_pairs_and_quotes_over_several_lines(table):
+    path = table('sentence1,sentence2,label\n"A, b\nc",D,1\nE,F,0\n', "pairs.csv")
+    found = shown(read_own_table(path, "classify", TableColumns()))
+    assert found[0] == [(("A, b c", "D"), 1), (("E", "F"), 0)]
+    assert found[1].pair == "sentence2"
+
+
+def test_labels_that_are_numbers_are_in_their_order(table):
+    content = "".join(f"text {label}\t{label}\n" * 2 for label in (10, 9, 2))
+    assert read_own_table(table(content), "classify", TableColumns())[2] == ("2", "9", "10")
+
+
+def test_a_cell_like_the_number_of_a_column_is_no_header(table):
+    """Labels 1 and 2 in columns 1 and 2: training settles the numbers, dev and `predict` are read by them."""
+    content, named = "Nice film\t1\nBad film\t2\n", TableColumns("1", "2")
+    found = shown(read_own_table(table(content), "classify", named))
+    assert found == ([(("Nice film",), 0), (("Bad film",), 1)], named, ("1", "2"))
+    texts, _, _ = read_own_table(table(content), "classify", named, ("1", "2"), labelled=False)
+    assert [one.texts for one in texts.examples] == [("Nice film",), ("Bad film",)]
+    pandas = table("1,2\nNice film,1\nBad film,2\n", "pandas.csv")
+    assert len(read_own_table(pandas, "classify", named)[0]) == 2
+
+
+def test_labels_are_one_line_of_text(table):
+    path = table('text,label\na,"very\n good"\nb,very\u00a0good\nc,bad\n', "broken.csv")
+    assert shown(read_own_table(path, "classify", TableColumns()))[2] == ("bad", "very good")
+
+
+def test_rows_without_a_label_where_there_need_be_none(table):
+    path = table(
+        '{"text": "a", "label": null}\n{"text": "b", "label": "neg"}\n{"text": "c", "label": -1}\n', "t.jsonl"
+    )
+    texts, _, _ = read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
+    assert [one.label for one in texts.examples] == [None, 0, None]
+    path = table("text,label\na,\nb,-1\n", "t.csv")
+    texts, _, _ = read_own_table(path, "regress", TableColumns(), labelled=False)
+    assert [one.label for one in texts.examples] == [None, -1.0]
+
+
+@pytest.mark.parametrize(("name", "content", "line"), [
+    ("one.csv", "text\na\n\nb\n", 3),
+    ("one.tsv", "text\na\n\nb\n", 3),
+    ("one.jsonl", '{"text": "a"}\n\n{"text": "b"}\n', 2),
+])  # fmt: skip
+def test_a_blank_line_between_rows_that_are_counted(table, name, content, line):
+    path = table(content, name)
+    with pytest.raises(DataError, match=rf"{name}:{line}: expected a row, got a blank line: "):
+        read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
+    path = table(content.replace("\n\n", "\n") + "\n\n", name)
+    texts, _, _ = read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
+    assert len(texts) == 2  # those at the end count for nothing
+
+
+def test_a_line_of_tabs_is_a_row_without_text(table):
+    with pytest.raises(DataError, match=r":2: column '1': expected a text, got an empty one"):
+        read_own_table(table("a\tpos\n\t\nb\tneg\n"), "classify", TableColumns("1", "2"), ("neg", "pos"))
+
+
+def test_a_header_over_scores_is_left_out(table):
+    texts, _, _ = read_own_table(table("review\tstars\ngood\t4.5\nbad\t1\n"), "regress", TableColumns())
+    assert [one.label for one in texts.examples] == [4.5, 1.0]
+
+
+MANY = "".join(f"text {number}\t{'pos' if number % 2 else 'neg'}\n" for number in range(30))
+ERRORS = [
+    ("", "classify", TableColumns(), ": expected rows, got an empty file."),
+    ("a\tpos\nb\n", "classify", TableColumns(), ":2: row: expected 2 cells, got 1. A tab or an unclosed quote inside a text does this."),
+    ("a\tpos\n\tneg\n", "classify", TableColumns(), ":2: column '1': expected a text, got an empty one. Remove the row."),
+    ("a\tpos\nb\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell."),
+    ("a\tpos\nb\tpos\n", "classify", TableColumns(), ": column '2': expected at least two labels, got only 'pos'."),
+    ("a\t1\nb\tnan\n", "regress", TableColumns(), ":2: score: expected a finite number, got 'nan'."),
+    ("a\tpos\nb\tneg\n", "classify", TableColumns("review", "stars"), ": --text-column: expected a column 'review', got 'a', 'pos'."),
+    ("text\tstars\na\tpos\n", "classify", TableColumns("text", "label"), ": --label-column: expected a column 'label', got 'text', 'stars'."),
+    ("a\tb\tc\n", "classify", TableColumns(), ": expected two columns, text and label, or columns named 'text' and 'label', got 3 cells in line 1: 'a', 'b', 'c'. Name yours with --text-column and --label-column."),
+    (f"review\tstars\n{MANY}", "classify", TableColumns(), ":1: expected rows of text and label, got what looks like a header: 'review', 'stars'. Give --text-column review --label-column stars, or remove the line; if it is a row, put it further down."),
+    (f"review\tstars\n{MANY}text\tmixed\n", "classify", TableColumns(), ":1: expected rows of text and label, got what looks like a header: 'review', 'stars'. Give --text-column review --label-column stars, or remove the line; if it is a row, put it further down."),
+    ("".join(f"pos\ttext {number}\n" for number in range(30)), "classify", TableColumns(), ": column '2': expected labels that occur again, got 30 different ones in 30 rows. Name the label's column with --label-column, or use --task regress."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "kind", "columns", "problem"), ERRORS)
+def test_tables_that_cannot_be_used(table, content, kind, columns, problem):
+    path = table(content)
+    with pytest.raises((DataError, ConfigError)) as caught:
+        read_own_table(path, kind, columns)
+    assert str(caught.value) == f"{path}{problem}"
+
+
+def test_small_tables_whose_labels_are_all_different(table):
+    content = "a\tone\nb\ttwo\nc\tthree\nd\tfour\n"
+    assert read_own_table(table(content), "classify", TableColumns())[2] == ("one", "two", "four", "three")
+    assert len(read_own_table(table("a\t1\nb\t2\nc\t2\nd\t2\n"), "regress", TableColumns())[0]) == 4
+
+
+def test_labels_are_counted_in_the_log(table, messages):
+    path = table(MANY)
+    read_own_table(path, "classify", TableColumns())
+    assert f"{path}: labels: neg (15), pos (15)" in messages.text
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "what"),
+    [
+        ('"review";"mood"\n"good";"pos"\n', '"review";"mood"', "semicolons"),
+        ("good\tpos\nbad\tneg\n", "good\tpos", "tabs"),
+    ],
+)
+def test_a_csv_with_another_separator(table, content, line, what):
+    path = table(content, "mine.csv")
+    with pytest.raises(DataError) as caught:
+        read_own_table(path, "classify", TableColumns())
+    assert str(caught.value) == (
+        f"{path}:1: expected commas between the cells of a CSV file, got {what}: {line!r}. "
+        "Convert the file to commas, or to tabs with a name in .tsv."
+    )
+
+
+def test_texts_with_a_semicolon_are_texts(table):
+    path = table("good film; bad end\nbad film\n", "texts.csv")
+    texts, _, _ = read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
+    assert [one.texts for one in texts.examples] == [("good film; bad end",), ("bad film",)]
+
+
+def test_columns_of_a_model_are_named_without_the_options_of_training(table):
+    path = table("text\tlabel\na\tpos\n")
+    with pytest.raises(DataError) as caught:
+        read_own_table(path, "classify", TableColumns("review", "mood"), ("neg", "pos"), labelled=False)
+    assert str(caught.value) == (
+        f"{path}: text, as in training: expected a column 'review', got 'text', 'label'."
+    )
+
+
+def test_a_quote_that_is_never_closed(table):
+    path = table('text,label\n"a,pos\nb,neg\n', "open.csv")
+    with pytest.raises(DataError, match=r"open\.csv:\d: expected CSV with every quote closed, got: "):
+        read_own_table(path, "classify", TableColumns())
+
+
+@pytest.fixture
+def read(tmp_path):
+    def make(train, dev=None, task="classify", **data):
+        options = {"task": task, "model": "x", "output": tmp_path / "out"}
+        content = {"train": str(train), "dev": None if dev is None else str(dev), **data}
+        return read_finetune_data(load_finetune({**options, "data": content}))
+
+    return make
+
+
+def test_an_unknown_label_on_dev(table, read):
+    train, dev = table(MANY), table("text\tneutral\n", "dev.tsv")
+    with pytest.raises(DataError) as caught:
+        read(train, dev)
+    assert str(caught.value) == f"{dev}:1: label: expected one of neg, pos, got 'neutral'."
+
+
+def test_a_tenth_is_held_out_and_the_same_one_every_time(table, read):
+    one, two = read(table(MANY)), read(table(MANY))
+    assert (len(one.train), len(one.dev)) == (27, 3)
+    assert one.dev.examples == two.dev.examples
+    assert not {example.line for example in one.dev.examples} & {
+        example.line for example in one.train.examples
+    }
+    with pytest.raises(DataError) as caught:
+        read(table("a\tpos\nb\tneg\n", "few.tsv"))
+    assert str(caught.value).endswith(
+        "few.tsv: expected at least 20 rows to hold a tenth out, got 2. Give a file with --dev."
+    )
+
+
+def test_equal_texts_are_not_held_out_from_themselves(table, read):
+    content = "".join(f"text {number // 3}\t{'pos' if number % 2 else 'neg'}\n" for number in range(60))
+    found = read(table(content))
+    assert (len(found.train), len(found.dev)) == (54, 6)
+    assert not {one.texts for one in found.train.examples} & {one.texts for one in found.dev.examples}
+    few = read(table("one\tpos\ntwo\tneg\n" * 20, "few.tsv"))  # no text could be spared
+    assert (len(few.train), len(few.dev)) == (36, 4)
+
+
+def test_nothing_to_learn_from(table, read, tmp_path):
+    train = table("a\t1.0\nb\t1.0\n")
+    with pytest.raises(DataError) as caught:
+        read(train, train, task="regress")
+    assert str(caught.value) == (
+        f"{train}: label: expected at least two different ones to learn from, got only 1.0."
+    )
+
+
+def test_files_that_were_not_given(read, tmp_path):
+    options = {"task": "classify", "model": "x", "output": tmp_path / "out"}
+    with pytest.raises(
+        ConfigError, match=r"^train: expected --train, a table of texts and labels, for --task classify"
+    ):
+        read_finetune_data(load_finetune(options))
+    with pytest.raises(ConfigError) as caught:
+        read_finetune_data(load_finetune({**options, "task": "cola"}))
+    assert str(caught.value) == "data: expected --data, the folder of CoLA's files, got none."
+    with pytest.raises(
+        ConfigError, match=r"^columns: expected none for the official files of CoLA, got text\. "
+    ):
+        read_finetune_data(
+            load_finetune({**options, "task": "cola", "data": {"dir": tmp_path, "text_column": "text"}})
+        )

@@ -1,0 +1,300 @@
+"""`finetune` and `predict` on the command line: scores, tables, files for the GLUE server, errors of one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.encoders.classifier import Classifier, Predictions
+from syntaxformer.encoders.finetuning import finetune
+from syntaxformer.encoders.official_files import TASKS
+from syntaxformer.encoders.submission import submission_rows
+from syntaxformer.encoders.text_sets import TextExample, TextSet
+
+QUICK = ("--set", "training.precision=fp32", "--set", "training.batch_size=4", "--set", "training.max_length=32",
+         "--learning-rate", "0.01")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cola_model(run, checkpoint, cola, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "cola"
+    done = run("--quiet", "finetune", "--task", "CoLA", "--data", cola, "--model", checkpoint, "--epochs", 6,
+               "--infuse", "pos_add", "--seed", 3, "-o", folder, *QUICK)  # fmt: skip
+    assert (done.code, done.err) == (0, ""), done.err
+    name, value = done.out.splitlines()[0].split()
+    assert name == "matthews"
+    assert done.out.splitlines()[1] == str(folder)
+    return folder, float(value)
+
+
+def test_predict_reproduces_the_dev_score(run, cola_model, cola, tmp_path):
+    folder, value = cola_model
+    done = run("--quiet", "predict", folder, "--task", "cola", "--data", cola, "-o", tmp_path / "out.tsv")
+    assert (done.code, done.err, done.out) == (0, "", f"matthews {value:.4f}\n")
+    as_json = run("predict", folder, "--data", cola, "--json").out
+    stored = json.loads((folder / "run.json").read_text())["dev"]
+    assert {name: round(score, 6) for name, score in json.loads(as_json).items()} == stored
+    lines = (tmp_path / "out.tsv").read_text().splitlines()
+    assert lines[0] == "prediction\tp(0)\tp(1)"
+    assert len(lines) == 14
+    label, first, second = lines[1].split("\t")
+    assert label == str(int(float(second) > float(first)))
+
+
+def test_a_file_for_the_glue_server(run, cola_model, cola, tmp_path):
+    folder, _ = cola_model
+    (tmp_path / "submission").mkdir()
+    done = run("--quiet", "predict", folder, "--data", cola, "--split", "test", "-o", tmp_path / "submission")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    content = (tmp_path / "submission" / "CoLA.tsv").read_bytes()
+    assert content == b"index\tprediction\n0\t1\n1\t0\n"
+
+
+def test_lines_of_text(run, cola_model):
+    folder, _ = cola_model
+    done = run("predict", folder, "-", stdin=b"the cat sleeps .\nthe cat not sleeps .\n")
+    assert done.code == 0
+    assert [line.split("\t")[0] for line in done.out.splitlines()] == ["prediction", "1", "0"]
+    done = run("predict", folder, "-", stdin=b"the cat sleeps .\n\n")
+    assert (done.code, done.err) == (
+        2, "error: standard input:2: text: expected one that is not empty, got ''.\n",
+    )  # fmt: skip
+    assert run("predict", folder, "-").err == (
+        "error: standard input: expected at least one text, got an empty file.\n"
+    )
+
+
+def test_a_string_is_no_list_of_texts(cola_model):
+    folder, _ = cola_model
+    message = r"^texts: expected a list of strings, got the string 'the cat \.'\. Put it into a list\.$"
+    with pytest.raises(TypeError, match=message):
+        Classifier.from_folder(folder).predict("the cat .")
+
+
+def test_tables_of_the_task(run, cola_model, cola, tmp_path):
+    """The official table, with or without a header, is no list of lines; columns are checked."""
+    folder, value = cola_model
+    assert run("--quiet", "predict", folder, cola / "dev.tsv").out == f"matthews {value:.4f}\n"
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat sees .\t1\nthe dog not runs .\t0\n")
+    assert run("predict", folder, tmp_path / "dev.tsv", "--json").out.startswith('{"matthews": ')
+    (tmp_path / "test.tsv").write_text("sentence\tlabel\nthe cat sees .\t-1\nthe dog not runs .\t\n")
+    assert len(run("predict", folder, tmp_path / "test.tsv").out.splitlines()) == 3
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2\nthe cat .,the dog .\n")
+    done = run("predict", folder, tmp_path / "pairs.csv")
+    assert done.err == (
+        f"error: {tmp_path / 'pairs.csv'}: expected 1 text columns, as the model was trained on, got 2: "
+        "'sentence1', 'sentence2'.\n"
+    )
+
+
+def test_scores_of_any_range_are_on_the_users_scale(run, checkpoint, tmp_path):
+    rows = "".join(
+        f"the {'cat' if number % 2 else 'dog'} sleeps .\t{500 + number % 2 * 40}\n" for number in range(40)
+    )
+    (tmp_path / "scores.tsv").write_text(rows)
+    done = run("--quiet", "finetune", "--task", "regress", "--train", tmp_path / "scores.tsv", "--dev",
+               tmp_path / "scores.tsv", "--model", checkpoint, "--epochs", 4, "-o", tmp_path / "run", *QUICK)  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    assert json.loads((tmp_path / "run" / "classifier.json").read_text())["score_scale"] == [520.0, 20.0]
+    cat, dog = (
+        Classifier.from_folder(tmp_path / "run").predict(["the cat sleeps .", "the dog sleeps ."]).labels
+    )
+    # The first epoch with the right order is as good as any by Pearson's r: how far apart they are is open.
+    assert 490 < dog < cat < 550
+
+
+def test_a_long_text_is_cut_and_said(run, cola_model, tmp_path):
+    folder, _ = cola_model
+    (tmp_path / "long.txt").write_text("the cat " * 5000 + "\nthe dog sleeps .\n")
+    done = run("predict", folder, tmp_path / "long.txt")
+    assert done.code == 0
+    assert len(done.out.splitlines()) == 3
+    assert done.err == (
+        "warning: 1 of 2 texts were cut to 32 pieces: the rest was not read. Divide them, or fine-tune with a "
+        "larger training.max_length.\n"
+    )
+
+
+def test_a_table_with_other_columns_is_no_list_of_texts(run, cola_model, tmp_path):
+    folder, _ = cola_model
+    other = tmp_path / "other.tsv"
+    other.write_text("review\tmood\nthe cat sleeps .\t1\n")
+    done = run("predict", folder, other)
+    assert (done.code, done.out, done.err) == (
+        2, "", f"error: {other}:1: expected one text on a line, or a table with the column 'sentence', got 2 cells with "
+        "tabs between them: 'review', 'mood'. Rename the columns, or remove the tabs.\n",
+    )  # fmt: skip
+    assert run("predict", folder, "-", stdin=b"\tthe cat sleeps .\t\n").code == 0
+
+
+def test_predictions_are_not_written_over_the_texts(run, cola_model, cola, tmp_path):
+    folder, _ = cola_model
+    texts = tmp_path / "predictions.tsv"
+    texts.write_text("the cat sleeps .\n")
+    for output in (texts, tmp_path):
+        done = run("predict", folder, texts, "-o", output)
+        assert (done.code, done.err) == (
+            2, f"error: -o: expected another file than the input, got {texts}.\n",
+        )  # fmt: skip
+    content = (cola / "dev.tsv").read_text()
+    assert run("predict", folder, "--data", cola, "-o", cola / "dev.tsv").code == 2
+    assert (texts.read_text(), (cola / "dev.tsv").read_text()) == ("the cat sleeps .\n", content)
+
+
+OWN = "".join(
+    f"the {'cat' if number % 2 else 'dog'} sleeps .\t{'pos' if number % 2 else 'neg'}\n"
+    for number in range(40)
+)
+
+
+def test_a_two_column_table_with_one_command(run, checkpoint, tmp_path):
+    (tmp_path / "mine.tsv").write_text(OWN)
+    folder = tmp_path / "mine"
+    done = run("--quiet", "finetune", "--task", "classify", "--train", tmp_path / "mine.tsv", "--model", checkpoint,
+               "--epochs", 6, "-o", folder, *QUICK)  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[:1] == ["accuracy 1.0000"]
+    again = run("predict", folder, tmp_path / "mine.tsv", "--json")
+    assert json.loads(again.out) == {"accuracy": 1.0, "macro_f1": 1.0, "mean": 1.0}
+    (tmp_path / "texts.txt").write_text("the cat sleeps .\nthe dog sleeps .\n")
+    plain = run("predict", folder, tmp_path / "texts.txt").out.splitlines()
+    assert plain[0] == "prediction\tp(neg)\tp(pos)"
+    assert [line.split("\t")[0] for line in plain[1:]] == ["pos", "neg"]
+    with pytest.raises(DataError, match=r"^line 1: text: expected one text, got 2\.$"):
+        Classifier.from_folder(folder).predict([("a", "b")])
+
+
+def test_pairs_scores_and_named_columns(run, checkpoint, tmp_path):
+    rows = [
+        {"a": "the cat", "b": f"the {'cat' if number % 2 else 'dog'} .", "y": number % 2 * 4.0}
+        for number in range(30)
+    ]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    folder = tmp_path / "pairs"
+    done = run("--quiet", "finetune", "--task", "regress", "--train", path, "--dev", path, "--text-column", "a",
+               "--text-pair-column", "b", "--label-column", "y", "--model", checkpoint, "-o", folder, *QUICK)  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    scores = json.loads((folder / "run.json").read_text())["dev"]
+    again = json.loads(run("predict", folder, path, "--json").out)
+    # Not Spearman's: rounding decides which of equal predictions is larger.
+    assert again["pearson"] == pytest.approx(scores["pearson"], abs=1e-5)
+    assert again.keys() == scores.keys()
+    classifier = Classifier.from_folder(folder)
+    found = classifier.predict([("the cat", "the dog .")])
+    assert isinstance(found.labels[0], float)
+    assert found.probabilities is None
+    assert len(classifier.predict([])) == 0
+    done = run("predict", folder, "-", stdin=b"the cat\tthe dog .\n")
+    assert done.out.splitlines()[0] == "prediction"
+    done = run("predict", folder, "-", stdin=b"the cat\n")
+    assert done.err == "error: standard input:1: expected 2 texts with a tab between them, got 1.\n"
+    with pytest.raises(DataError, match=r"^line 2: text: expected one that is not empty, got ''\.$"):
+        classifier.predict([("a", "b"), ("a", " ")])
+
+
+def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, checkpoint):
+    folder, _ = cola_model
+    cases = {
+        ("predict", folder): "error: input: expected either a file (or -) or --data, got both or none.",
+        ("predict", tmp_path): f"error: {tmp_path / 'manifest.json'}: expected a file, found none. Is this a syntaxformer model folder?",
+        ("predict", folder, "-", "--split", "test"): (
+            "error: --split: expected none with a file, got test. It belongs to --data."
+        ),
+        ("predict", folder, "--task", "rte", "--data", cola): (
+            "error: task: expected one with the model's labels (0, 1) and 1 texts, got RTE (entailment, not_entailment; 2)."
+        ),
+        ("predict", folder, tmp_path / "no.txt"): f"error: {tmp_path / 'no.txt'}: expected a readable file, got: No such file or directory.",
+        ("finetune", "--task", "colla", "--data", cola, "--model", checkpoint, "-o", tmp_path / "x"): (
+            "error: task: expected a known task, got 'colla'. Nearest: cola."
+        ),
+        ("finetune", "--task", "cola", "--data", cola, "--model", checkpoint, "-o", tmp_path / "x", "--infuse", "mask"): (
+            "error: infuse: expected some of masks, relation_bias, lisa, pos_add, pos_concat, pos_let, let or none, got 'mask'. Nearest: masks."
+        ),
+        ("finetune", "--task", "cola", "--data", cola, "--model", tmp_path / "no", "-o", tmp_path / "x"): (
+            f"error: model: expected the folder of a pretrained checkpoint, got {tmp_path / 'no'}, which is none."
+        ),
+    }  # fmt: skip
+    for arguments, message in cases.items():
+        if arguments[:2] == ("predict", tmp_path):
+            done = run(*arguments, tmp_path / "no.txt")
+        else:
+            done = run(*arguments, *(QUICK if arguments[0] == "finetune" else ()))
+        assert (done.code, done.err.splitlines()) == (2, [message]), arguments
+
+
+def test_an_altered_folder(cola_model, tmp_path):
+    folder, _ = cola_model
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in folder.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    (copy / "classifier.json").write_text("{}")
+    with pytest.raises(
+        CheckpointError, match=r"classifier\.json: expected \d+ bytes, got 2\. It is truncated\.$"
+    ):
+        Classifier.from_folder(copy)
+
+
+def test_a_task_that_must_be_named(run, checkpoint, tmp_path, cola):
+    (tmp_path / "mine.tsv").write_text(OWN)
+    folder = tmp_path / "mine"
+    run("--quiet", "finetune", "--task", "classify", "--train", tmp_path / "mine.tsv", "--model", checkpoint,
+        "--epochs", 1, "-o", folder, *QUICK)  # fmt: skip
+    done = run("predict", folder, "--data", cola)
+    assert (
+        done.err
+        == "error: task: expected --task beside --data, as the model's own is 'classify', got none.\n"
+    )
+
+
+SUBMISSIONS = [
+    ("cola", "test", ["0", "1"], b"0\t0\n1\t1\n", "CoLA.tsv"),
+    ("sst2", "test", ["0", "1"], b"0\t0\n1\t1\n", "SST-2.tsv"),
+    ("mrpc", "test", ["0", "1"], b"0\t0\n1\t1\n", "MRPC.tsv"),
+    ("stsb", "test", [0.0, 4.98765], b"0\t0.000\n1\t4.988\n", "STS-B.tsv"),
+    ("qqp", "test", ["0", "1"], b"0\t0\n1\t1\n", "QQP.tsv"),
+    ("mnli", "test", ["neutral", "contradiction"], b"0\tneutral\n1\tcontradiction\n", "MNLI-m.tsv"),
+    ("mnli", "test_mismatched", ["neutral", "entailment"], b"0\tneutral\n1\tentailment\n", "MNLI-mm.tsv"),
+    ("mnli", "diagnostic", ["neutral", "entailment"], b"0\tneutral\n1\tentailment\n", "AX.tsv"),
+    ("qnli", "test", ["entailment", "not_entailment"], b"0\tentailment\n1\tnot_entailment\n", "QNLI.tsv"),
+    ("rte", "test", ["entailment", "not_entailment"], b"0\tentailment\n1\tnot_entailment\n", "RTE.tsv"),
+    ("wnli", "test", ["0", "1"], b"0\t0\n1\t1\n", "WNLI.tsv"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "split", "labels", "content", "name"), SUBMISSIONS)
+def test_submissions_to_the_byte(task, split, labels, content, name):
+    texts = TextSet(split, "test.tsv", [TextExample(("x",), index=str(number)) for number in range(2)])
+    rows = submission_rows(TASKS[task], split, texts, Predictions(labels, None))
+    assert "".join(f"{row}\n" for row in rows).encode() == b"index\tprediction\n" + content
+    assert TASKS[task].submission[split] == name
+
+
+def test_what_the_server_would_refuse():
+    texts = TextSet("test", "test.tsv", [TextExample(("x",), index="3", line=2)])
+    with pytest.raises(DataError) as caught:
+        list(submission_rows(TASKS["cola"], "test", texts, Predictions(["1"], None)))
+    assert str(caught.value) == (
+        "test.tsv:2: index: expected 0, got '3'. The GLUE server numbers its test sets from 0."
+    )
+    with pytest.raises(ConfigError) as caught:
+        list(submission_rows(TASKS["snli"], "test", texts, Predictions(["neutral"], None)))
+    assert str(caught.value) == "submission: expected a split of SNLI with one (none), got 'test'."
+
+
+def test_training_texts_that_are_cut_are_counted(config_of, messages, tmp_path, cola):
+    folder = tmp_path / "long"
+    folder.mkdir()
+    for name in ("train.tsv", "dev.tsv"):
+        (folder / name).write_text((cola / name).read_text())
+    with (folder / "train.tsv").open("a") as file:
+        file.write("x\t1\t\t" + "cat " * 10_000 + "\n")
+    done = finetune(config_of("training.epochs=1", data={"dir": folder}))
+    assert json.loads((done / "run.json").read_text())["n_truncated"] == {"train": 1, "dev": 0}
+    assert (
+        f"{folder / 'train.tsv'}: 1 of 41 examples are longer than 32 pieces and are cut to that (longest: 10002). "
+        "Raise training.max_length to keep more of them."
+    ) in messages.text

@@ -1,0 +1,78 @@
+"""Two processes (gloo) fine-tune what one process fine-tunes, plainly and with the model in shards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders import finetune_trainer
+
+COMMON = (
+    "training.precision=fp32", "training.batch_size=8", "training.max_length=32", "training.log_every=1",
+    "training.learning_rate=0.003", "training.infusion_learning_rate=0.003", "training.keep_checkpoints=true",
+)  # fmt: skip
+"""The 40 sentences are five whole batches."""
+
+
+@pytest.fixture
+def finetune(checkpoint, cola, tmp_path):
+    settings = json.loads((checkpoint / "config.json").read_text())
+    settings |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = tmp_path / "plain"
+    model.mkdir()
+    for file in checkpoint.iterdir():
+        (model / file.name).write_bytes(file.read_bytes())
+    (model / "config.json").write_text(json.dumps(settings))
+
+    def run(name: str, processes: int, *overrides: str) -> list[float]:
+        several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+        launcher = several if processes > 1 else []
+        verb = ["-m", "syntaxformer.cli.main", "finetune", "--task", "cola", "--data", cola, "--model", model]
+        given = [part for setting in (*COMMON, *overrides) for part in ("--set", setting)]
+        done = subprocess.run(
+            [sys.executable, *launcher, *map(str, verb), "--infuse", "masks,pos_add,relation_bias", "-o", str(tmp_path / name), *given],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+            capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        (state,) = (tmp_path / name / "checkpoints" / "0.003").glob("checkpoint-15/trainer_state.json")
+        return [entry["loss"] for entry in json.loads(state.read_text())["log_history"] if "loss" in entry]
+
+    return run
+
+
+def test_two_processes_are_one(finetune, tmp_path):
+    one = torch.tensor(finetune("one", 1))
+    assert one.shape == (15,)
+    assert one[-5:].mean() < one[:5].mean()
+    for name, setting in (("two", "training.sharded=false"), ("shards", "training.sharded=true")):
+        torch.testing.assert_close(torch.tensor(finetune(name, 2, setting)), one, atol=1e-4, rtol=0)
+        weights = [load_file(tmp_path / folder / "model.safetensors") for folder in ("one", name)]
+        assert weights[0].keys() == weights[1].keys()
+
+
+def test_processes_that_cannot_share_a_batch(config_of, monkeypatch):
+    from syntaxformer.encoders.finetuning import finetune
+
+    arguments = finetune_trainer._arguments
+    monkeypatch.setattr(finetune_trainer, "_arguments", lambda *given: _Of(arguments(*given), world_size=3))
+    with pytest.raises(ConfigError, match=r"expected a multiple of the 3 processes, got 8\."):
+        finetune(config_of())
+
+
+class _Of:
+    """An object with another attribute."""
+
+    def __init__(self, original: object, **attributes: object) -> None:
+        self.__dict__ |= attributes
+        self.original = original
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.original, name)

@@ -1,0 +1,214 @@
+"""An encoder from scratch: its words, its vectors, and that it is a checkpoint like any other."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.encoders.scratch import EncoderShape, build_scratch_encoder, count_words, word_tokenizer
+
+SHAPE = EncoderShape(layers=2, width=22, heads=2, feed_forward=13, max_length=17)
+GLOVE = "the 1 2 3 4 5\nDog 5 4 3 2 1\ndo 0 0 0 0 1\nn't 0 0 0 1 0\nbark -1 0 0 0 0\n. 0 1 0 0 0\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "train.txt").write_text("The Dog barks.\nThe DOG doesn’t bark , don't (it's) !\n", "utf-8")
+    (tmp_path / "glove.txt").write_text(GLOVE)
+    return tmp_path
+
+
+def build(files, **options):
+    options = {"vectors": files / "glove.txt", "shape": SHAPE, **options}
+    return build_scratch_encoder([files / "train.txt"], files / "out", **options)
+
+
+def test_words_are_cut_as_glove_has_them():
+    counts = count_words(["I don't can't isn’t it's we'll O'Neil 3.5 x-y\u00a0(a)"], lowercase=False)
+    assert list(counts) == [
+        *(
+            "I",
+            "do",
+            "n't",
+            "ca",
+            "is",
+            "n’t",
+            "it",
+            "'s",
+            "we",
+            "'ll",
+            "O",
+            "'",
+            "Neil",
+            "3",
+            ".",
+            "5",
+            "x",
+            "-",
+            "y",
+        ),
+        *("(", "a", ")"),
+    ]
+    assert counts["n't"] == 2
+    assert list(count_words(["The THE"], lowercase=True)) == ["the"]
+
+
+def test_the_embedding_table_holds_glove(files):
+    build(files)
+    tokenizer = AutoTokenizer.from_pretrained(files / "out")
+    model = AutoModelForSequenceClassification.from_pretrained(files / "out", num_labels=3)
+    table = model.get_input_embeddings().weight.detach().numpy()
+    assert table.shape == (len(tokenizer), 5)
+
+    def row(word):
+        return table[tokenizer.convert_tokens_to_ids(word)]
+
+    np.testing.assert_array_equal(row("The"), [1, 2, 3, 4, 5])  # by its lower case
+    np.testing.assert_array_equal(row("Dog"), [5, 4, 3, 2, 1])
+    np.testing.assert_array_equal(row("n’t"), [0, 0, 0, 1, 0])  # by a straight apostrophe
+    np.testing.assert_array_equal(row("bark"), [-1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(row("[PAD]"), 0)
+    assert np.abs(row("barks")).sum() > 0  # no vector: random, of the vectors' spread
+    assert 0.3 < np.std([row(word) for word in ("barks", "it", "'s", "(", ")", "!", ",", "es")]) < 4
+
+
+def test_the_report_counts_words_and_coverage(files):
+    (files / "train.txt").write_text("The Dog barks. The cat", "utf-8")
+    report = build(files)
+    # The, Dog, barks, ., cat; The (twice), Dog and . have vectors, "The" by its lower case.
+    assert (
+        "5 words of 6 in the text, 3 of them with a vector (1 by another spelling), 66.7% of the running words"
+        in report
+    )
+    assert report.startswith(f"{files / 'out'}: 0.0M parameters, ")
+
+
+def test_pieces_are_words_at_their_places(files):
+    build(files)
+    tokenizer = AutoTokenizer.from_pretrained(files / "out")
+    assert tokenizer.is_fast
+    assert tokenizer.model_max_length == 17
+    encoded = tokenizer("The dog don't", "bark .", return_offsets_mapping=True)
+    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == [
+        *("[CLS]", "The", "[UNK]", "do", "n't", "[SEP]", "bark", ".", "[SEP]"),
+    ]
+    assert encoded["token_type_ids"] == [0] * 6 + [1] * 3
+    assert encoded["offset_mapping"][1:5] == [(0, 3), (4, 7), (8, 10), (10, 13)]
+
+
+def test_special_pieces_in_text_do_not_double_the_vocabulary():
+    tokenizer = word_tokenizer(["[CLS]", "a"], 9, False)
+    assert len(tokenizer) == 6
+
+
+def test_it_can_be_infused_and_trained(files):
+    from syntaxformer import InfusionConfig, Sentence, SyntaxCollator, SyntaxExample
+    from syntaxformer.encoders.pretrained import load_pretrained, load_tokenizer
+
+    build(files)
+    tokenizer = load_tokenizer(str(files / "out"), 17)
+    config = InfusionConfig.parse("masks,pos_add")
+    model = load_pretrained(str(files / "out"), ("no", "yes"), config)
+    sentence = Sentence.from_words(
+        ["The", "Dog", "barks"], upos=("DET", "NOUN", "VERB"), governors=(1, 2, -1), deprels=("det", "nsubj", "root"),
+        constituency="(S (NP (DT The) (NN Dog)) (VP (VB barks)))",
+    )  # fmt: skip
+    batch = SyntaxCollator(tokenizer, config, max_length=17)([SyntaxExample((sentence,), 1)])
+    loss = model(**batch).loss
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert model.get_input_embeddings().weight.grad.abs().sum() > 0
+
+
+def test_the_same_seed_gives_the_same_encoder(files):
+    build(files)
+    build_scratch_encoder([files / "train.txt"], files / "again", files / "glove.txt", SHAPE)
+    assert (files / "out" / "model.safetensors").read_bytes() == (
+        files / "again" / "model.safetensors"
+    ).read_bytes()
+    assert sorted(path.name for path in (files / "out").iterdir()) == [
+        *("config.json", "manifest.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
+    ]
+
+
+def test_without_vectors_and_with_rare_words_left_out(files):
+    build(files, vectors=None, shape=EncoderShape(1, 22, 2, 13, embedding_width=7), min_count=2)
+    tokenizer = AutoTokenizer.from_pretrained(files / "out")
+    assert set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) == {"The"}
+    with pytest.raises(DataError, match="expected words that occur 9 times or more, got none"):
+        build_scratch_encoder([files / "train.txt"], files / "rare", shape=SHAPE, min_count=9)
+
+
+def test_vectors_of_another_language_are_refused(files):
+    (files / "glove.txt").write_text("собака 1 2\n")
+    with pytest.raises(DataError) as caught:
+        build(files)
+    assert str(caught.value).startswith("word vectors: expected vectors of some of the text's ")
+    assert not (files / "out").exists()
+
+
+def test_all_that_does_not_fit_is_said(files):
+    (files / "out").mkdir()
+    (files / "out" / "mine").touch()
+    with pytest.raises(ConfigError) as caught:
+        build(files, shape=EncoderShape(layers=1, width=10, heads=3, dropout=1.0))
+    assert caught.value.problems == [
+        "heads: expected a divisor of the width 10, got 3.",
+        "dropout: expected 0 to 1, below 1, got 1.0.",
+        f"output: expected a new or empty folder, got {files / 'out'}. Give another, or delete it.",
+    ]
+    with pytest.raises(ConfigError, match=r"^layers: expected at least 1, got 0\."):
+        build(files, shape=EncoderShape(layers=0), vectors=None)
+
+
+def test_on_the_command_line(files, monkeypatch, capsys):
+    import sys
+
+    from syntaxformer.cli.main import main
+
+    arguments = [
+        "scratch",
+        "--train",
+        str(files / "train.txt"),
+        "--glove",
+        str(files / "glove.txt"),
+        "-o",
+        str(files / "out"),
+    ]
+    arguments += [
+        "--layers",
+        "1",
+        "--width",
+        "22",
+        "--heads",
+        "2",
+        "--feed-forward",
+        "13",
+        "--max-length",
+        "17",
+        "--lowercase",
+    ]
+    monkeypatch.setattr(sys, "argv", ["syntaxformer", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith(f"{files / 'out'}: 0.0M parameters, ")
+    tokenizer = AutoTokenizer.from_pretrained(files / "out")
+    assert tokenizer.tokenize("THE dog") == ["the", "dog"]
+
+
+def test_a_seed_is_one_of_numpy(files):
+    with pytest.raises(ConfigError, match=r"^seed: expected 0 to 4294967295, got 18446744073709551616\.$"):
+        build(files, seed=2**64)
+
+
+def test_the_umask_decides_who_reads_the_folder(files):
+    umask = os.umask(0o027)
+    try:
+        build(files)
+    finally:
+        os.umask(umask)
+    assert {path.stat().st_mode & 0o777 for path in (files / "out").iterdir()} == {0o640}

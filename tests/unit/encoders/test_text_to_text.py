@@ -1,0 +1,141 @@
+"""A T5 that writes its labels."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+
+import syntaxformer as sf
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.finetune_config import load_finetune
+from syntaxformer.encoders.finetuning import finetune
+from syntaxformer.encoders.official_files import TASKS, read_split
+from syntaxformer.encoders.pretrained import load_pretrained
+from syntaxformer.encoders.text_labels import TextLabels, label_words
+
+from .conftest import WORDS
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints") / "t5"
+    pieces = ["<pad>", "</s>", "<unk>", "true", "false", "tr", *WORDS]
+    tokenizer = Tokenizer(
+        models.WordLevel({piece: number for number, piece in enumerate(pieces)}, unk_token="<unk>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        model_max_length=64,
+    )
+    torch.manual_seed(5)
+    config = T5Config(
+        vocab_size=len(pieces), d_model=24, d_kv=12, d_ff=37, num_layers=2, num_heads=2, decoder_start_token_id=0,
+        dropout_rate=0.0,
+    )  # fmt: skip
+    T5ForConditionalGeneration(config).save_pretrained(folder)
+    fast.save_pretrained(folder)
+    return folder
+
+
+def test_words_of_labels():
+    assert label_words(("0", "1")) == ("false", "true")
+    assert label_words(("neutral", "entailment")) == ("neutral", "entailment")
+
+
+@pytest.mark.parametrize("infuse", ["", "masks"])
+def test_the_encoder_runs_once_for_all_labels(t5, infuse):
+    tokenizer = AutoTokenizer.from_pretrained(t5)
+    model = T5ForConditionalGeneration.from_pretrained(t5).eval()
+    config = sf.InfusionConfig.parse(infuse or "none")
+    if infuse:
+        model = sf.infuse(model, config).eval()
+        for gate in (one for name, one in model.named_parameters() if name.endswith("gate.weight")):
+            gate.data.fill_(0.7)
+    words = sf.Sentence.from_words(
+        ["the", "cat"], governors=(1, -1), upos=("DET", "NOUN"), deprels=("det", "root")
+    )
+    batch = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((words,))] * 2)
+    calls = []
+    model.get_encoder().register_forward_hook(lambda *_: calls.append(1))
+    scorer = TextLabels(tokenizer, ("true", "tr tr false", "false"))
+    with torch.inference_mode():
+        found = scorer(model, batch)
+        assert len(calls) == 1
+        for column, pieces in enumerate(scorer.pieces):
+            labels = pieces[None].expand(2, -1)
+            logits = model(**batch, labels=labels.contiguous()).logits.log_softmax(-1)
+            kept = labels != -100
+            expected = logits.gather(-1, labels.clamp_min(0)[..., None])[..., 0].where(kept, 0.0).sum(1)
+            torch.testing.assert_close(found[:, column], expected)
+
+
+def test_labels_of_several_lengths_are_scored_to_their_end(t5):
+    model, tokenizer = (
+        T5ForConditionalGeneration.from_pretrained(t5).eval(),
+        AutoTokenizer.from_pretrained(t5),
+    )
+    scorer = TextLabels(tokenizer, ("true", "tr tr false"))
+    batch = dict(tokenizer(["the cat", "dog"], padding=True, return_tensors="pt"))
+    with torch.no_grad():
+        found = scorer(model, batch)
+        for row, text in enumerate(["the cat", "dog"]):
+            one = tokenizer([text], return_tensors="pt")
+            for column, pieces in enumerate([[3, 1], [5, 5, 4, 1]]):
+                logits = (
+                    model(**one, decoder_input_ids=torch.tensor([[0, *pieces[:-1]]]))
+                    .logits[0]
+                    .log_softmax(-1)
+                )
+                expected = sum(float(logits[place, piece]) for place, piece in enumerate(pieces))
+                assert float(found[row, column]) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("infuse", ["", "pos_add"])
+def test_it_trains_and_predicts(config_of, t5, cola, infuse):
+    folder = finetune(config_of("training.epochs=8", "training.batch_size=4", model=str(t5), infuse=infuse))
+    report = json.loads((folder / "run.json").read_text())
+    classifier = Classifier.from_folder(folder)
+    assert classifier.info.words == ("false", "true")
+    dev = read_split(TASKS["cola"], cola, "dev")
+    predictions = classifier.predict_set(dev)
+    assert classifier.score(dev, predictions)["matthews"] == pytest.approx(
+        report["dev"]["matthews"], abs=1e-6
+    )
+    assert report["dev"]["matthews"] > 0.5
+    assert set(predictions.labels) == {"0", "1"}
+    assert all(sum(row) == pytest.approx(1.0) for row in predictions.probabilities)
+
+
+def test_heads_that_cannot_be(config_of, checkpoint):
+    with pytest.raises(ConfigError) as caught:
+        finetune(config_of("head=text"))
+    assert str(caught.value) == (
+        "head: expected labels and an encoder-decoder for text, got one without a decoder. Use classifier."
+    )
+
+
+@pytest.mark.parametrize("infuse", ["", "masks"])
+@pytest.mark.parametrize("labels", [("0", "1"), None])
+def test_its_encoder_takes_a_classification_head(t5, infuse, labels):
+    """Which a checkpoint of T5 has not, no more than BERT's has one."""
+    infusion = load_finetune(
+        {"task": "cola", "model": str(t5), "output": "out"}, infuse or "none", []
+    ).infusion
+    model = load_pretrained(str(t5), labels, infusion)
+    inputs = {"input_ids": torch.tensor([[6, 7, 1]]), "attention_mask": torch.ones(1, 3, dtype=torch.int64)}
+    if not infuse:
+        assert model(**inputs).logits.shape == (1, 1 if labels is None else 2)
+    names = [name for name, _ in model.named_parameters()]
+    assert any("classification_head" in name for name in names)

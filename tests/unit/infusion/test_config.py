@@ -1,0 +1,110 @@
+"""`InfusionConfig`: the command line's shorthand, JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.infusion.config import POS_TAGS as TAGS
+from syntaxformer.infusion.config import InfusionConfig, MaskConfig, TreeOptions
+from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation
+from syntaxformer.syntax.constituency_relations import Nodes
+from syntaxformer.syntax.piece_relations import Specials
+from syntaxformer.syntax.word_relations import TreeKind
+from syntaxformer.syntax.word_values import POS_TAGS
+
+
+def test_choices_are_those_of_the_rooms_that_act_on_them():
+    fields = MaskConfig.model_fields
+    choices = {
+        "mode": MaskMode, "on_empty_row": OnEmptyRow, "summation": Summation, "nodes": Nodes, "specials": Specials,
+    }  # fmt: skip
+    for name, expected in choices.items():
+        assert get_args(fields[name].annotation) == get_args(expected)
+    assert TreeOptions().trees == get_args(TreeKind)
+    assert TAGS == POS_TAGS
+
+
+@pytest.mark.parametrize(
+    ("names", "on"),
+    [("none", set()), ("", set()), ("masks", {"masks"}), ("masks, lisa,pos_add", {"masks", "lisa", "pos"}),
+     ("relation_bias,let", {"relation_bias", "pos"})],
+)  # fmt: skip
+def test_shorthand(names, on):
+    config = InfusionConfig.parse(names)
+    assert {
+        name for name in ("masks", "relation_bias", "lisa", "pos") if getattr(config, name) is not None
+    } == on
+    assert config.is_plain == (not on)
+    assert InfusionConfig.parse("pos_concat", pos_width=7).pos == "concat"
+    assert InfusionConfig.parse("pos_let") == InfusionConfig.parse("let")
+
+
+def test_json_round_trip():
+    config = InfusionConfig(
+        preset="paper", masks={"without": ["pair"], "layers": [1, 2], "max_distance": 7}, relation_bias={},
+        lisa={"inject": "gold"}, pos="concat", seed=3,
+    )  # fmt: skip
+    assert InfusionConfig.from_json(json.loads(json.dumps(config.model_dump(mode="json"))), "x") == config
+
+
+def test_biases_take_the_trees_of_masks():
+    config = InfusionConfig(masks=MaskConfig(max_distance=5, random=True), relation_bias={"layers": [0]})
+    assert config.relation_bias.max_distance == 5
+    assert config.relation_bias.random
+    assert config.relation_bias.layers == (0,)
+    assert InfusionConfig(relation_bias={"max_distance": 3}).tree_options.max_distance == 3
+    assert InfusionConfig(lisa={}).tree_options is None
+
+
+def test_a_tree_left_out_is_no_longer_used():
+    assert MaskConfig(without=("dependency",)).used_trees == ("constituency",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"mask": {}}, "infusion: mask: unknown key. Nearest: masks."),
+        ({"masks": {"layer": 1}}, "infusion: masks.layer: unknown key. Nearest: layers."),
+        ({"seed": -1}, "infusion: seed: expected greater than or equal to 0, got -1."),
+        ({"seed": 2**32}, "infusion: seed: expected less than or equal to 4294967295, got 4294967296."),
+        ({"pos": "sum"}, "infusion: pos: expected 'add', 'concat' or 'let', got 'sum'."),
+        ({"masks": {"max_distance": 85}},
+         "infusion: masks.max_distance: expected less than or equal to 84, got 85."),
+        ({"masks": {"trees": ["dependency", "dependency"]}},
+         "infusion: masks: trees: expected each kind once, got dependency, dependency."),
+        ({"masks": {"without": ["parent", "child", "sibling", "pair"]}},
+         "infusion: masks: without: expected a relation to be left, got none."),
+        ({"masks": {"without": ["dependency", "constituency"]}},
+         "infusion: masks: without: expected one tree to be left, got none. Leave out at most one."),
+        ({"masks": {"max_distance": 5}, "relation_bias": {"max_distance": 6}},
+         "infusion: relation_bias.max_distance: expected that of masks, 5, got 6. Leave it out."),
+        ({"mask": {}, "lisa": {"weight": -1}},
+         "infusion: lisa.weight: expected greater than or equal to 0, got -1.; "
+         "infusion: mask: unknown key. Nearest: masks."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(content, message):
+    with pytest.raises(ConfigError) as caught:
+        InfusionConfig(**content)
+    assert str(caught.value) == message
+
+
+def test_messages_name_the_file():
+    with pytest.raises(ConfigError, match=r"^d/infusion\.json: mask: unknown key\. Nearest: masks\.$"):
+        InfusionConfig.from_json({"mask": {}}, "d/infusion.json")
+    with pytest.raises(ConfigError, match=r"^d/infusion\.json: expected keys and values, got list\.$"):
+        InfusionConfig.from_json([], "d/infusion.json")
+
+
+def test_unknown_shorthand():
+    with pytest.raises(ConfigError, match=(
+        r"^infuse: expected some of masks, relation_bias, lisa, pos_add, pos_concat, pos_let, let or none, "
+        r"got 'mask'\. Nearest: masks\.$"
+    )):  # fmt: skip
+        InfusionConfig.parse("mask")
+    with pytest.raises(ConfigError, match=r"^infuse: expected pos once, got it twice in 'let,pos_add'\.$"):
+        InfusionConfig.parse("let,pos_add")

@@ -1,0 +1,380 @@
+"""`infuse` on paper: what it refuses and in which words, what it adds in numbers, what a folder must hold."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import syntaxformer as sf
+from syntaxformer.base.errors import CheckpointError, ConfigError
+
+SIZES = {
+    "hidden_size": 22,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 29,
+    "vocab_size": 31,
+    "max_position_embeddings": 23,
+}
+SUPPORTED = "Supported: BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT, ALBERT, ModernBERT, T5."
+
+
+def _bert(**more):
+    return hf.BertForSequenceClassification(hf.BertConfig(**{**SIZES, **more}))
+
+
+def _refused(model, names="masks", **fields):
+    with pytest.raises(ConfigError) as caught:
+        sf.infuse(model, sf.InfusionConfig.parse(names, **fields))
+    return str(caught.value)
+
+
+def test_other_architectures_are_refused_by_name():
+    mpnet = hf.MPNetModel(hf.MPNetConfig(**SIZES))
+    assert _refused(mpnet) == (
+        "model: expected a supported encoder, got MPNetModel: MPNet computes its attention itself, without "
+        f"transformers' attention interface. {SUPPORTED}"
+    )
+    deberta = hf.DebertaV2Model(hf.DebertaV2Config(**SIZES))
+    assert _refused(deberta) == (
+        "model: expected a supported encoder, got DebertaV2Model: DeBERTa-v2 computes its attention itself, "
+        f"without transformers' attention interface. {SUPPORTED}"
+    )
+    bart = hf.BartModel(hf.BartConfig(d_model=22, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+                                      decoder_attention_heads=2, encoder_ffn_dim=7, decoder_ffn_dim=7, vocab_size=31))  # fmt: skip
+    assert _refused(bart) == (
+        f"model: expected a supported encoder, got BartModel of the kind 'bart'. {SUPPORTED}"
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=22, n_layer=1, n_head=2, vocab_size=31)),
+        lambda: hf.BertModel(hf.BertConfig(**SIZES, is_decoder=True)),
+        lambda: hf.BertLMHeadModel(hf.BertConfig(**SIZES, is_decoder=True)),
+    ],
+)
+def test_decoders_are_refused(make):
+    model = make()
+    assert _refused(model) == (
+        f"model: expected an encoder, got the decoder-only {type(model).__name__}: a syntax tree links words in both "
+        f"directions, this model looks only back. {SUPPORTED}"
+    )
+
+
+def test_what_is_no_model_is_refused():
+    assert _refused(nn.Linear(2, 3)) == (
+        f"model: expected a transformers PreTrainedModel, got Linear. {SUPPORTED}"
+    )
+
+
+def test_a_second_infusion_is_refused():
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
+    assert _refused(model) == (
+        "model: expected one that is not infused, got BertForSequenceClassification with an infusion. "
+        "Load the plain checkpoint again."
+    )
+
+
+def test_layers_and_heads_that_are_not_there_are_refused_together():
+    text = _refused(_bert(), "none", masks={"layers": [0, 2]}, lisa={"layers": [-1], "attn_head": 2},
+                    relation_bias={"layers": []})  # fmt: skip
+    assert text == (
+        "masks.layers: expected layers 0 to 1 of BertForSequenceClassification, got 2.; "
+        "relation_bias.layers: expected layers 0 to 1 of BertForSequenceClassification, got none.; "
+        "lisa.layers: expected layers 0 to 1 of BertForSequenceClassification, got -1.; "
+        "lisa.attn_head: expected 0 to 1, a head of BertForSequenceClassification, got 2."
+    )
+
+
+def test_let_wants_the_final_vector_of_the_sentence():
+    refused = (
+        "pos: expected a model with a head that takes the sentence's final vector for let, got {}. "
+        "Use a ForSequenceClassification model, or add or concat."
+    )
+    tagger = hf.RobertaForTokenClassification(hf.RobertaConfig(**SIZES))
+    assert _refused(tagger, "let") == refused.format("RobertaForTokenClassification")
+    unpooled = hf.BertModel(hf.BertConfig(**SIZES), add_pooling_layer=False)
+    assert _refused(unpooled, "let") == refused.format("BertModel")
+
+
+def test_let_reaches_the_logits_and_starts_as_nothing():
+    for model in (
+        _bert(),
+        hf.BertModel(hf.BertConfig(**SIZES)),
+        hf.RobertaForSequenceClassification(hf.RobertaConfig(**SIZES)),
+    ):
+        model.eval()
+        pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7))
+        score = lambda output: output.logits if hasattr(output, "logits") else output.pooler_output  # noqa: E731
+        with torch.no_grad():
+            plain = score(model(pieces))
+            sf.infuse(model, sf.InfusionConfig(pos="let", pos_width=5))
+            assert torch.equal(score(model(pieces, pos_ids=tags)), plain)
+            model.infusion.pos.join.weight.normal_()
+            found = score(model(pieces, pos_ids=tags))
+            other = score(model(pieces, pos_ids=tags.flip(0)))
+        assert not torch.equal(found, plain)
+        assert not torch.equal(found, other)
+
+
+def test_a_batch_without_its_syntax_is_refused():
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,pos_add"))
+    pieces = torch.zeros(3, 5, dtype=torch.int64)
+    relations = torch.zeros(3, 2, 5, 5, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=(
+        r"^syntax: expected a tensor of shape \[3, 2, 5, 5\], as this model is infused with it, got none\. "
+        r"Make batches with SyntaxCollator, or give raw text to syntaxformer\.pipeline\.$"
+    )):  # fmt: skip
+        model(pieces)
+    with pytest.raises(ValueError, match=r"^pos_ids: expected a tensor of shape \[3, 5\], as this model"):
+        model(pieces, syntax=relations)
+    with pytest.raises(ValueError, match=r"^syntax: expected shape \[3, 2, 5, 5\], got \[3, 1, 5, 5\]\.$"):
+        model(pieces, syntax=relations[:, :1], pos_ids=pieces)
+    with pytest.raises(ValueError, match=r"^governors: expected shape \[3, 5\], got \[3, 4\]\.$"):
+        model(pieces, syntax=relations, pos_ids=pieces, governors=pieces[:, 1:])
+    with pytest.raises(ValueError, match=r"^syntax: expected relations as uint8, got torch\.float32\.$"):
+        model(pieces, syntax=relations.float(), pos_ids=pieces)
+    with pytest.raises(ValueError, match=r"^syntax: expected relations as uint8, got torch\.int64\.$"):
+        model(pieces, syntax=relations.long() + 256, pos_ids=pieces)
+    with pytest.raises(ValueError, match=(
+        r"^attention_mask: expected shape \[batch, pieces\], got \[3, 1, 5, 5\]\. "
+        r"An infused model takes which pieces are padding, nothing finer\.$"
+    )):  # fmt: skip
+        model(pieces, torch.ones(3, 1, 5, 5), syntax=relations, pos_ids=pieces)
+    model(pieces, syntax=relations, pos_ids=pieces)
+
+
+def test_embeddings_stand_for_pieces():
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,pos_add")).eval()
+    pieces, relations = torch.randint(4, 31, (3, 5)), torch.randint(0, 46, (3, 2, 5, 5), dtype=torch.uint8)
+    tags = torch.randint(0, 20, (3, 5))
+    expected = model(pieces, syntax=relations, pos_ids=tags).logits
+    embedded = model.get_input_embeddings()(pieces)
+    torch.testing.assert_close(model(inputs_embeds=embedded, syntax=relations, pos_ids=tags).logits, expected)
+
+
+def test_attention_that_is_asked_for_is_the_collapsed_one():
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,lisa")).eval()
+    nn.init.constant_(model.infusion.gates["0"].weight, 0.7)
+    pieces, relations = torch.randint(4, 31, (3, 5)), torch.randint(0, 46, (3, 2, 5, 5), dtype=torch.uint8)
+    with model.infusion.record(attention=True):
+        model(pieces, syntax=relations)
+    recorded = model.infusion.seen.attention
+    found = model(pieces, syntax=relations, output_attentions=True).attentions
+    assert len(found) == 2
+    for layer, weights in enumerate(found):
+        assert weights.shape == (3, 2, 5, 5)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 5))
+        assert torch.equal(weights, recorded[layer][-1])
+    assert model(pieces, syntax=relations).attentions is None
+
+
+def test_a_layer_by_itself_has_no_syntax():
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
+    with pytest.raises(ValueError, match=(
+        r"^syntax_batch: expected the batch's syntax among the arguments of a layer, got none\. "
+        r"Call the encoder as a whole\.$"
+    )):  # fmt: skip
+        model.bert.encoder.layer[0](torch.zeros(1, 3, 22))
+
+
+def test_what_is_left_out_must_leave_something():
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
+    with pytest.raises(ValueError, match=(
+        r"^leave_out: expected some of dependency, constituency, parent, child, sibling, pair, got aunt\.$"
+    )):  # fmt: skip
+        model.infusion.leave_out("aunt")
+    with pytest.raises(ValueError, match=(
+        r"^leave_out: expected a relation to be left, got dependency, constituency\.$"
+    )):  # fmt: skip
+        model.infusion.leave_out("dependency", "constituency")
+
+
+def test_parameters_of_bert_base():
+    """d = 768: topical 2 d² + d; LISA d_head x d for each of 12 layers; biases 12 x 2 x 47 x 12; POS 20 x d."""
+    with torch.device("meta"):
+        model = hf.BertModel(hf.BertConfig())
+        sf.infuse(model, sf.InfusionConfig(masks={}, relation_bias={}, pos="add",
+                                           lisa={"layers": list(range(12)), "keys": "model"}))  # fmt: skip
+    counts = {}
+    for name, parameter in sf.infusion_parameters(model):
+        group = name.split(".")[1]
+        counts[group] = counts.get(group, 0) + parameter.numel()
+    assert counts == {
+        "topical": 2 * 768 * 768 + 768,
+        "gates": 12,
+        "relation_bias": 12 * 2 * 47 * 12,
+        "lisa": 12 * 64 * 768,
+        "pos": 20 * 768,
+    }
+    report = sf.parameter_report(model)
+    assert "+1,180,416   (paper 002, BERT-base: 1.0 million)" in report
+    assert "+589,824   (paper 002, BERT-base, all layers: 0.6 million)" in report
+    assert "109,482,240" in report
+
+
+def test_a_plain_model_has_no_report():
+    with pytest.raises(
+        ConfigError, match=r"^model: expected an infused one, got a plain BertForSequence.* Call infuse\.$"
+    ):
+        sf.parameter_report(_bert())
+
+
+def test_new_parameters_do_not_disturb_the_random_state():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    model = _bert()
+    torch.manual_seed(5)
+    sf.infuse(model, sf.InfusionConfig.parse("masks"))
+    assert torch.equal(torch.rand(3), expected)
+    again = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
+    other = sf.infuse(_bert(), sf.InfusionConfig.parse("masks", seed=1))
+    key = model.infusion.topical["shared"].key
+    assert torch.equal(key, again.infusion.topical["shared"].key)
+    assert not torch.equal(key, other.infusion.topical["shared"].key)
+
+
+def test_an_empty_config_changes_nothing():
+    model = _bert().eval()
+    pieces = torch.randint(4, 31, (3, 7))
+    plain = model(pieces).logits
+    sf.infuse(model, sf.InfusionConfig.parse("none"))
+    assert torch.equal(model(pieces).logits, plain)
+    assert sf.infusion_parameters(model) == []
+    assert model.config._attn_implementation != "syntax"
+
+
+def test_folders_that_are_not_whole(tmp_path):
+    with pytest.raises(
+        CheckpointError, match=r"infusion\.json: expected a file, found none\. Is this a syntaxformer"
+    ):
+        sf.load(tmp_path)
+    sf.infuse(_bert(), sf.InfusionConfig.parse("masks")).save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "infusion.json").read_text("utf-8"))
+
+    def altered(**changes):
+        (tmp_path / "infusion.json").write_text(json.dumps({**stored, **changes}), "utf-8")
+        with pytest.raises(CheckpointError) as caught:
+            sf.load(tmp_path)
+        return str(caught.value).removeprefix(str(tmp_path)).removeprefix("/")
+
+    assert altered(architecture="os") == (
+        "infusion.json: expected the name of a transformers model as architecture, got 'os'. "
+        "The folder was altered or written by another version."
+    )
+    assert altered(infusion={"mask": {}}) == "infusion.json: mask: unknown key. Nearest: masks."
+    assert altered(infusion={"masks": {}, "lisa": {}}) == (
+        ": expected the parameters that infusion.json describes, got others: lisa.1.weight. The folder was altered."
+    )
+    weights = load_file(tmp_path / "model.safetensors")
+    name = "bert.encoder.layer.1.attention.output.dense.bias"
+    save_file({key: value for key, value in weights.items() if key != name}, tmp_path / "model.safetensors")
+    assert altered() == (
+        f": expected exactly the parameters of BertForSequenceClassification, differing: {name}. The folder was altered."
+    )
+    save_file({**weights, name: torch.zeros(23)}, tmp_path / "model.safetensors")
+    assert altered().startswith(": expected weights that fit config.json, got: ")
+    (tmp_path / "model.safetensors").write_bytes(b"broken")
+    assert altered().startswith(
+        ": expected weights that fit config.json, got: Error while deserializing header"
+    )
+    (tmp_path / "model.safetensors").unlink()
+    assert altered() == ": expected model.safetensors, found none. Was it saved whole?"
+
+
+def test_what_has_no_pooler_comes_back_without(tmp_path):
+    model = sf.infuse(
+        hf.BertModel(hf.BertConfig(**SIZES), add_pooling_layer=False), sf.InfusionConfig.parse("lisa")
+    )
+    model.save_pretrained(tmp_path)
+    assert sf.load(tmp_path).pooler is None
+
+
+def test_a_shorthand_stands_for_its_config():
+    model = sf.infuse(_bert(), "masks,pos_add")
+    assert model.infusion.config == sf.InfusionConfig.parse("masks,pos_add")
+    with pytest.raises(
+        ConfigError, match=r"^infuse: expected some of masks, .*, got 'mask'\. Nearest: masks"
+    ):
+        sf.infuse(_bert(), "mask")
+    with pytest.raises(ConfigError, match=r"^infuse: expected an InfusionConfig, got dict\.$"):
+        sf.infuse(_bert(), {"masks": {}})
+
+
+def test_an_upload_holds_the_infusion(tmp_path, monkeypatch):
+    uploaded = []
+    monkeypatch.setattr(
+        hf.BertForSequenceClassification,
+        "push_to_hub",
+        lambda model, name, **options: uploaded.append((name, options)),
+    )
+    model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))
+    model.save_pretrained(tmp_path / "new", push_to_hub=True, commit_message="new")
+    assert uploaded == [("new", {"commit_message": "new"})]
+    model.save_pretrained(tmp_path / "other", push_to_hub=True, repo_id="ours/named")
+    assert uploaded[1] == ("ours/named", {})
+    assert (tmp_path / "new" / "infusion.json").exists()
+
+
+@pytest.mark.parametrize("names", ["pos_add", "let", "masks,pos_concat"])
+def test_threads_see_their_own_batch(names):
+    """Batches of different lengths, each in a thread of its own, as often as lets them meet."""
+    torch.manual_seed(1)
+    model = sf.infuse(_bert().eval(), sf.InfusionConfig.parse(names)).eval()
+    for parameter in model.infusion.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    batches = []
+    for n_pieces in range(5, 11):
+        batch = {
+            "input_ids": torch.randint(4, 31, (3, n_pieces)),
+            "pos_ids": torch.randint(1, 17, (3, n_pieces)),
+        }
+        if "masks" in names:
+            batch["syntax"] = torch.randint(0, 46, (3, 2, n_pieces, n_pieces), dtype=torch.uint8)
+        batches.append(batch)
+
+    def logits(batch):
+        with torch.no_grad():
+            return model(**batch).logits
+
+    alone = [logits(batch) for batch in batches]
+    with ThreadPoolExecutor(len(batches)) as pool:
+        for _ in range(30):
+            for found, expected in zip(pool.map(logits, batches), alone, strict=True):
+                torch.testing.assert_close(found, expected)
+
+
+def test_precision_and_generation_settings_come_back(tmp_path):
+    config = hf.T5Config(
+        d_model=22, d_kv=7, d_ff=29, num_layers=1, num_heads=3, vocab_size=31, decoder_start_token_id=0
+    )
+    model = sf.infuse(
+        hf.T5ForConditionalGeneration(config).to(torch.bfloat16), sf.InfusionConfig.parse("masks")
+    )
+    model.generation_config.num_beams = 3
+    model.save_pretrained(tmp_path)
+    loaded = sf.load(tmp_path)
+    assert loaded.generation_config.num_beams == 3
+    backbone = {one.dtype for name, one in loaded.named_parameters() if not name.startswith("infusion.")}
+    assert backbone == {torch.bfloat16}
+    assert {one.dtype for _, one in sf.infusion_parameters(loaded)} == {torch.float32}
+
+
+def test_shards_are_read(tmp_path):
+    model = sf.infuse(_bert().eval(), sf.InfusionConfig.parse("masks"))
+    model.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    relations = torch.randint(0, 46, (3, 2, 7, 7), dtype=torch.uint8)
+    pieces = torch.randint(4, 31, (3, 7))
+    assert torch.equal(
+        sf.load(tmp_path).eval()(pieces, syntax=relations).logits, model(pieces, syntax=relations).logits
+    )

@@ -1,0 +1,96 @@
+"""Widths add up or say why not; the joined vector is what the paper's formula says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from syntaxformer.nn import InfusedEmbedding, WidthPlan, plan_widths
+
+SIZES = {"pos": 20, "case": 4, "subword": 6}
+
+
+def test_paper_000() -> None:
+    plan = plan_widths("sum_then_concat", 512)
+    assert plan.word_width == 492
+    assert plan.factors == (("pos", 20), ("case", 20), ("subword", 20))
+    assert plan.arithmetic() == "492 (word) + 20 (pos + case + subword, summed) = 512"
+
+
+def test_concatenation_adds_up_to_the_same_width() -> None:
+    plan = plan_widths("concat", 512, widths={"pos": 12, "case": 4, "subword": 4})
+    assert plan.arithmetic() == "492 (word) + 12 (pos) + 4 (case) + 4 (subword) = 512"
+
+
+def test_concat_shares_the_width_where_none_is_given() -> None:
+    assert plan_widths("concat", 512).factor_widths == {"pos": 12, "case": 4, "subword": 4}
+
+
+def test_paper_003_and_add() -> None:
+    assert plan_widths("concat_pos", 512).arithmetic() == "492 (word) + 20 (pos) = 512"
+    assert plan_widths("add", 512).factors == (("pos", 512),)
+    assert plan_widths("none", 512).factors == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"kind": "sum_then_concat", "d_model": 512, "word_width": 500},
+            r"sum of d_model = 512, got 500 \(word\) \+ 20 \(pos \+ case \+ subword, summed\) = 520\.",
+        ),
+        ({"kind": "sum_then_concat", "d_model": 16}, r"word width of at least 1 .* got -4 \(word\)"),
+        (
+            {"kind": "concat", "d_model": 64, "widths": {"pos": 3}},
+            r"one width for each of \['pos', 'case', 'subword'\]",
+        ),
+        ({"kind": "gated", "d_model": 64}, r"infusion kind: expected one of none, add, .*, got 'gated'\."),
+        (
+            {"kind": "concat", "d_model": 64, "factors": []},
+            r"expected at least one for kind 'concat', got none\.",
+        ),
+    ],
+)
+def test_widths_that_do_not_add_up(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan_widths(**arguments)
+
+
+def test_a_plan_survives_json_with_the_order_of_its_columns() -> None:
+    """A mapping would be sorted by name in config.json and the columns would slip."""
+    import json
+
+    plan = plan_widths("concat", 64, ["subword", "pos", "case"], width=20)
+    stored = json.loads(json.dumps(plan.as_dict(), sort_keys=True))
+    assert list(WidthPlan.from_dict(stored).factor_widths) == ["subword", "pos", "case"]
+
+
+@pytest.mark.parametrize("kind", ["sum_then_concat", "concat", "concat_pos", "add"])
+def test_the_joined_vector_by_hand(kind: str) -> None:
+    plan = plan_widths(kind, 29, width=11)
+    layer = InfusedEmbedding(plan, 31, SIZES)
+    pieces = torch.tensor([[5, 7]])
+    ids = torch.tensor([[[3, 1, 2], [0, 0, 4]]])[..., : len(plan.factors)]
+    out = layer(pieces, ids)
+    assert out.shape == (1, 2, 29)
+    tables = dict(layer.factors.items())
+    for place in range(2):
+        word = layer.word.weight[pieces[0, place]]
+        vectors = [tables[name].weight[ids[0, place, column]] for column, name in enumerate(tables)]
+        if kind == "add":
+            expected = word + vectors[0]
+        elif kind == "sum_then_concat":
+            expected = torch.cat([word, vectors[0] + vectors[1] + vectors[2]])
+        else:
+            expected = torch.cat([word, *vectors])
+        torch.testing.assert_close(out[0, place], expected)
+
+
+def test_missing_columns_and_sizes() -> None:
+    layer = InfusedEmbedding(plan_widths("concat", 29, width=11), 31, SIZES)
+    with pytest.raises(
+        ValueError, match=r"factor_ids: expected columns \['pos', 'case', 'subword'\], got 0 columns\."
+    ):
+        layer(torch.tensor([[5]]))
+    with pytest.raises(ValueError, match=r"factor_sizes: .* got none for \['case', 'subword'\]\."):
+        InfusedEmbedding(plan_widths("concat", 29, width=11), 31, {"pos": 20})

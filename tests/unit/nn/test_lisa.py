@@ -1,0 +1,157 @@
+"""LISA: what pieces should point at, the head, its supervision and injected governors."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from syntaxformer.nn import (
+    NO_GOVERNOR,
+    BiaffineHead,
+    attend,
+    first_pieces,
+    governor_hits,
+    governor_loss,
+    governor_targets,
+    inject_governors,
+    syntax_attention,
+)
+
+BATCH, PIECES, D_QUERY, D_KEY, D_VALUE = 2, 7, 11, 5, 3
+
+# [CLS] the cat ##s sleep [SEP] [PAD]: the <- cats <- sleep; and [CLS] go [SEP] and padding.
+WORDS_OF_PIECES = torch.tensor([[-1, 0, 1, 1, 2, -1, -1], [-1, 0, -1, -1, -1, -1, -1]])
+GOVERNORS = torch.tensor([[1, 2, -1], [-1, -1, -1]])
+TARGETS = torch.tensor([[-100, 2, 4, 2, 4, -100, -100], [-100, 1, -100, -100, -100, -100, -100]])
+
+
+def _head_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return tuple(torch.randn(BATCH, PIECES, d, requires_grad=True) for d in (D_QUERY, D_KEY, D_VALUE))
+
+
+def test_targets_by_hand() -> None:
+    assert NO_GOVERNOR == -100
+    assert torch.equal(governor_targets(GOVERNORS, WORDS_OF_PIECES), TARGETS)
+    assert first_pieces(WORDS_OF_PIECES).int().tolist() == [[0, 1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
+
+
+def test_a_governor_that_was_cut_off_is_no_target() -> None:
+    cut = WORDS_OF_PIECES[:1, :4]  # "sleep" is gone
+    assert governor_targets(GOVERNORS[:1], cut).tolist() == [[-100, 2, -100, 2]]
+
+
+def test_targets_of_nothing() -> None:
+    nothing = torch.full((BATCH, PIECES), -1)
+    assert (governor_targets(torch.zeros(BATCH, 0, dtype=torch.int64), nothing) == NO_GOVERNOR).all()
+    assert not first_pieces(nothing).any()
+    assert not first_pieces(torch.zeros(BATCH, 0, dtype=torch.int64)).numel()
+
+
+@pytest.mark.parametrize(
+    ("governors", "words", "text"),
+    [
+        ([[3]], [[0]], r"governors: expected -1 to 0, a word of the batch, got 3 to 3\."),
+        ([[-2]], [[0]], r"governors: expected -1 to 0, a word of the batch, got -2 to -2\."),
+        ([[-1]], [[0, 1]], r"words_of_pieces: expected -1 to 0, a word of the batch, got 0 to 1\."),
+    ],
+)
+def test_refuses_words_that_are_not_there(governors: list, words: list, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        governor_targets(torch.tensor(governors), torch.tensor(words))
+
+
+def test_head_is_its_formula() -> None:
+    query, key, value = _head_inputs()
+    head = BiaffineHead(D_QUERY, D_KEY)
+    output, logits = head.attend(query, key, value)
+    torch.testing.assert_close(logits, torch.einsum("bid,de,bje->bij", query, head.weight, key))
+    torch.testing.assert_close(output, logits.softmax(-1) @ value)
+
+
+def test_a_square_head_starts_as_the_head_it_replaces() -> None:
+    query, key, value = (torch.randn(BATCH, 3, PIECES, D_KEY) for _ in range(3))
+    head = BiaffineHead(D_KEY)
+    output, _ = head.attend(query[:, 1], key[:, 1], value[:, 1])
+    torch.testing.assert_close(output, attend(query, key, value)[:, 1])
+    substituted = head.substitute(query, 1, D_KEY**-0.5)
+    torch.testing.assert_close(substituted, query)
+
+
+def test_substituted_queries_make_any_attention_biaffine() -> None:
+    query, key, value = (torch.randn(BATCH, 3, PIECES, D_KEY) for _ in range(3))
+    head = BiaffineHead(D_KEY)
+    torch.nn.init.normal_(head.weight)
+    key_mask = torch.arange(PIECES) < torch.tensor([PIECES, 5])[:, None]
+    substituted = head.substitute(query, 2, D_KEY**-0.5)
+    output = attend(substituted, key, value, key_mask[:, None, None])
+    expected, _ = head.attend(query[:, 2], key[:, 2], value[:, 2], key_mask)
+    torch.testing.assert_close(output[:, 2], expected)
+    torch.testing.assert_close(output[:, :2], attend(query, key, value, key_mask[:, None, None])[:, :2])
+    relations = torch.zeros(BATCH, 1, PIECES, PIECES, dtype=torch.uint8)
+    closed, _ = syntax_attention(
+        substituted, key, value, relations, torch.zeros(3, D_KEY), key_mask, gate=torch.tensor(0.0)
+    )
+    torch.testing.assert_close(closed, output)
+
+
+def test_padded_keys_have_no_influence_and_a_row_of_padding_is_zero() -> None:
+    query, key, value = _head_inputs()
+    head = BiaffineHead(D_QUERY, D_KEY)
+    key_mask = torch.tensor([[True] * 4 + [False] * 3, [False] * PIECES])
+    output, logits = head.attend(query, key, value, key_mask)
+    short, short_logits = head.attend(query[:1, :4], key[:1, :4], value[:1, :4])
+    torch.testing.assert_close(output[:1, :4], short)
+    torch.testing.assert_close(logits[:1, :4, :4], short_logits)
+    assert output[1].abs().max() == 0
+    output.square().sum().backward()
+    assert all(torch.isfinite(tensor.grad).all() for tensor in (query, key, value, head.weight))
+    assert key.grad[0, 4:].abs().max() == 0
+
+
+def test_injected_governors_are_one_hot_attention() -> None:
+    query, key, value = _head_inputs()
+    head = BiaffineHead(D_QUERY, D_KEY)
+    free, _ = head.attend(query, key, value)
+    output, _ = head.attend(query, key, value, governors=TARGETS)
+    assert torch.equal(output[0, 1], value[0, 2])
+    assert torch.equal(output[0, 4], value[0, 4])
+    assert torch.equal(output[1, 0], free[1, 0])
+    heads, values = torch.randn(BATCH, 3, PIECES, 2), torch.randn(BATCH, 3, PIECES, 2)
+    injected = inject_governors(heads, values, TARGETS, 1)
+    assert torch.equal(injected[0, 1, 3], values[0, 1, 2])
+    assert torch.equal(injected[:, [0, 2]], heads[:, [0, 2]])
+
+
+def test_loss_by_hand() -> None:
+    """Uniform over 5 valid keys: log 5. Nothing supervised: 0, with gradients."""
+    logits = torch.zeros(BATCH, PIECES, PIECES)
+    logits[..., 5:] = -torch.inf
+    logits = logits.requires_grad_()
+    torch.testing.assert_close(governor_loss(logits, TARGETS), torch.tensor(math.log(5)))
+    nothing = governor_loss(logits, torch.full((BATCH, PIECES), NO_GOVERNOR))
+    nothing.backward()
+    assert nothing == 0
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_loss_teaches_the_head() -> None:
+    query, key, value = _head_inputs()
+    head = BiaffineHead(D_QUERY, D_KEY)
+    optimizer = torch.optim.Adam([query, key, *head.parameters()], lr=0.1)
+    for _ in range(30):
+        optimizer.zero_grad()
+        logits = head.attend(query, key, value)[1]
+        governor_loss(logits, TARGETS).backward()
+        optimizer.step()
+    assert governor_hits(logits, TARGETS) == (5, 5)
+
+
+def test_hits_by_hand() -> None:
+    """Pieces 1 to 4 of the first, 1 of the second; wrong: the later piece ##s and the root go."""
+    chosen = torch.tensor([[0, 2, 4, 3, 4, 0, 0], [0, 0, 0, 0, 0, 0, 0]])
+    logits = torch.nn.functional.one_hot(chosen, PIECES).float()
+    assert governor_hits(logits, TARGETS) == (3, 5)
+    assert governor_hits(logits, TARGETS, first_pieces(WORDS_OF_PIECES)) == (3, 4)

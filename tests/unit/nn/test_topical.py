@@ -1,0 +1,130 @@
+"""Topical attention around syntax attention: the paper's equation 2, folding, gates."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from syntaxformer.nn import SyntaxGate, TopicalAttention, syntax_attention
+
+BATCH, HEADS, KEYS, D_HEAD, MAX_DISTANCE = 2, 3, 7, 5, 2
+D_MODEL = 11
+N_NETWORKS = 2 * (3 * MAX_DISTANCE + 1)
+
+
+def _topical() -> TopicalAttention:
+    torch.manual_seed(0)
+    topical = TopicalAttention(D_MODEL, HEADS, init_std=0.7)
+    nn.init.normal_(topical.value)
+    return topical
+
+
+def _output_layer(bias: bool = True) -> nn.Linear:
+    """From heads that are together wider than the model, as T5 may have them."""
+    torch.manual_seed(1)
+    return nn.Linear(HEADS * D_HEAD, D_MODEL, bias)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_equation_2(bias: bool) -> None:
+    """softmax_r(q (H_r W_K)ᵀ / √d) (H_r W_V) with H_r = concat_h(A_r) W_O + b, sub-network by sub-network."""
+    topical, output = _topical(), _output_layer(bias)
+    query, key, value = (torch.randn(BATCH, HEADS, KEYS, D_HEAD) for _ in range(3))
+    relations = torch.randint(0, N_NETWORKS // 2 + 1, (BATCH, 2, KEYS, KEYS), dtype=torch.uint8)
+    merged, weights = syntax_attention(
+        query, key, value, relations, topical.head_queries(output.weight), max_distance=MAX_DISTANCE
+    )
+    found = nn.functional.linear(
+        merged.transpose(1, 2).flatten(2), *topical.output_layer(output.weight, output.bias)
+    )
+
+    networks = []
+    for tree in range(2):
+        for relation in range(1, N_NETWORKS // 2 + 1):
+            mask = (relations[:, tree] == relation)[:, None]
+            attention = (query @ key.transpose(-1, -2) * mask / D_HEAD**0.5).softmax(-1)
+            networks.append(output((attention @ value).transpose(1, 2).flatten(2)))
+    states = torch.stack(networks, 2)
+    alpha = ((states @ topical.key) @ topical.task_query / D_MODEL**0.5).softmax(2)
+    torch.testing.assert_close(weights, alpha, atol=1e-5, rtol=1e-4)
+    expected = torch.einsum("bnr,bnrd->bnd", alpha, states @ topical.value)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_folded_is_the_same_as_applied_to_the_states() -> None:
+    topical, output = _topical(), _output_layer()
+    states = torch.randn(BATCH, KEYS, HEADS * D_HEAD)
+    for gate in (None, torch.tensor(0.3)):
+        folded = nn.functional.linear(states, *topical.output_layer(output.weight, output.bias, gate))
+        torch.testing.assert_close(folded, topical.map(output(states), gate), atol=1e-5, rtol=1e-5)
+
+
+def test_a_gate_of_each_head() -> None:
+    """With equal gates as with one; a head's own gate maps its own columns."""
+    topical, output = _topical(), _output_layer()
+    one = topical.output_layer(output.weight, output.bias, torch.tensor(0.3))
+    equal = topical.output_layer(output.weight, output.bias, torch.full((HEADS,), 0.3))
+    for expected, found in zip(one, equal, strict=True):
+        torch.testing.assert_close(found, expected)
+    weight, _ = topical.output_layer(output.weight, None, torch.tensor([0.0, 1.0, 0.0]))
+    changed = (weight - output.weight).abs().sum(0).view(HEADS, D_HEAD) > 0
+    assert changed.tolist() == [[False] * D_HEAD, [True] * D_HEAD, [False] * D_HEAD]
+
+
+def test_a_closed_gate_is_the_plain_layer_whatever_w_v_is() -> None:
+    topical, output, gate = _topical(), _output_layer(), SyntaxGate()
+    weight, bias = topical.output_layer(output.weight, output.bias, gate())
+    assert torch.equal(weight, output.weight)
+    assert torch.equal(bias, output.bias)
+    (weight.square().sum() + bias.sum()).backward()
+    assert gate.weight.grad != 0
+
+
+def test_w_v_starts_as_the_identity() -> None:
+    topical, output = TopicalAttention(D_MODEL, HEADS), _output_layer()
+    weight, bias = topical.output_layer(output.weight, output.bias)
+    assert torch.equal(weight, output.weight)
+    assert torch.equal(bias, output.bias)
+
+
+def test_parameter_count_of_bert_base() -> None:
+    """2 · 768² + 768 = 1,180,416: the paper's "1.0 million"."""
+    assert sum(parameter.numel() for parameter in TopicalAttention(768, 12).parameters()) == 1_180_416
+
+
+def test_gates_are_of_the_layer_or_of_its_heads() -> None:
+    assert SyntaxGate()().shape == ()
+    assert SyntaxGate().weight.shape == (1,), "FSDP shards no scalars"
+    assert SyntaxGate(HEADS)().tolist() == [0.0] * HEADS
+
+
+def test_under_autocast() -> None:
+    topical, output = _topical(), _output_layer()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for gate in (None, torch.tensor(0.3), torch.full((HEADS,), 0.3)):
+            weight, _ = topical.output_layer(output.weight, output.bias, gate)
+            states = nn.functional.linear(torch.randn(KEYS, HEADS * D_HEAD), weight)
+            assert states.dtype == torch.bfloat16
+        assert topical.head_queries(output.weight).shape == (HEADS, D_HEAD)
+
+
+@pytest.mark.parametrize(
+    "gate", [None, torch.tensor(0.3), torch.full((HEADS,), 0.3)], ids=["none", "one", "heads"]
+)
+@pytest.mark.parametrize("n_rows", [1, 5 * D_MODEL])
+def test_a_small_batch_is_projected_as_a_large_one(n_rows, gate, monkeypatch):
+    topical, output = _topical(), _output_layer()
+    heads = torch.randn(n_rows, output.in_features)
+    folded = torch.nn.functional.linear(heads, *topical.output_layer(output.weight, output.bias, gate))
+    assert torch.equal(topical.project(heads, output.weight, output.bias, gate), folded)  # in training
+    calls = []
+    monkeypatch.setattr(
+        topical,
+        "output_layer",
+        lambda *given: calls.append(given) or type(topical).output_layer(topical, *given),
+    )
+    with torch.inference_mode():
+        found = topical.project(heads, output.weight, output.bias, gate)
+    torch.testing.assert_close(found, folded.detach())
+    assert len(calls) == (n_rows > 1 or (gate is not None and gate.ndim > 0))

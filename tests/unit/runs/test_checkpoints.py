@@ -1,0 +1,326 @@
+"""Training state on disk: whole or refused, and no pickle in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.optim.lr_scheduler import LambdaLR
+
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.base.folders import MANIFEST, atomic_folder, read_json, verify_manifest, write_manifest
+from syntaxformer.runs.checkpoints import (
+    average_weights,
+    check_finite,
+    complete_checkpoints,
+    load_optimizer,
+    load_random_state,
+    load_tensors,
+    optimizer_state,
+    random_state,
+    save_optimizer,
+    save_random_states,
+)
+
+PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
+
+
+def _optimizer(seed: int = 1):
+    torch.manual_seed(seed)
+    model = torch.nn.Linear(3, 5)
+    groups = [{"params": [model.weight], "weight_decay": 0.1}, {"params": [model.bias], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=0.7, betas=(0.8, 0.9))
+    return model, optimizer, LambdaLR(optimizer, lambda step: 1 / (step + 1))
+
+
+def _steps(model, optimizer, scheduler, n: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    for _ in range(n):
+        optimizer.zero_grad()
+        model(torch.randn(7, 3)).square().sum().backward()
+        optimizer.step()
+        scheduler.step()
+
+
+def test_a_restored_optimizer_goes_on_as_if_never_stopped(tmp_path):
+    model, optimizer, scheduler = _optimizer()
+    _steps(model, optimizer, scheduler, 3, 11)
+    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
+    again, other_optimizer, other_scheduler = _optimizer(seed=2)
+    again.load_state_dict(model.state_dict())
+    load_optimizer(tmp_path, other_optimizer, other_scheduler)
+    assert other_scheduler.get_last_lr() == scheduler.get_last_lr() == [0.7 / 4] * 2
+    for one in ((model, optimizer, scheduler), (again, other_optimizer, other_scheduler)):
+        _steps(*one, 2, 13)
+    torch.testing.assert_close(again.weight, model.weight, rtol=0, atol=0)
+    torch.testing.assert_close(again.bias, model.bias, rtol=0, atol=0)
+
+
+def test_the_optimizer_of_another_model_is_refused(tmp_path):
+    model, optimizer, scheduler = _optimizer()
+    _steps(model, optimizer, scheduler, 1, 11)
+    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
+    other = torch.optim.AdamW(torch.nn.Linear(3, 5).parameters(), lr=0.7)
+    with pytest.raises(CheckpointError, match=r"expected the optimizer of this model, got: "):
+        load_optimizer(tmp_path, other, LambdaLR(other, lambda step: 1.0))
+
+
+def test_altered_groups_are_refused(tmp_path):
+    model, optimizer, scheduler = _optimizer()
+    _steps(model, optimizer, scheduler, 1, 11)
+    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
+    (tmp_path / "optimizer.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="expected the optimizer of this model, got: 'param_groups'"):
+        load_optimizer(tmp_path, optimizer, scheduler)
+
+
+def _draw() -> tuple:
+    return (
+        random.random(),
+        random.gauss(0, 1),
+        float(np.random.rand()),
+        float(np.random.randn()),
+        torch.rand(5).tolist(),
+    )
+
+
+def test_random_state_comes_back(tmp_path):
+    _draw()
+    save_random_states(tmp_path, [random_state()])
+    expected = [_draw(), _draw()]
+    random.seed(5), np.random.seed(5), torch.manual_seed(5)
+    load_random_state(tmp_path, 0, seed=1)
+    assert [_draw(), _draw()] == expected
+
+
+def test_each_process_has_its_own_random_state(tmp_path):
+    torch.manual_seed(1)
+    first = random_state()
+    expected = torch.rand(3).tolist()
+    save_random_states(tmp_path, [first, random_state()])
+    torch.rand(7)
+    load_random_state(tmp_path, 0, seed=1)
+    assert torch.rand(3).tolist() == expected
+
+
+def test_a_process_more_than_before_starts_from_seed_and_number(tmp_path):
+    save_random_states(tmp_path, [random_state()])
+    load_random_state(tmp_path, 1, seed=5)
+    drawn = torch.rand(3).tolist()
+    torch.manual_seed(6)
+    assert torch.rand(3).tolist() == drawn
+
+
+def test_clocks_do_not_decide_which_checkpoint_is_newest(tmp_path):
+    """Files of a machine whose clock is wrong, or that was set back between two checkpoints."""
+    for step, date in ((9, 4_000_000_000), (20, 1_000_000_000), (100, 0)):
+        with atomic_folder(tmp_path / f"checkpoint-{step}") as folder:
+            (folder / "a").write_text("x")
+        for path in (tmp_path / f"checkpoint-{step}" / "a", tmp_path / f"checkpoint-{step}"):
+            os.utime(path, (date, date))
+    whole, problems = complete_checkpoints(tmp_path)
+    assert [path.name for path in whole] == ["checkpoint-9", "checkpoint-20", "checkpoint-100"]
+    assert problems == []
+
+
+def test_damaged_random_state_is_refused(tmp_path):
+    save_random_states(tmp_path, [random_state()])
+    (tmp_path / "0.random.json").write_text('{"python": [3, [1], null]}')
+    with pytest.raises(CheckpointError, match=r"0\.random\.json: expected random states, got: "):
+        load_random_state(tmp_path, 0, seed=1)
+    (tmp_path / "0.random.json").unlink()
+    with pytest.raises(CheckpointError, match=r"0\.random\.json: expected a file, found none\."):
+        load_random_state(tmp_path, 0, seed=1)
+
+
+def test_no_file_is_a_pickle(tmp_path):
+    model, optimizer, scheduler = _optimizer()
+    _steps(model, optimizer, scheduler, 2, 11)
+    save_optimizer(tmp_path, optimizer_state(optimizer), scheduler)
+    save_random_states(tmp_path, [random_state()])
+    files = sorted(tmp_path.iterdir())
+    assert {file.suffix for file in files} == {".json", ".safetensors"}
+    assert not any(file.read_bytes().startswith(PICKLE_MAGICS) for file in files)
+
+
+def test_tensors_that_are_none(tmp_path):
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(CheckpointError, match=r"model\.safetensors: expected a file, found none\."):
+        load_tensors(path)
+    save_file({"w": torch.zeros(31)}, path)
+    whole = path.read_bytes()
+    for broken in (whole[:-5], whole[:3], b"", b"\xff" * 40, b"\x80\x04pickle"):
+        path.write_bytes(broken)
+        with pytest.raises(CheckpointError) as caught:
+            load_tensors(path)
+        assert str(caught.value).startswith(f"{path}: expected safetensors, got: ")
+        assert str(caught.value).endswith(" It is truncated or altered.")
+
+
+def test_averages_by_hand(tmp_path):
+    for number, value in ((1, 1.0), (2, 2.0), (3, 6.0)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        save_file(
+            {"w": torch.full((2, 3), value), "b": torch.tensor([value, -value])}, folder / "model.safetensors"
+        )
+    mean = average_weights([tmp_path / "1", tmp_path / "2", tmp_path / "3"])
+    assert mean["w"].tolist() == [[3.0] * 3] * 2
+    assert mean["b"].tolist() == [3.0, -3.0]
+    assert mean["w"].dtype == torch.float32
+
+
+@pytest.mark.parametrize("other", [{"v": torch.zeros(2)}, {"w": torch.zeros(3)}])
+def test_weights_of_other_models_have_no_average(tmp_path, other):
+    for name, weights in (("1", {"w": torch.zeros(2)}), ("2", other)):
+        (tmp_path / name).mkdir()
+        save_file(weights, tmp_path / name / "model.safetensors")
+    with pytest.raises(CheckpointError) as caught:
+        average_weights([tmp_path / "1", tmp_path / "2"])
+    assert str(caught.value) == (
+        f"{tmp_path / '2'}: expected the weights of the other checkpoints, got another model's."
+    )
+
+
+def _folder(path):
+    with atomic_folder(path) as partial:
+        save_file({"w": torch.zeros(31)}, partial / "model.safetensors")
+        (partial / "state.json").write_text("{}")
+    return path
+
+
+def test_complete_checkpoints_oldest_first_and_what_is_wrong_with_others(tmp_path):
+    for step in (1000, 200, 30):
+        _folder(tmp_path / f"checkpoint-{step}")
+    (tmp_path / ".checkpoint-7.x.partial").mkdir()
+    (tmp_path / "checkpoint-best").mkdir()  # not ours
+    with (tmp_path / "checkpoint-200" / "model.safetensors").open("r+b") as file:
+        file.truncate(17)
+    whole, problems = complete_checkpoints(tmp_path)
+    assert [path.name for path in whole] == ["checkpoint-30", "checkpoint-1000"]
+    size = len((tmp_path / "checkpoint-30" / "model.safetensors").read_bytes())
+    assert [str(problem) for problem in problems] == [
+        f"{tmp_path / 'checkpoint-200' / 'model.safetensors'}: expected {size} bytes, got 17. It is truncated."
+    ]
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path):
+    folder = _folder(tmp_path / "a")
+    verify_manifest(folder)
+    assert sorted(json.loads((folder / MANIFEST).read_text())["files"]) == ["model.safetensors", "state.json"]
+
+    def fail_halfway():
+        with atomic_folder(tmp_path / "b") as partial:
+            (partial / "half").write_text("x")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_halfway()
+    with (
+        pytest.raises(
+            DataError,
+            match=r"b: expected to write the folder, got: .*No space left.*\. Nothing was kept of it\.",
+        ),
+        atomic_folder(tmp_path / "b"),
+    ):
+        raise OSError(28, "No space left on device")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+def test_a_full_disk_inside_the_tensor_library(tmp_path):
+    """safetensors reports a failed write by an exception of its own, which is no OSError."""
+    from safetensors import SafetensorError
+
+    full = SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+    with (
+        pytest.raises(
+            DataError, match=r"b: expected to write the folder, got: No space left on device\. Nothing"
+        ),
+        atomic_folder(tmp_path / "b"),
+    ):
+        raise full
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_older_folder_is_replaced(tmp_path):
+    folder = _folder(tmp_path / "a")
+    (folder / "extra").write_text("old")
+    _folder(folder)
+    assert sorted(file.name for file in folder.iterdir()) == [MANIFEST, "model.safetensors", "state.json"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "state.json").unlink(), "state.json: expected a file of 2 bytes, found none."),
+        (lambda folder: (folder / "state.json").write_text("{"), "state.json: expected 2 bytes, got 1. It is truncated."),
+        (
+            lambda folder: (folder / "state.json").write_text("[]"),
+            "state.json: expected the content that was written, got another. It was altered.",
+        ),
+        (
+            lambda folder: (folder / MANIFEST).unlink(),
+            "manifest.json: expected a file, found none. Is this a syntaxformer model folder?",
+        ),
+        (lambda folder: (folder / MANIFEST).write_text("[]"), "manifest.json: expected a JSON object, got list."),
+        (
+            lambda folder: (folder / MANIFEST).write_text('{"files": 3}'),
+            "manifest.json: expected a list of files. The folder was altered.",
+        ),
+        (
+            lambda folder: (folder / MANIFEST).write_text('{"files": {"state.json": 3}}'),
+            "manifest.json: expected a list of files. The folder was altered.",
+        ),
+        (
+            lambda folder: (folder / MANIFEST).write_text('{"files": {"state.json": {"bytes": 2}}}'),
+            "manifest.json: expected a list of files. The folder was altered.",
+        ),
+    ],
+)  # fmt: skip
+def test_every_damage_has_its_message(tmp_path, damage, message):
+    folder = _folder(tmp_path / "a")
+    damage(folder)
+    with pytest.raises(CheckpointError) as caught:
+        verify_manifest(folder)
+    assert str(caught.value) == f"{folder}/{message}"
+
+
+def test_no_folder_and_bad_json(tmp_path):
+    with pytest.raises(CheckpointError, match=r"none: expected a folder, found none\."):
+        verify_manifest(tmp_path / "none")
+    (tmp_path / "x.json").write_text("{oops")
+    with pytest.raises(CheckpointError, match=r"x\.json: expected JSON, got: Expecting property name"):
+        read_json(tmp_path / "x.json")
+    (tmp_path / "x.json").write_bytes(b"\xff")
+    with pytest.raises(CheckpointError, match=r"x\.json: expected JSON, got: 'utf-8' codec"):
+        read_json(tmp_path / "x.json")
+
+
+def test_a_manifest_lists_files_only(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "f").write_text("abc")
+    write_manifest(tmp_path)
+    assert list(json.loads((tmp_path / MANIFEST).read_text())["files"]) == ["f"]
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers(wrong):
+    check_finite({"a": torch.ones(3), "n": torch.tensor(5)}, "checkpoint-7")
+    with pytest.raises(ConfigError) as caught:
+        check_finite({"a": torch.ones(3), "b": torch.tensor([1.0, wrong])}, "checkpoint-7")
+    assert str(caught.value) == (
+        "training.learning_rate: expected one that keeps weights finite, got NaN or infinity in b of "
+        "checkpoint-7. Lower it."
+    )
+
+
+def test_the_largest_seed_has_a_next_one(tmp_path):
+    load_random_state(tmp_path, 1, 2**32 - 1)
+    found = np.random.get_state()[1].tolist()
+    np.random.seed(0)
+    assert np.random.get_state()[1].tolist() == found

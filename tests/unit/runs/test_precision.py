@@ -1,0 +1,60 @@
+"""What `precision: auto` is."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from syntaxformer.runs import precision
+from syntaxformer.runs.precision import pick_precision
+
+
+@pytest.fixture
+def processor(monkeypatch):
+    """Gives the processor that is asked another gain by bf16; returns how often it was measured."""
+    measured = []
+
+    def become(gain: float, *, instructions: bool = True) -> list[float]:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        monkeypatch.setattr(precision, "_has_bf16", lambda: instructions)
+        monkeypatch.setattr(precision, "_bf16_gain", lambda: measured.append(gain) or gain)
+        precision._fast_precision.cache_clear()
+        return measured
+
+    yield become
+    precision._fast_precision.cache_clear()
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.6, "fp32"), (1.1, "fp32"), (2.0, "bf16"), (7.7, "bf16")])
+def test_auto_is_bf16_only_where_it_is_faster(processor, gain, expected):
+    measured = processor(gain)
+    assert pick_precision("auto") == expected
+    assert pick_precision("auto") == expected
+    assert measured == [gain]
+
+
+def test_a_processor_without_the_instructions_is_not_measured(processor):
+    measured = processor(math.nan, instructions=False)
+    assert pick_precision("auto") == "fp32"
+    assert measured == []
+
+
+@pytest.mark.parametrize("wanted", ["fp32", "bf16"])
+def test_a_wish_is_granted_without_measuring(processor, wanted):
+    measured = processor(math.nan)
+    assert pick_precision(wanted) == wanted
+    assert measured == []
+
+
+def test_the_measurement_is_that_of_bf16_against_fp32(monkeypatch):
+    def slow_in_fp32(rows, weight):  # without products: a busy processor must not decide
+        time.sleep(0.1 if rows.dtype == torch.float32 else 0.01)
+        return rows
+
+    assert precision._bf16_gain() > 0
+    monkeypatch.setattr(F, "linear", slow_in_fp32)
+    assert precision._bf16_gain() > 1.5

@@ -1,0 +1,554 @@
+"""The report of runs written by hand: every number of it can be worked out here."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+
+import pytest
+from scipy.stats import ttest_rel
+from typer.testing import CliRunner
+
+from syntaxformer.base.errors import DataError
+from syntaxformer.cli.main import app
+from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
+from syntaxformer.study.experiments import figures, load_spec, write_report
+from syntaxformer.study.experiments.cell_config import resolve
+from syntaxformer.study.experiments.cell_run import HYPOTHESES
+from syntaxformer.study.experiments.groups import compare_groups, group_runs
+from syntaxformer.study.experiments.mixture import mixtures
+from syntaxformer.study.experiments.provenance import recipe_settings
+from syntaxformer.study.experiments.spec import PaperNumber, ScoredText
+from syntaxformer.translation.scoring import compare_translations
+
+BLEU = {
+    ("base", "10 %"): [10.0, 11.0, 12.5],
+    ("sit", "10 %"): [11.0, 12.5, 13.0],
+    ("base", "100 %"): [30.0, 31.0],
+}
+REFERENCES = [
+    "ein Hund schläft im hohen Gras .",
+    "zwei Frauen lachen laut .",
+    "das rote Haus am See ist alt .",
+] * 7
+
+
+@pytest.fixture
+def filled(spec, store, make_result, tmp_path):
+    """Eight of twelve runs are done, one failed; those of 10 % have translations."""
+    (tmp_path / "ref").write_text("".join(f"{line}\n" for line in REFERENCES))
+    spec.test = ScoredText(src=tmp_path / "src", ref=tmp_path / "ref")
+    store.add(spec.cells())
+    for cell in spec.cells():
+        labels = cell.labels["system"], cell.labels["fraction"]
+        values = BLEU.get(labels, [])
+        seed = int(cell.labels["seed"])
+        if seed <= len(values):
+            store.finish(cell.key, 60.0 * seed, make_result(values[seed - 1]))
+        elif labels == ("sit", "100 %") and seed == 1:
+            store.stop(cell.key, "failed", 3.0, "loss: expected a number, got nan.")
+        if labels[1] == "10 %":
+            folder = store.cell_folder(cell)
+            folder.mkdir(parents=True)
+            cut = 2 if labels[0] == "base" else 1
+            lines = [" ".join(line.split()[:-cut]) for line in REFERENCES]
+            (folder / HYPOTHESES).write_text("".join(f"{line}\n" for line in lines))
+    return spec, store
+
+
+def _row(text: str, *names: str) -> list[str]:
+    start = f"| {' | '.join(names)} |"
+    (line,) = [line for line in text.splitlines() if line.startswith(start)]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_every_number(filled, tmp_path):
+    text = write_report(*filled, tmp_path / "report").read_text()
+    base, sit = BLEU["base", "10 %"], BLEU["sit", "10 %"]
+    spread = f"{statistics.mean(base):.2f} ± {statistics.stdev(base):.2f}"
+    assert _row(text, "base", "10 %")[2:] == [
+        "3 of 3",
+        spread,
+        "31.17 ± 1.26",
+        "–",
+        "–",
+        "–",
+        "16.28",
+        "–",
+        "1.25M",
+        "2.0",
+    ]
+    p_seeds = ttest_rel(sit, base).pvalue
+    lines = [[" ".join(line.split()[:-cut]) for line in REFERENCES] for cut in (2, 1)]
+    p_sentences = compare_translations(*lines, REFERENCES).p_value
+    assert _row(text, "sit", "10 %")[5:10] == [
+        "+1.00",
+        f"{p_seeds:.3f}",
+        f"{p_sentences:.3f}",
+        "17.28",
+        "+1.00",
+    ]
+    assert _row(text, "sit", "100 %")[2:4] == ["0 of 3", "–"]
+    assert _row(text, "base", "100 %")[2:4] == ["2 of 3", "30.50 ± 0.71"]
+    assert "12 runs: 8 done, 1 failed, 3 waiting." in text
+    assert "| system sit, fraction 100 %, seed 1 | failed | loss: expected a number, got nan. |" in text
+    assert "# Small | grid" in text
+    assert "0123456789ab" in text
+    assert text.count("syntaxformer train tiny") == 8
+
+
+def test_a_control_has_a_table_of_its_own(filled, make_result, tmp_path):
+    """All rows against one that is not the baseline, over the seeds that both have."""
+    spec, store = filled
+    assert "## Against" not in write_report(spec, store, tmp_path / "without").read_text()
+    spec.axes["system"]["wide"] = {"infusion.kind": "none", "model.d_ff": 77}
+    spec.report.controls = [{"system": "wide"}]
+    before = write_report(spec, store, tmp_path / "not yet").read_text()
+    assert "## Against system wide\n\nNot measured.\n" in before
+    wide = [10.2, 12.0]
+    store.add(spec.cells())
+    for cell in spec.cells():
+        seed = int(cell.labels["seed"])
+        if (cell.labels["system"], cell.labels["fraction"]) == ("wide", "10 %") and seed <= len(wide):
+            store.finish(cell.key, 60.0, make_result(wide[seed - 1]))
+            (folder := store.cell_folder(cell)).mkdir(parents=True)
+            (folder / HYPOTHESES).write_text("".join(f"{line}\n" for line in REFERENCES))
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    table = text[text.index("## Against system wide") :]
+    p_seeds = [ttest_rel(BLEU[one, "10 %"][:2], wide).pvalue for one in ("base", "sit")]
+    lines = [[" ".join(line.split()[:-cut]) for line in REFERENCES] for cut in (2, 1)]
+    p_sentences = [compare_translations(REFERENCES, one, REFERENCES).p_value for one in lines]
+    assert _row(table, "base", "10 %")[2:] == ["2", "-0.60", f"{p_seeds[0]:.3f}", f"{p_sentences[0]:.3f}"]
+    assert _row(table, "sit", "10 %")[2:] == ["2", "+0.65", f"{p_seeds[1]:.3f}", f"{p_sentences[1]:.3f}"]
+    assert "| wide | 10 % | 2 |" not in table
+    assert "| 100 % | 2 |" not in table
+
+
+def test_p_values_over_sentences_are_of_all_seeds(filled, tmp_path):
+    spec, store = filled
+    lost = _cells(spec)["sit", "10 %", "2"]
+    (store.cell_folder(lost) / HYPOTHESES).unlink()
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert _row(text, "sit", "10 %")[2] == "3 of 3"
+    assert "| p (sentences) |" not in text
+
+
+def test_seeds_that_disagree_have_no_p_value_over_sentences(filled, make_result, tmp_path):
+    """One seed is far better, another far worse: each is sure, and both cannot be right."""
+    spec, store = filled
+    (worse,) = [
+        cell.key for cell in spec.cells() if cell.labels == {"system": "sit", "fraction": "10 %", "seed": "2"}
+    ]
+    store.finish(worse, 60.0, make_result(10.5))
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert _row(text, "sit", "10 %")[5] == "+0.33"
+    assert _row(text, "sit", "10 %")[7] == "seeds disagree"
+
+
+def test_another_metric_has_no_p_value_of_bleu(filled, tmp_path):
+    spec, store = filled
+    spec.report.metrics = ["chrf", "bleu"]
+    assert "| p (sentences) |" not in write_report(spec, store, tmp_path / "report").read_text()
+    spec.report.metrics = ["bleu", "chrf"]
+    assert "| p (sentences) |" in write_report(spec, store, tmp_path / "report").read_text()
+
+
+def test_other_translations_have_a_p_value_of_their_own(filled, tmp_path):
+    spec, store = filled
+    before = _row(write_report(spec, store, tmp_path / "report").read_text(), "sit", "10 %")[7]
+    for cell in spec.cells():
+        if cell.labels == {"system": "sit", "fraction": "10 %", "seed": "1"}:
+            lines = [" ".join(line.split()[:-2]) for line in REFERENCES]
+            (store.cell_folder(cell) / HYPOTHESES).write_text("".join(f"{line}\n" for line in lines))
+    after = _row(write_report(spec, store, tmp_path / "report").read_text(), "sit", "10 %")[7]
+    assert float(before) < 0.05
+    assert after == "1.000"
+
+
+def test_a_number_of_the_paper_may_have_a_baseline_of_its_own(filled, tmp_path):
+    spec, store = filled
+    spec.report.paper = [
+        PaperNumber(cell={"system": "base"}, value=30.57),
+        PaperNumber(cell={"system": "sit"}, value=31.37, baseline=34.50),
+    ]
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert _row(text, "sit", "10 %")[8:10] == ["31.37", "-3.13"]
+    assert _row(text, "base", "10 %")[8:10] == ["30.57", "–"]
+
+
+def test_the_same_store_gives_the_same_bytes(filled, tmp_path):
+    spec, store = filled
+    write_report(spec, store, tmp_path / "first")
+    (store.folder / "bootstrap.json").unlink()
+    write_report(spec, store, tmp_path / "second")
+    names = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert names == [
+        "by_size.png",
+        "curve_10.png",
+        "curve_100.png",
+        "gain_by_size.png",
+        "report.html",
+        "report.md",
+    ]
+    for name in names:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+    png = (tmp_path / "first" / "by_size.png").read_bytes()
+    assert b"Matplotlib" not in png
+
+
+def test_a_store_without_its_translations_gives_the_same_report(filled, tmp_path):
+    spec, store = filled
+    before = write_report(spec, store, tmp_path / "first").read_text()
+    shutil.rmtree(store.folder / "cells")
+    assert write_report(spec, store, tmp_path / "second").read_text() == before
+    assert "| p (sentences) |" in before
+    (store.folder / "bootstrap.json").unlink()
+    assert "| p (sentences) |" not in write_report(spec, store, tmp_path / "third").read_text()
+
+
+def test_experiments_that_share_a_store_keep_their_own_labels(filled, content, write_spec, tmp_path):
+    spec, store = filled
+    before = write_report(spec, store, tmp_path / "first").read_text()
+    base, sit = content["axes"].pop("system").values()
+    content["axes"]["model"] = {"plain": base, "infused": sit}
+    content["axes"]["draw"] = {f"no. {seed}": {"seed": seed} for seed in content["axes"].pop("seed")}
+    content["report"].update({"baseline": {"model": "plain"}, "paper": []})
+    other = load_spec(write_spec({**content, "test": spec.model_dump(mode="json")["test"]}))
+    store.add(other.cells())
+    assert {cell.key for cell in other.cells()} == {cell.key for cell in spec.cells()}
+    text = write_report(spec, store, tmp_path / "second").read_text()
+    assert "| system base, fraction 100 %, seed 3 | waiting |" in text
+    assert text == before
+
+
+def test_the_html_needs_no_other_file(filled, tmp_path):
+    write_report(*filled, tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert 'src="by_size' not in page
+    assert "<title>Small | grid</title>" in page
+
+
+def test_nothing_done_yet(spec, store, tmp_path):
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "12 runs: 12 waiting." in text
+    assert "Where the numbers come from" not in text
+    assert _row(text, "base", "10 %")[2:4] == ["0 of 3", "–"]
+
+
+def test_the_command_reports_no_store_that_is_not_there(write_spec, content, tmp_path):
+    """An empty report would overwrite a page; a misspelt --store is all that it takes."""
+    path, output = write_spec(content), tmp_path / "out"
+    done = CliRunner().invoke(app, ["experiment", "report", str(path), "--store", "typo", "-o", str(output)])
+    expected = "expected the store of an experiment that was run (--store), got none."
+    assert isinstance(done.exception, DataError)
+    assert str(done.exception) == f"typo/store.sqlite: {expected}"
+    assert not output.exists()
+
+
+def test_blocks(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"\x89PNG")
+    blocks = [
+        Heading("T", 1),
+        Paragraph("a < b"),
+        Code("x | y"),
+        Table(["n", "v"], [["a|b", "1"]]),
+        Figure("a.png", "c"),
+    ]
+    assert to_markdown(blocks) == (
+        "# T\n\na < b\n\n```\nx | y\n```\n\n| n | v |\n| --- | ---: |\n| a\\|b | 1 |\n\n![c](a.png)\n\n*c*\n"
+    )
+    page = to_html(blocks, tmp_path)
+    assert "<p>a &lt; b</p>" in page
+    assert 'src="data:image/png;base64,iVBORw=="' in page
+
+
+def test_numbers_of_the_paper_for_other_metrics(filled, tmp_path):
+    spec, store = filled
+    base, sit = ({"system": name, "fraction": "10 %"} for name in ("base", "sit"))
+    spec.report.paper += [
+        PaperNumber(cell=base, value=40.5, metric="chrf"),
+        PaperNumber(cell=sit, value=43, metric="chrf"),
+    ]
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "| paper | Δ paper | paper chrf | Δ paper chrf | parameters |" in text
+    assert _row(text, "sit", "10 %")[8:12] == ["17.28", "+1.00", "43.00", "+2.50"]
+    assert _row(text, "base", "10 %")[8:12] == ["16.28", "–", "40.50", "–"]
+    assert "Δ paper: the paper's own gain over its own baseline, not ours over the paper." in text
+
+
+def test_a_metric_that_only_the_paper_names_has_a_column(filled, tmp_path):
+    spec, store = filled
+    spec.report.paper += [PaperNumber(cell={}, value=4.25, metric="dev_loss")]
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "| bleu | chrf | dev_loss |" in text
+    assert "| paper dev_loss | Δ paper dev_loss |" in text
+    assert "4.25" in _row(text, "sit", "100 %")
+
+
+def test_runs_of_different_data_are_told(filled, make_result, tmp_path):
+    """One setting, two contents; shares of the training text differ by right."""
+    spec, store = filled
+    text = write_report(spec, store, tmp_path / "one").read_text()
+    assert "Warning" not in text
+    cells = {tuple(cell.labels.values()): cell for cell in spec.cells()}
+    other = {"data_sha256": {"train": "a" * 64, "dev": "d" * 64}, "test_sha256": {"src": "e" * 64}}
+    store.finish(cells["base", "100 %", "1"].key, 1.0, make_result(30.0, **other))
+    store.finish(cells["base", "100 %", "2"].key, 1.0, make_result(31.0, **other))
+    assert "Warning" not in write_report(spec, store, tmp_path / "two").read_text()
+    other["data_sha256"] = {"train": "b" * 64, "dev": "c" * 64}
+    store.finish(cells["base", "100 %", "2"].key, 1.0, make_result(31.0, **other))
+    other["test_sha256"] = {"src": "9" * 64}
+    store.finish(cells["sit", "10 %", "3"].key, 1.0, make_result(13.0, **other))
+    text = write_report(spec, store, tmp_path / "three").read_text()
+    warning = text[text.index("## Warning: runs of different data") : text.index("## Results")]
+    one, two = (cells["base", "100 %", seed].name for seed in "12")
+    expected = "expected one content behind the same settings, got 2"
+    assert f"train: {expected}: sha256 {'a' * 12} in {one}; sha256 {'b' * 12} in {two}." in warning
+    assert f"dev: {expected}: sha256 {'d' * 12} in {one}; sha256 {'c' * 12} in " in warning  # of any share
+    assert f"test src: {expected}: sha256 {'e' * 12} in " in warning
+    assert text.index("## Warning") < text.index("## Results")
+
+
+def test_another_checkpoint_behind_the_path(content, write_spec, store, make_result):
+    content |= {"verb": "finetune", "recipe": None, "report": {}}
+    content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
+    content["axes"] = {"seed": [1, 2, 3, 4, 5]}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell in spec.cells():
+        new = "b" if cell.labels["seed"] == "3" else "a"
+        store.finish(cell.key, 1.0, make_result(0.5, model_sha256=new * 64))
+    names = [cell.name for cell in spec.cells()]
+    ((what, sentences, _),) = mixtures(spec, list(store.runs().values()))
+    assert what == "data"
+    assert sentences == [
+        f"model: expected one content behind the same settings, got 2: sha256 {'a' * 12} in {names[0]}, {names[1]}, "
+        f"{names[3]} and 1 more; sha256 {'b' * 12} in {names[2]}."
+    ]
+
+
+def test_learning_curves_end_where_the_first_seed_stopped(filled, make_result, tmp_path, monkeypatch):
+    """Its last value is out of later means: they would jump to those of the seeds that went on."""
+    spec, store = filled
+    (cell,) = [
+        one for one in spec.cells() if one.labels == {"system": "base", "fraction": "10 %", "seed": "2"}
+    ]
+    curve = [{"step": step, "value": 9.0} for step in (10, 20, 30, 40)]
+    store.finish(cell.key, 1.0, make_result(11.0, curve=curve))
+    drawn = {}
+    monkeypatch.setattr(figures, "draw_curves", lambda curves, path, *rest: drawn.update({path.name: curves}))
+    groups = group_runs(spec, store.runs())
+    blocks = figures.curve_figures(spec, groups, tmp_path)
+    curve = drawn["curve_10.png"]["base"]
+    assert curve.x == [10, 20]
+    assert curve.y == pytest.approx([(4 + 9 + 4) / 3, (3.1 + 9 + 3.125) / 3])
+    assert blocks[1].caption == "loss on dev 10 %, mean over seeds, up to where the first of them stopped"
+
+
+def test_learning_curves_in_one_figure_have_no_name_between(filled, tmp_path, monkeypatch):
+    spec, store = filled
+    monkeypatch.setattr(figures, "draw_curves", lambda *given: None)
+    report = spec.report.model_copy(update={"baseline": {"system": "base", "fraction": "10 %"}})
+    one_figure = spec.model_copy(update={"report": report})
+    _, figure = figures.curve_figures(one_figure, group_runs(one_figure, store.runs()), tmp_path)
+    assert figure.caption == "loss on dev, mean over seeds, up to where the first of them stopped"
+
+
+def test_names_of_files_are_different():
+    assert figures.file_names(["a + b", "a, b", "A b", "a, b", "%", "all"]) == {
+        "a + b": "a-b",
+        "a, b": "a-b-2",
+        "A b": "A-b-3",
+        "%": "all",
+        "all": "all-2",
+    }
+
+
+def _cells(spec):
+    return {tuple(cell.labels.values()): cell for cell in spec.cells()}
+
+
+def test_runs_of_an_edited_recipe_are_told(filled, make_result, tmp_path):
+    """What levels set may differ; what the recipe says may not."""
+    spec, store = filled
+    cells = _cells(spec)
+    recipe = {"model.dropout": 0.1, "lisa": None, "infusion.kind": "none", "seed": 1}
+    edited = {"model.dropout": 0.2, "lisa.layers": None, "infusion.kind": "add", "seed": 2}
+    store.finish(cells["base", "10 %", "1"].key, 1.0, make_result(10.0, recipe=recipe))
+    other = {**recipe, "infusion.kind": "sum_then_concat", "seed": 2}
+    store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(11.0, recipe=other))
+    assert "Warning" not in write_report(spec, store, tmp_path / "one").read_text()
+    store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(11.0, recipe=edited))
+    text = write_report(spec, store, tmp_path / "two").read_text()
+    warning = text[text.index("## Warning: runs of different recipes") : text.index("## Results")]
+    one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
+    expected = "expected one value where settings are the same, got 2"
+    assert f"model.dropout: {expected}: 0.1 in {one}; 0.2 in {two}." in warning
+    assert f'lisa: {expected}: null in {one}; {{"layers": null}} in {two}.' in warning
+    assert "infusion.kind" not in warning
+    assert "Put the recipe back, or run all of it under another name." in warning
+
+
+def test_what_an_experiment_varies_is_no_edit_of_a_recipe(content, write_spec, store, make_result):
+    content |= {"verb": "finetune", "recipe": None, "report": {}}
+    content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
+    systems = {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}}
+    content["axes"] = {"system": systems, "seed": [1, 2]}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell in spec.cells():
+        store.finish(cell.key, 1.0, make_result(0.5, recipe=recipe_settings(resolve(cell))))
+    assert list(mixtures(spec, list(store.runs().values()))) == []
+
+
+def test_compared_runs_of_different_precision_are_told(filled, make_result, tmp_path):
+    spec, store = filled
+    cells = _cells(spec)
+    for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")):
+        store.finish(cells[labels].key, 1.0, make_result(10.0, precision="fp32"))
+    store.finish(cells["base", "100 %", "1"].key, 1.0, make_result(30.0, precision="bf16"))
+    text = write_report(spec, store, tmp_path / "one").read_text()
+    assert "Warning" not in text  # 10 % and 100 % are not compared
+    assert "| folder | metrics | commit | precision | seconds | attempts |" in text
+    assert "| 0123456789ab | bf16 | 1 |" in text
+    store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(10.0, precision="bf16"))
+    text = write_report(spec, store, tmp_path / "two").read_text()
+    one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
+    assert text.index("## Warning: runs of different precision") < text.index("## Results")
+    assert (
+        "training.precision: expected one where settings do not differ in it, got 2: "
+        f"fp32 in {one}; bf16 in {two}." in text
+    )
+
+
+def test_a_baseline_with_a_table_less_is_told(filled, make_result, tmp_path):
+    """The gain of such a table is not one of syntax: on 1,656 pairs of Tatoeba it is all of +1.2 BLEU."""
+    spec, store = filled
+    cells = _cells(spec)
+    for system, table in (("base", "shared"), ("sit", "own")):
+        store.finish(cells[system, "10 %", "1"].key, 1.0, make_result(10.0, source_table=table))
+    text = write_report(spec, store, tmp_path).read_text()
+    one, two = (cells[system, "10 %", "1"].name for system in ("base", "sit"))
+    assert text.index("## Warning: runs of different tables") < text.index("## Results")
+    assert f", got 2: shared in {one}; own in {two}." in text
+    assert "Set model.share_source_embedding: false for the baseline, too, or run all of it" in text
+
+
+def test_a_table_that_is_asked_for_is_no_mixture(content, write_spec, store, make_result):
+    key = "model.share_source_embedding"
+    content["axes"] = {"system": {"one": {key: True}, "two": {key: False}}}
+    content["report"] = {"baseline": {"system": "one"}}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell, table in zip(spec.cells(), ("shared", "own"), strict=True):
+        store.finish(cell.key, 1.0, make_result(1.0, source_table=table))
+    assert list(mixtures(spec, list(store.runs().values()))) == []
+
+
+def test_a_precision_that_is_asked_for_is_no_mixture(content, write_spec, store, make_result):
+    precisions = ["fp32", "bf16"]
+    content["axes"] = {"system": {one: {"training.precision": one} for one in precisions}}
+    content["report"] = {"baseline": {"system": "fp32"}}
+    spec = load_spec(write_spec(content))
+    store.add(spec.cells())
+    for cell, precision in zip(spec.cells(), precisions, strict=True):
+        store.finish(cell.key, 1.0, make_result(1.0, precision=precision))
+    assert list(mixtures(spec, list(store.runs().values()))) == []
+
+
+def test_compared_runs_that_are_scored_in_two_ways_are_told(filled, make_result, tmp_path):
+    """The same translations have 10 BLEU in one case, 40 in lower case: not a difference between systems."""
+    spec, store = filled
+    cells = _cells(spec)
+    for system, lowercase in (("base", False), ("sit", True)):
+        scoring = {"lowercase": lowercase, "tokenize": "13a"}
+        cell = cells[system, "10 %", "1"]
+        store.finish(cell.key, 1.0, make_result(40.0 if lowercase else 10.0, scoring=scoring))
+    text = write_report(spec, store, tmp_path / "one").read_text()
+    assert text.index("## Warning: runs of different scoring") < text.index("## Results")
+    assert "scoring: expected one way of scoring for runs that are compared, got 2: " in text
+    assert "| p (sentences) |" not in text
+    for system, note in (("base", None), ("sit", "refs:through_target_pieces")):
+        result = make_result(10.0, scoring={"tokenize": "none"}, references=note)
+        store.finish(cells[system, "10 %", "1"].key, 1.0, result)
+    text = write_report(spec, store, tmp_path / "references").read_text()
+    assert '{"tokenize": "none"} refs:through_target_pieces in sit_10' in text
+
+
+def test_seeds_are_paired_where_both_have_the_metric(filled, make_result):
+    spec, store = filled
+    cells = _cells(spec)
+    for system, values in (("base", (None, 30.0, 31.0)), ("sit", (20.0, None, 33.5))):
+        for seed, value in enumerate(values, 1):
+            key = cells[system, "10 %", str(seed)].key
+            store.finish(key, 1.0, make_result(1.0, metrics={"dev_loss": value}))
+    groups = group_runs(spec, store.runs())
+    found = [compare_groups(spec, store, one, groups, "dev_loss", spec.report.baseline) for one in groups]
+    (difference,) = [one for one in found if one is not None]
+    assert (difference.mean, difference.n) == (2.5, 1)
+
+
+def test_runs_of_several_commits_are_not_mixed_in_silence(filled, make_result, tmp_path):
+    spec, store = filled
+    assert "commits" not in write_report(spec, store, tmp_path / "one").read_text()
+    resumed = make_result(10.0, commit="0123456789ab, ba9876543210+")
+    store.finish(_cells(spec)["base", "10 %", "1"].key, 1.0, resumed)
+    text = write_report(spec, store, tmp_path / "two").read_text()
+    assert (
+        "## Warning: runs of different code\n\ncode: expected one for runs that are compared, got 2: " in text
+    )
+    assert "| 0123456789ab, ba9876543210+ |" in text
+    newer = make_result(10.0, versions={"torch": "9.9"})
+    store.finish(_cells(spec)["base", "10 %", "1"].key, 1.0, newer)
+    assert (
+        "0123456789ab, torch 9.9 in base_10--_1_" in write_report(spec, store, tmp_path / "three").read_text()
+    )
+
+
+@pytest.fixture
+def report_on_cola(content, write_spec, store, make_result, tmp_path):
+    """The report of two systems and three seeds whose Matthews correlations and notes are given."""
+
+    def report(**systems):
+        content.update(verb="finetune", recipe=None, report={"baseline": {"system": "plain"}})
+        content["settings"] = {"model": "encoder", "task": "cola", "data.dir": "x"}
+        content["axes"] = {
+            "system": {"plain": {"infuse": "none"}, "masks": {"infuse": "masks"}},
+            "seed": [1, 2, 3],
+        }
+        spec = load_spec(write_spec(content))
+        store.add(spec.cells())
+        for cell in spec.cells():
+            matthews, more = systems[cell.labels["system"]]
+            store.finish(cell.key, 1.0, {**make_result(0.0), "metrics": {"matthews": matthews}, **more})
+        return write_report(spec, store, tmp_path / "out").read_text()
+
+    return report
+
+
+WARNING = """## Warning: classes never predicted
+
+{}
+
+A difference or a p-value between such runs compares no systems. Train longer or at another rate.
+"""
+OF_MASKS = "; ".join(f"system masks, seed {seed}" for seed in (1, 2, 3))
+OF_BOTH = "; ".join(f"system {name}, seed {seed}" for name in ("plain", "masks") for seed in (1, 2, 3))
+
+
+def test_rows_of_exactly_nothing_are_remarked_on(report_on_cola):
+    """Runs of an earlier version stored no more than their correlation."""
+    text = report_on_cola(plain=(0.0, {}), masks=(0.0, {}))
+    assert _row(text, "masks")[4] == "1.000"  # all the same: p says nothing
+    assert WARNING.format(f"matthews exactly 0, as where all predictions are the same: {OF_BOTH}.") in text
+    assert text.index("classes never predicted") < text.index("## Results")
+
+
+def test_classes_that_runs_note_as_never_predicted_are_remarked_on(report_on_cola):
+    text = report_on_cola(plain=(0.3, {"never_predicted": {}}), masks=(0.0, {"never_predicted": {"0": 322}}))
+    assert WARNING.format(f"never predicted: 0 (322 rows): {OF_MASKS}.") in text
+
+
+def test_runs_that_predict_every_class_are_not_remarked_on(report_on_cola):
+    assert "never predicted" not in report_on_cola(plain=(0.3, {}), masks=(0.2, {"never_predicted": {}}))

@@ -1,0 +1,229 @@
+"""Specifications: the grid they describe, and all their mistakes at once."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from syntaxformer.base.config import apply_overrides
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.study.experiments import check_experiment, load_spec
+from syntaxformer.study.experiments.spec import ReportConfig
+
+SPECS = sorted((Path(__file__).resolve().parents[3] / "experiments").glob("*.yaml"))
+
+
+def test_the_grid(spec):
+    cells = spec.cells()
+    assert len(cells) == 2 * 2 * 3
+    assert cells[1].labels == {"system": "base", "fraction": "10 %", "seed": "2"}
+    assert cells[1].settings == {
+        "data.dir": "corpus",
+        "infusion.kind": "none",
+        "data.fraction": 0.1,
+        "seed": 2,
+    }
+    assert cells[1].name.startswith("base_10--_2_")
+    assert cells[1].command() == (
+        "syntaxformer train tiny data.dir=corpus infusion.kind=none data.fraction=0.1 seed=2 output=OUTPUT"
+    )
+
+
+def test_a_folder_name_fits_a_file_system(content, write_spec):
+    content["axes"]["system"] = {"ä" * 300: content["axes"]["system"]["base"]}
+    content["report"], content["exclude"] = {}, []
+    names = [cell.name for cell in load_spec(write_spec(content)).cells()]
+    assert len(set(names)) == len(names)
+    assert max(len(name.encode()) for name in names) <= 255
+    assert names[0].startswith("ää")
+    content["axes"] = {}
+    (cell,) = load_spec(write_spec(content)).cells()
+    assert cell.name == cell.key[:8]
+
+
+def test_a_key_is_what_decides_the_result(content, write_spec, spec):
+    content["title"] = "another"
+    content["axes"]["fraction"] = {"a tenth": {"data.fraction": 0.1}, "all": {"data.fraction": 1.0}}
+    content["report"] = {}
+    other = load_spec(write_spec(content))
+    assert [one.key for one in other.cells()] == [one.key for one in spec.cells()]
+    content["settings"]["model.dropout"] = 0.2
+    assert not {one.key for one in load_spec(write_spec(content)).cells()} & {one.key for one in spec.cells()}
+
+
+def test_combinations_that_make_no_sense(content, write_spec):
+    content["exclude"] = [{"system": "sit", "fraction": "100 %"}]
+    cells = load_spec(write_spec(content)).cells()
+    assert len(cells) == 9
+    assert ("sit", "100 %") not in {(one.labels["system"], one.labels["fraction"]) for one in cells}
+
+
+def test_the_command_of_a_fine_tuning(content, write_spec):
+    content |= {
+        "verb": "finetune",
+        "recipe": None,
+        "settings": {"task": "cola", "model": "a b", "data.dir": "x"},
+    }
+    content["axes"] = {
+        "seed": [1],
+        "system": {"masks": {"infuse": "masks", "infusion.masks.without": ["parent"]}},
+    }
+    content["report"] = {}
+    (cell,) = load_spec(write_spec(content)).cells()
+    assert cell.command() == (
+        "syntaxformer finetune --task cola --model 'a b' --infuse masks --set data.dir=x --set seed=1 "
+        "--set 'infusion.masks.without=[\"parent\"]' -o OUTPUT"
+    )
+
+
+def test_all_mistakes_at_once(content, write_spec):
+    content["recipe"] = None
+    content["report"]["baseline"] = {"sistem": "base"}
+    content["report"]["controls"] = [{"system": "sot"}]
+    content["report"]["x"] = "kilobytes"
+    content["exclude"] = [{"system": "sat"}]
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    assert error.value.problems == [
+        f"{path}: recipe: expected a recipe for the verb train, got none.",
+        f"{path}: report.baseline: unknown axis 'sistem'. Nearest: system.",
+        f"{path}: exclude: system has no level 'sat'. Nearest: sit.",
+        f"{path}: report.controls: system has no level 'sot'. Nearest: sit.",
+        f"{path}: report.x: unknown axis 'kilobytes'. Known: fraction, seed, system.",
+    ]
+
+
+def test_a_fine_tuning_has_no_recipe(content, write_spec):
+    content["verb"] = "finetune"
+    with pytest.raises(
+        ConfigError, match=r"recipe, test: expected none for finetune; give task, model and data\.dir"
+    ):
+        load_spec(write_spec(content))
+
+
+def test_runs_that_are_the_same(content, write_spec):
+    content["axes"]["system"]["sit"] = {"infusion.kind": "none"}
+    with pytest.raises(ConfigError, match="expected runs that differ in their settings, got base_10--_1_"):
+        load_spec(write_spec(content))
+
+
+def test_a_space_has_values_or_bounds(content, write_spec):
+    content["search"] = {"space": {"infusion.width": {"low": 8}}}
+    with pytest.raises(
+        ConfigError, match=r"search\.space\.infusion\.width: expected values, or low and high\."
+    ):
+        load_spec(write_spec(content))
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_every_bundled_experiment_is_valid(path):
+    """Each cell is a run that would start: its recipe takes its settings."""
+    spec = load_spec(path)
+    assert spec.name == path.stem
+    spec.test = None  # its files are not part of the repository
+    check_experiment(spec, {})
+
+
+def test_a_command_reads_back_what_the_settings_are(content, write_spec):
+    """Strings that YAML would take for a number, a truth value, nothing or a mapping are quoted."""
+    texts = ["2020", "yes", "null", "1.5", "a: b", "[x", "~/données", "plain text", "", "2001-02-30", "😀 ok"]
+    content["axes"], content["report"] = {"data.dir": texts}, {}
+    for cell, text in zip(load_spec(write_spec(content)).cells(), texts, strict=True):
+        words = shlex.split(cell.command())[3:]
+        assert apply_overrides({}, words)["data"]["dir"] == text
+        assert apply_overrides({}, cell.overrides())["data"]["dir"] == text
+    assert "data.dir=2020" not in load_spec(write_spec(content)).cells()[0].command()
+    assert "'data.dir=plain text'" in load_spec(write_spec(content)).cells()[7].command()
+
+
+@pytest.mark.parametrize(
+    ("space", "problem"),
+    [
+        ({"low": 9, "high": 8}, "expected low up to high, got low 9 and high 8."),
+        ({"low": 0, "high": 8, "log": True}, "expected low above 0 for log, got 0."),
+        ({"values": []}, "expected values, or low and high."),
+        ({"values": [1], "high": 3}, "expected values, or low and high."),
+    ],
+)
+def test_a_space_that_is_none(content, write_spec, space, problem):
+    content["search"] = {"space": {"infusion.width": space}}
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    assert error.value.problems == [f"{path}: search.space.infusion.width: {problem}"]
+
+
+def test_controls_that_would_show_nothing(content, write_spec):
+    content["report"]["controls"] = [{}, {"system": "base"}, {"system": "sit"}, {"system": "sit"}]
+    content["search"] = {"space": {"infusion.width": {"values": [8]}}, "metric": "dev_loss"}
+    del content["axes"]["seed"]
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    start = f"{path}: report.controls"
+    assert [one for one in error.value.problems if one.startswith(start)] == [
+        *(
+            f"{start}.{place}: expected levels of other rows than before, got {part}."
+            for place, part in ((0, {}), (1, {"system": "base"}), (3, {"system": "sit"}))
+        ),
+        f"{start}: expected none for a search, whose report compares trials only.",
+    ]
+
+
+def test_what_a_report_could_not_show(content, write_spec):
+    content["axes"]["size"] = {"small": {"model.d_model": 32}, "large": {"model.d_model": 64}}
+    content["report"] |= {
+        "metrics": ["dev_los", "dev_loss"],
+        "x": "size",
+        "x_values": {"smal": 1, "large": 2},
+    }
+    content["report"]["baseline"] = {"seed": "1"}
+    content["report"]["controls"] = [{"size": "small", "seed": "3"}]
+    content["report"]["paper"] = [
+        {"cell": {"seed": "2"}, "value": 1},
+        {"cell": {}, "value": 1, "metric": "chrf"},
+    ]
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    assert error.value.problems == [
+        f"{path}: report.baseline: expected no seed, got 1. Numbers are means over seeds.",
+        f"{path}: report.controls.0: expected no seed, got 3. Numbers are means over seeds.",
+        f"{path}: report.paper.0.cell: expected no seed, got 2. Numbers are means over seeds.",
+        f"{path}: report.metrics: unknown metric 'dev_los'. Nearest: dev_loss.",
+        f"{path}: report.paper: unknown metric 'chrf'. Known: dev_loss.",
+        f"{path}: report.x_values: size has no level 'smal'. Nearest: small.",
+        f"{path}: report.x: expected a number for each level of size, got none for small. Give report.x_values.",
+    ]
+
+
+def test_metrics_are_those_of_the_verb(content, write_spec):
+    content["test"] = {"src": "src", "ref": "ref"}
+    content["report"] |= {"metrics": ["bleu"], "x": "seed"}
+    content["report"]["paper"] = [{"cell": {}, "value": 1, "metric": "chrf"}]
+    content["search"] = {"space": {"infusion.width": {"values": [8]}}, "metric": "dev_lss"}
+    with pytest.raises(ConfigError) as error:
+        load_spec(path := write_spec(content))
+    assert error.value.problems == [
+        f"{path}: search.metric: unknown metric 'dev_lss'. Nearest: dev_loss.",
+        f"{path}: report.paper: expected a metric of report.metrics, got 'chrf'. Add it there.",
+        f"{path}: report.x: expected an axis other than seed. Numbers are means over seeds.",
+    ]
+    content |= {"verb": "finetune", "recipe": None, "test": None, "search": None}
+    content["report"] = {"metrics": ["score", "mean", "spearman", "f1"]}
+    assert load_spec(write_spec(content)).report.metrics[0] == "score"
+
+
+@pytest.mark.parametrize(
+    ("level", "number"),
+    [
+        ("0.0001", 1e-4),
+        ("2e-05", 2e-5),
+        ("-1", -1.0),
+        ("5 %", 5.0),
+        ("rate 5e-5", 5e-5),
+        ("1-5", 1.0),
+        ("12 cells", 12.0),
+    ],
+)
+def test_where_a_level_stands(level, number):
+    assert ReportConfig().x_number(level) == number

@@ -1,0 +1,150 @@
+"""Batches over words, segments and pieces, derived by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import AlignmentError, TreeError
+from syntaxformer.syntax import (
+    WordTrees,
+    constituency_relations,
+    dependency_relations,
+    pair_words_of_pieces,
+    phrase_columns,
+    piece_relations,
+    word_relations,
+)
+
+DOGS = ([1, -1], "(S (NN Dogs) (VB bark))")
+THE_CAT = ([1, 2, -1], "(S (NP (DT the) (NN cat)) (VB ran))")
+
+
+def example(governors: list[int], tree: str) -> WordTrees:
+    return WordTrees.of_sentence(len(governors), governors, phrase_columns(tree))
+
+
+def test_single_sentences_of_different_length():
+    found = word_relations([example(*DOGS), example(*THE_CAT)])
+    assert found.shape == (2, 2, 5, 5)
+    for row, (governors, tree) in enumerate((DOGS, THE_CAT)):
+        n_words = len(governors)
+        assert np.array_equal(found[row, 0, :n_words, :n_words], dependency_relations(governors))
+        assert np.array_equal(found[row, 1, :n_words, :n_words], constituency_relations(tree))
+        assert not found[row, :, n_words:3].any()
+        assert not found[row, :, :, n_words:3].any()
+    # The slot over all roots: dependency depth plus one; edges from the word to one above the top phrase.
+    assert found[:, 0, 3].tolist() == [[2, 1, 0, 0, 0], [3, 2, 1, 0, 0]]
+    assert found[:, 1, 3].tolist() == [[3, 3, 0, 0, 0], [4, 4, 3, 0, 0]]
+    assert found[:, 0, :, 3].tolist() == [[17, 16, 0, 0, 0], [18, 17, 16, 0, 0]]
+    assert not found[:, :, 4].any()
+    assert not found[:, :, :, 4].any()
+
+
+def test_pairs():
+    pair = WordTrees.of_pair(example(*DOGS), example(*THE_CAT))
+    assert pair.governors is not None
+    assert pair.governors.tolist() == [1, -1, 3, 4, -1]
+    found = word_relations([pair, WordTrees.of_pair(example(*DOGS), _empty())])
+    for kind, one, two in (
+        (0, dependency_relations(DOGS[0]), dependency_relations(THE_CAT[0])),
+        (1, constituency_relations(DOGS[1]), constituency_relations(THE_CAT[1])),
+    ):
+        expected = np.full((5, 5), 46)
+        expected[:2, :2], expected[2:, 2:] = one, two
+        assert np.array_equal(found[0, kind, :5, :5], expected)
+        lone = np.zeros((5, 5), int)
+        lone[:2, :2] = one
+        assert np.array_equal(found[1, kind, :5, :5], lone)
+    # [CLS] stands over the roots of both segments.
+    assert found[0, 0, 5].tolist() == [2, 1, 3, 2, 1, 0, 0]
+
+
+def _empty() -> WordTrees:
+    nothing = phrase_columns("(X x)")
+    empty = type(nothing)(nothing.word_depths[:0], nothing.gap_depths[:0], nothing.gap_heads[:0])
+    return WordTrees.of_sentence(0, [], empty)
+
+
+def test_far_words_have_no_relation_to_the_root_slot():
+    chain = WordTrees.of_sentence(5, [-1, 0, 1, 2, 3])
+    found = word_relations([chain], 3, trees=["dependency"])
+    assert found[0, 0, 5].tolist() == [1, 2, 3, 0, 0, 0, 0]
+    assert found[0, 0, :, 5].tolist() == [4, 5, 6, 0, 0, 0, 0]
+
+
+def test_trees_in_the_order_asked_for():
+    both = word_relations([example(*THE_CAT)], trees=["constituency", "dependency"])
+    assert np.array_equal(both[:, ::-1], word_relations([example(*THE_CAT)]))
+    leaves = word_relations([example(*THE_CAT)], trees=["constituency"], nodes="leaves")
+    assert np.array_equal(leaves[0, 0, :3, :3], constituency_relations(THE_CAT[1], nodes="leaves"))
+
+
+def test_no_examples():
+    assert word_relations([]).shape == (0, 2, 2, 2)
+
+
+def test_pieces():
+    # [CLS] Do ##gs bark [PAD] | [CLS] the cat ran [SEP]
+    relations = word_relations([example(*DOGS), example(*THE_CAT)], trees=["dependency"])
+    words = [[-1, 0, 0, 1, -1], [-1, 0, 1, 2, -1]]
+    found = piece_relations(relations, words, [0, 0])
+    assert found.dtype == np.uint8
+    assert found[0, 0].tolist() == [
+        [0, 2, 2, 1, 0],
+        [17, 0, 0, 16, 0],
+        [17, 0, 0, 16, 0],
+        [16, 1, 1, 0, 0],
+        [0, 0, 0, 0, 0],
+    ]
+    assert found[1, 0, 0].tolist() == [0, 3, 2, 1, 0]
+    assert np.array_equal(found[1, 0, 1:4, 1:4], dependency_relations(THE_CAT[0]))
+    for bare in (
+        piece_relations(relations, words),
+        piece_relations(relations, words, [0, 0], "none"),
+        piece_relations(relations, words, [-1, -1]),
+    ):
+        assert not bare[:, :, 0].any()
+        assert np.array_equal(bare[:, :, 1:, 1:], found[:, :, 1:, 1:])
+
+
+def test_a_special_at_the_end():
+    relations = word_relations([example(*DOGS)], trees=["dependency"])
+    assert piece_relations(relations, [[0, 1, -1]], [2])[0, 0, 2].tolist() == [2, 1, 0]
+
+
+def test_words_of_pairs():
+    # Pairs (2 words, 3 words) and (1, 1); pieces [CLS] 0 1 [SEP] | 0 1 2 [SEP], [CLS] 0 [SEP] | 0
+    words, splits = pair_words_of_pieces(
+        [-1, 0, 1, -1, 0, 1, 2, -1, -1, 0, -1, 0], [0, 4, 8, 11, 12], [0, 2, 5, 6, 7]
+    )
+    assert words.tolist() == [-1, 0, 1, -1, 2, 3, 4, -1, -1, 0, -1, 1]
+    assert splits.tolist() == [0, 8, 12]
+
+
+def test_refusals():
+    plain = WordTrees.of_sentence(2, [1, -1])
+    relations = word_relations([plain], trees=["dependency"])
+    cases = [
+        (ValueError, lambda: word_relations([plain], trees=[]),
+         "trees: expected some of dependency, constituency, got none."),
+        (ValueError, lambda: word_relations([plain], trees=["syntax"]),  # type: ignore[list-item]
+         "trees: expected some of dependency, constituency, got syntax."),
+        (TreeError, lambda: word_relations([plain]),
+         "phrases: expected a tree for every example, got one without."),
+        (TreeError, lambda: WordTrees.of_sentence(3, [1, -1]), "governors: expected 3 words, got 2."),
+        (TreeError, lambda: WordTrees.of_pair(plain, WordTrees.of_sentence(1)),
+         "governors: expected a tree for both segments or for none, got one."),
+        (ValueError, lambda: piece_relations(relations, [[0]], [0], "all"),  # type: ignore[arg-type]
+         "specials: expected one of root, none, got 'all'."),
+        (AlignmentError, lambda: piece_relations(relations, [[0], [0]]),
+         "words_of_pieces: expected shape [1, pieces], got [2, 1]."),
+        (AlignmentError, lambda: piece_relations(relations, [[0, 2]]),
+         "words_of_pieces: expected -1 to 1, a word of the batch, got 0 to 2."),
+        (AlignmentError, lambda: pair_words_of_pieces([0], [0, 1], [0, 1]),
+         "row_splits: expected two rows a pair, got 1 of pieces and 1 of words."),
+    ]  # fmt: skip
+    for kind, call, message in cases:
+        with pytest.raises(kind) as error:
+            call()
+        assert str(error.value) == message

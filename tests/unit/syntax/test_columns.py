@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syntaxformer.annotate import read_annotations, write_annotations
+from syntaxformer.base.errors import AlignmentError
+from syntaxformer.syntax import CodedColumn, WordColumns
+from syntaxformer.trees import Sentence
+
+DOGS = Sentence.from_words(
+    ["Dogs", "bark"], upos=("NOUN", "VERB"), governors=(1, -1), deprels=("nsubj", "root")
+)
+EMPTY = Sentence.from_words([])
+GO = Sentence.from_words(["Go"], upos=("VERB",), governors=(-1,), deprels=("root",))
+
+
+def test_from_sentences():
+    columns = WordColumns.from_sentences([DOGS, EMPTY, GO], {"tone": [["a", "b"], [], ["a"]]})
+    assert columns.texts == ["Dogs bark", "", "Go"]
+    assert columns.row_splits.tolist() == [0, 2, 2, 3]
+    assert columns.offsets.tolist() == [[0, 4], [5, 9], [0, 2]]
+    assert columns.upos is not None
+    assert columns.upos.decode() == ["NOUN", "VERB", "VERB"]
+    assert columns.governors is not None
+    assert columns.governors.tolist() == [1, -1, -1]
+    assert columns.deprels is not None
+    assert columns.deprels.decode() == ["nsubj", "root", "root"]
+    assert columns.user["tone"].decode() == ["a", "b", "a"]
+    assert columns.provides == {"upos", "governors", "deprels"}
+    assert [columns.line_of_word(word) for word in range(3)] == [1, 1, 3]
+
+
+def test_what_no_sentence_has_is_absent():
+    bare = WordColumns.from_sentences([Sentence.from_words(["a"]), EMPTY])
+    assert bare.provides == frozenset()
+    assert bare.n_words == 1
+
+
+def test_nothing():
+    assert WordColumns.from_sentences([]).n_words == 0
+    assert WordColumns.from_sentences([EMPTY]).offsets.shape == (0, 2)
+
+
+def test_a_line_without_what_others_have():
+    with pytest.raises(AlignmentError) as error:
+        WordColumns.from_sentences([DOGS, EMPTY, Sentence.from_words(["x"])], first_line=10)
+    assert str(error.value) == (
+        "line 12: upos: expected a value for every word or for none, "
+        "got a line without, while others have it."
+    )
+
+
+def test_user_column_that_does_not_fit():
+    with pytest.raises(AlignmentError) as error:
+        WordColumns.from_sentences([DOGS, GO], {"tone": [["a", "b"], ["c", "d"]]}, first_line=5)
+    assert str(error.value) == "line 6: column tone: expected 1 values, one a word, got 2."
+    with pytest.raises(AlignmentError, match=r"^column tone: expected 2 lines, got 1\.$"):
+        WordColumns.from_sentences([DOGS, GO], {"tone": [["a", "b"]]})
+    with pytest.raises(AlignmentError, match=r"^tone: expected 3 values, one a word, got 1\.$"):
+        WordColumns.from_sentences([DOGS, GO]).with_user_column("tone", ["a"])
+
+
+def test_wrong_columns():
+    zero = np.zeros(1, np.int32)
+    with pytest.raises(AlignmentError, match=r"^ends: expected 1 values, one a word, got 2\.$"):
+        WordColumns(["a"], np.array([0, 1]), zero, np.zeros(2, np.int32))
+    with pytest.raises(AlignmentError, match=r"^row_splits: expected 3 positions for 2 lines, got 2\.$"):
+        WordColumns(["a", ""], np.array([0, 1]), zero, zero)
+    with pytest.raises(
+        AlignmentError, match=r"^row_splits: expected ascending positions from 0 to 1, got \[0, 4\]\.$"
+    ):
+        WordColumns(["a"], np.array([0, 4]), zero, zero)
+
+
+def test_coded_column():
+    column = CodedColumn.from_values(["b", "a", "b"])
+    assert column.values == ("b", "a")
+    assert column.codes.tolist() == [0, 1, 0]
+    assert column[1:].decode() == ["a", "b"]
+    with pytest.raises(
+        AlignmentError, match=r"^codes: expected -1 to 1, an index into 2 values, got 0 to 2\.$"
+    ):
+        CodedColumn(np.array([0, 2]), ("a", "b"))
+
+
+def test_from_an_annotated_corpus(tmp_path):
+    path = tmp_path / "corpus.parquet"
+    sentences = [GO, DOGS, EMPTY]
+    write_annotations(path, sentences, annotator="hand", version="1", content_hash="0")
+    corpus = read_annotations(path)
+    found = WordColumns.from_corpus(corpus, ["Dogs bark", ""], start=1)
+    expected = WordColumns.from_sentences([DOGS, EMPTY])
+    for name in ("row_splits", "starts", "ends", "governors"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+    for name in ("upos", "deprels"):
+        assert getattr(found, name).decode() == getattr(expected, name).decode()
+    assert found.first_line == 2
+    with pytest.raises(AlignmentError, match=r"^row_splits: expected 5 positions for 4 lines, got 4\.$"):
+        WordColumns.from_corpus(corpus, ["Go", "Dogs bark", "", "more"])

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import TreeError
+from syntaxformer.syntax import constituency_relations, phrase_columns
+from syntaxformer.trees import parse_tree
+
+P, C, S = 0, 15, 30
+DOG = "(S (NP (DT The) (NN dog)) (VP (VBD chased) (NP (NNS cats))) (. .))"
+
+
+def test_john_slipped():
+    # John - NNP - NP - S: three edges up to the phrase that "slipped" heads.
+    tree = "(S (NP (NNP John)) (VP (VBD slipped)))"
+    assert constituency_relations(tree).tolist() == [[0, C + 3], [P + 3, 0]]
+    assert constituency_relations(tree, nodes="leaves").tolist() == [[0, S + 6], [S + 6, 0]]
+
+
+def test_columns():
+    columns = phrase_columns(DOG)
+    assert columns.word_depths.tolist() == [3, 3, 3, 4, 2]
+    # The NP of "dog" below S; then S, whose head is "chased"; then VP; then S.
+    assert columns.gap_depths.tolist() == [-1, 1, 0, 1, 0]
+    assert columns.gap_heads.tolist() == [0, 1, 2, 2, 2]
+
+
+def test_headed():
+    # dog heads NP, chased heads VP and S, cats its own NP.
+    assert constituency_relations(DOG).tolist() == [
+        [0, C + 2, C + 3, S + 7, S + 5],
+        [P + 2, 0, C + 3, S + 7, S + 5],
+        [P + 3, P + 3, 0, P + 3, P + 2],
+        [S + 7, S + 7, C + 3, 0, S + 6],
+        [S + 5, S + 5, C + 2, S + 6, 0],
+    ]
+
+
+def test_trees_without_labels_take_their_heads_from_governors():
+    # Without labels the last word would head all; the dependency tree knows better.
+    tree = "( ( the dog ) ( chased cats ) )"
+    found = constituency_relations(tree, governors=[1, 2, -1, 2], labels=False)
+    assert found.tolist() == [
+        [0, C + 1, C + 2, S + 4],
+        [P + 1, 0, C + 2, S + 4],
+        [P + 2, P + 2, 0, P + 1],
+        [S + 4, S + 4, C + 1, 0],
+    ]
+    last = constituency_relations(tree, labels=False)
+    assert last[3].tolist() == [P + 2, P + 2, P + 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("tree", "labels", "heads"),
+    [
+        ("( ( A girl ) ( dances . ) )", False, [0, 1, 2, 2]),
+        ("( dances ( ! '' ) )", False, [0, 0, 2]),  # so does a phrase of marks alone
+        ("(3 (2 It) (4 (4 works) (2 .)))", True, [0, 1, 1]),
+        ("(X (X so) (X ...))", True, [0, 0]),
+        ("(NN (NN so) (NN ...))", True, [0, 1]),  # here the tag decides
+    ],
+)
+def test_punctuation_without_a_tag_heads_nothing(tree, labels, heads):
+    assert phrase_columns(tree, labels=labels).gap_heads.tolist() == heads
+
+
+@pytest.mark.parametrize(
+    ("tree", "heads"),
+    [
+        ("(VP (AUX did) (PART not) (VERB go))", [0, 0, 0]),
+        ("(VP (PART To) (VP (VERB go)))", [0, 0]),  # as in (VP (TO to) (VP ...))
+        ("(VP (PART nicht) (VP (VERB gehen)))", [0, 1]),
+        ("(NP (NOUN apples) (PUNCT ,) (NOUN pears) (CCONJ and) (NOUN plums))", [0, 0, 0, 0, 0]),
+    ],
+)
+def test_universal_tags_that_stand_for_several_of_penns(tree, heads):
+    assert phrase_columns(tree).gap_heads.tolist() == heads
+
+
+def test_unary_phrases_count_as_edges_and_a_tree_may_be_given():
+    tree = parse_tree("(X (A (B a)) b)")
+    assert constituency_relations(tree).tolist() == [[0, C + 3], [P + 3, 0]]
+
+
+def test_one_word_and_very_deep():
+    assert constituency_relations("(S (NN word))").tolist() == [[0]]
+    deep = "(X " * 3_000 + "a" + ")" * 2_999 + " b)"
+    assert constituency_relations(deep).tolist() == [[0, 0], [0, 0]]
+    words = 700
+    right = "".join(f"(X w{n} " for n in range(words)) + "z" + ")" * words
+    found = constituency_relations(right, 15)
+    # z heads everything; word n hangs one edge below the phrase that joins it to z.
+    assert found[words, :words].tolist() == [1] * words
+    assert found[0, 1:14].tolist() == [S + distance for distance in range(3, 16)]
+
+
+def test_refusals():
+    with pytest.raises(TreeError, match=r"^governors: expected 5, one a word of the tree, got 2\.$"):
+        constituency_relations(DOG, governors=[-1, 0])
+    with pytest.raises(ValueError, match=r"^nodes: expected one of headed, leaves, got 'heads'\.$"):
+        constituency_relations(DOG, nodes="heads")  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match=r"^max_distance: expected 1 to 84, so that an id fits into a byte, got 0\.$"
+    ):
+        constituency_relations(DOG, 0)
+
+
+def test_bytes():
+    assert constituency_relations(DOG).dtype == np.uint8

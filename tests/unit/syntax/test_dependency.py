@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import TreeError
+from syntaxformer.syntax import (
+    NO_PATH,
+    batch_dependency_distances,
+    batch_dependency_relations,
+    dependency_depths,
+    dependency_relations,
+)
+
+P, C, S = 0, 15, 30
+"""Offsets of parent, child and sibling with D = 15."""
+
+
+def test_a_small_tree():
+    # "The dog chased cats": The <- dog <- chased -> cats
+    assert dependency_relations([1, 2, -1, 2]).tolist() == [
+        [0, C + 1, C + 2, S + 3],
+        [P + 1, 0, C + 1, S + 2],
+        [P + 2, P + 1, 0, P + 1],
+        [S + 3, S + 2, C + 1, 0],
+    ]
+
+
+def test_two_roots_are_not_linked():
+    assert dependency_relations([-1, 0, -1, 2]).tolist() == [
+        [0, 1, 0, 0],
+        [16, 0, 0, 0],
+        [0, 0, 0, 1],
+        [0, 0, 16, 0],
+    ]
+
+
+def test_distances_beyond_the_largest():
+    # A chain 0 -> 1 -> 2 -> 3 with D = 2: parent 1, 2; child 3, 4; sibling 5, 6.
+    assert dependency_relations([-1, 0, 1, 2], max_distance=2).tolist() == [
+        [0, 1, 2, 0],
+        [3, 0, 1, 2],
+        [4, 3, 0, 1],
+        [0, 4, 3, 0],
+    ]
+
+
+def test_small_and_long():
+    assert dependency_relations([]).shape == (0, 0)
+    assert dependency_relations([-1]).tolist() == [[0]]
+    # A chain and a star of more words, and more levels, than a byte counts.
+    for n_words in (253, 254, 255, 256, 300):
+        chain = dependency_relations([-1, *range(n_words - 1)])
+        apart = np.arange(n_words) - np.arange(n_words)[:, None]
+        expected = np.where((apart > 0) & (apart <= 15), apart, 0)
+        expected += np.where((apart < 0) & (apart >= -15), 15 - apart, 0)
+        assert np.array_equal(chain, expected)
+        star = dependency_relations([-1] + [0] * (n_words - 1))
+        assert star.dtype == np.uint8
+        assert set(star[0, 1:].tolist()) == {1}
+        assert set(star[1:, 1:][~np.eye(n_words - 1, dtype=bool)].tolist()) == {32}
+
+
+def test_rows_do_not_depend_on_each_other_or_on_padding():
+    rows = [[1, -1], [], [-1, 0, 1, 1, 0], [-1]]
+    for fill in (-1, 0, 77):
+        padded = np.array([row + [fill] * (7 - len(row)) for row in rows])
+        together = batch_dependency_relations(padded, [len(row) for row in rows], 5)
+        for row, found in zip(rows, together, strict=True):
+            expected = np.zeros((7, 7), int)
+            expected[: len(row), : len(row)] = dependency_relations(row, 5)
+            assert np.array_equal(found, expected)
+
+
+def test_depths():
+    assert dependency_depths([[1, -1, 0, 9], [-1, 9, 9, 9]], [3, 1]).tolist() == [[2, 1, 3, 0], [1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("governors", "problem"),
+    [
+        ([1, 0, -1], "governors: expected a tree, got a cycle word 0 → word 1 → word 0."),
+        ([-1, 1, 1], "governors: expected a tree, got a cycle word 1 → word 1."),
+        ([-1, 5, 0], "governor of word 1: expected -1 to 2, got 5."),
+        ([-1, -2, 0], "governor of word 1: expected -1 to 2, got -2."),
+    ],
+)
+def test_no_trees(governors, problem):
+    with pytest.raises(TreeError) as error:
+        dependency_relations(governors)
+    assert str(error.value) == problem
+    with pytest.raises(TreeError) as error:
+        batch_dependency_relations([[-1, 0, 0], governors], [3, 3], first_line=7)
+    assert str(error.value) == f"line 8: {problem}"
+    assert error.value.line == 8
+
+
+def test_distance_that_does_not_fit():
+    with pytest.raises(
+        ValueError, match=r"^max_distance: expected 1 to 84, so that an id fits into a byte, got 99\.$"
+    ):
+        dependency_relations([-1], 99)
+
+
+def test_distances_count_edges_whatever_the_relation():
+    # 0 ← 1 → 2 → 3, and a tree of its own: 4
+    found = batch_dependency_distances([[1, -1, 1, 2, -1], [-1, 0, 9, 9, 9]], [5, 2])
+    assert found[0].tolist() == [
+        [0, 1, 2, 3, NO_PATH],
+        [1, 0, 1, 2, NO_PATH],
+        [2, 1, 0, 1, NO_PATH],
+        [3, 2, 1, 0, NO_PATH],
+        [NO_PATH, NO_PATH, NO_PATH, NO_PATH, 0],
+    ]
+    assert found[1, :2, :2].tolist() == [[0, 1], [1, 0]]
+    assert (found[1, 2:] == NO_PATH).all()
+    assert (found[1, :, 2:] == NO_PATH).all()
+
+
+def test_distances_of_a_long_chain_have_no_limit():
+    found = batch_dependency_distances([[*range(-1, 299)]], [300])
+    assert found[0, 0, 299] == 299

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BatchEncoding, PreTrainedTokenizerFast
+
+from syntaxformer.base.errors import AlignmentError
+from syntaxformer.syntax import batch_word_of_piece, encoding_offsets, segment_offsets
+
+
+@pytest.fixture(scope="module")
+def letters() -> Tokenizer:
+    """Every letter is a piece; [CLS] a [SEP] b [SEP]."""
+    vocabulary = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "[UNK]": 3, "a": 4, "b": 5, "c": 6}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def fast(letters) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(
+        tokenizer_object=letters, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]"
+    )
+
+
+EXPECTED = [(0, 0), (0, 1), (1, 2), (3, 4), (0, 0), (0, 0), (0, 0), (0, 0), (0, 1), (0, 0)]
+SPLITS = [0, 5, 7, 10]
+LINES = ["ab c", "", "a"]
+
+
+def test_encodings(letters):
+    offsets, splits = encoding_offsets(letters.encode_batch(LINES))
+    assert offsets.dtype == np.int32
+    assert splits.dtype == np.int64
+    assert [tuple(pair) for pair in offsets.tolist()] == EXPECTED
+    assert splits.tolist() == SPLITS
+
+
+def test_batch_encoding_and_offset_mapping(fast):
+    batch = fast(LINES, return_offsets_mapping=True)
+    for encoded in (batch, batch["offset_mapping"]):
+        offsets, splits = encoding_offsets(encoded)
+        assert [tuple(pair) for pair in offsets.tolist()] == EXPECTED
+        assert splits.tolist() == SPLITS
+
+
+def test_nothing():
+    offsets, splits = encoding_offsets([])
+    assert offsets.shape == (0, 2)
+    assert splits.tolist() == [0]
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_segments_of_pairs_with_padding(fast, side):
+    fast.padding_side = side
+    batch = fast(["ab", "c"], ["c a", "abc"], padding="max_length", max_length=9)
+    offsets, splits = segment_offsets(batch)
+    assert len(offsets) == 18
+    # Words of "ab", "c a", "c", "abc".
+    words = [(0, 2), (0, 1), (2, 3), (0, 1), (0, 3)]
+    found = batch_word_of_piece(offsets, splits, words, [0, 1, 3, 4, 5]).reshape(2, 9).tolist()
+    pads = [[-1, -1], [-1, -1]]
+    pieces = [[-1, 0, 0, -1, 0, 1, -1], [-1, 0, -1, 0, 0, 0, -1]]
+    both = zip(pieces, pads, strict=True)
+    assert found == ([p + pad for p, pad in both] if side == "right" else [pad + p for p, pad in both])
+
+
+def test_segments_of_single_sentences_have_an_empty_second(letters):
+    _, splits = segment_offsets(letters.encode_batch(["ab", "c"]))
+    assert splits.tolist() == [0, 4, 4, 7, 7]
+
+
+def test_refusals(letters):
+    cases = [
+        (
+            encoding_offsets,
+            letters.encode("a"),
+            "encodings: expected a list, one a sentence, got a single one. Put it into a list.",
+        ),
+        (
+            encoding_offsets,
+            BatchEncoding({"input_ids": [[1]]}),
+            "encodings: expected a fast tokenizer's result, with character offsets, got a slow one's. "
+            "Load the tokenizer with use_fast=True.",
+        ),
+        (segment_offsets, [[(0, 1)]], "segments: expected encodings with sequence_ids, got bare offsets."),
+    ]
+    for function, encoded, message in cases:
+        with pytest.raises(AlignmentError) as error:
+            function(encoded)
+        assert str(error.value) == message
+    with pytest.raises(
+        AlignmentError, match=r"^offsets: expected a \(start, end\) pair for each piece, got "
+    ):
+        encoding_offsets([[1, 2]])

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.syntax import (
+    FACTORS,
+    FactorVocabulary,
+    UnseenValues,
+    WordColumns,
+    build_vocabularies,
+    check_factors,
+    piece_factors,
+    word_factor,
+)
+from syntaxformer.trees import Sentence
+
+# "Don't sleep" and "zum", as an annotator reads them.
+DONT = Sentence(
+    "Don't sleep",
+    ("Do", "n't", "sleep"),
+    ((0, 2), (2, 5), (6, 11)),
+    upos=("AUX", "PART", "VERB"),
+    governors=(2, 2, -1),
+    deprels=("aux", "advmod", "root"),
+)
+ZUM = Sentence(
+    "zum", ("zu", "dem"), ((0, 3), (0, 3)), upos=("ADP", "DET"), governors=(-1, 0), deprels=("root", "det")
+)
+COLUMNS = WordColumns.from_sentences([DONT, ZUM], {"tone": [["low", "low", "high"], ["low", "mid"]]})
+# Pieces: <s> Don ' t ▁sl eep </s> | zum </s>
+PIECES = [(0, 0), (0, 3), (3, 4), (4, 5), (5, 8), (8, 11), (0, 0), (0, 3), (0, 0)]
+SPLITS = [0, 7, 9]
+EXPECTED = {
+    # "Don" has two characters of "Do" and one of "n't".
+    "pos": ["<none>", "AUX", "PART", "PART", "VERB", "VERB", "<none>", "ADP", "<none>"],
+    "case": ["<none>", "1", "0", "0", "0", "0", "<none>", "0", "<none>"],
+    "subword": ["<none>", "O", "B", "E", "B", "E", "<none>", "O", "<none>"],
+    "predicate": ["<none>", "0", "0", "0", "1", "1", "<none>", "1", "<none>"],
+    "deprel": ["<none>", "aux", "advmod", "advmod", "root", "root", "<none>", "root", "<none>"],
+    "depth": ["<none>", "1", "1", "1", "0", "0", "<none>", "0", "<none>"],
+    "tone": ["<none>", "low", "low", "low", "high", "high", "<none>", "low", "<none>"],
+}
+
+
+def test_every_factor():
+    vocabularies = build_vocabularies([COLUMNS], list(EXPECTED))
+    ids = piece_factors(COLUMNS, PIECES, SPLITS, list(EXPECTED), vocabularies)
+    assert {name: vocabularies[name].decode(column) for name, column in ids.items()} == EXPECTED
+    assert all(column.dtype == np.uint8 for column in ids.values())
+
+
+def test_no_pieces_no_words():
+    nothing = WordColumns.from_sentences([Sentence.from_words([])])
+    vocabularies = build_vocabularies([COLUMNS], list(FACTORS))
+    for pieces, splits in (([], [0, 0]), ([(0, 0), (0, 1)], [0, 2])):
+        ids = piece_factors(nothing, pieces, splits, list(FACTORS), vocabularies)
+        assert [column.tolist() for column in ids.values()] == [[0] * len(pieces)] * len(FACTORS)
+
+
+def test_vocabularies():
+    vocabularies = build_vocabularies([COLUMNS, COLUMNS], ["pos", "deprel", "tone"], min_count=4)
+    assert len(vocabularies["pos"]) == 20
+    assert vocabularies["deprel"].values == ("root",)
+    assert vocabularies["tone"].values == ("low",)
+
+
+def test_fixed_factors_read_no_data():
+    def batches():
+        raise AssertionError("read")
+        yield COLUMNS
+
+    assert set(build_vocabularies(batches(), ["pos", "case", "subword", "predicate", "depth"])) == set(
+        FACTORS
+    ) - {"deprel"}
+
+
+def test_unseen_values_are_counted_once_a_word():
+    unseen = UnseenValues()
+    vocabularies = {"deprel": FactorVocabulary("deprel", ("root",))}
+    ids = piece_factors(COLUMNS, PIECES, SPLITS, ["deprel"], vocabularies, unseen=unseen)
+    assert ids["deprel"].tolist() == [0, 1, 1, 1, 2, 2, 0, 2, 0]
+    assert unseen.message() == (
+        "factor deprel: 3 values unseen in training read as <unk>: 'aux' 1x, 'advmod' 1x, 'det' 1x"
+    )
+
+
+def test_all_problems_at_once():
+    with pytest.raises(ConfigError) as error:
+        check_factors(
+            ["poss", "depth", "predicate", "case", "case", "pos"],
+            {"upos"},
+            ["tone", "case"],
+            annotator="tagger",
+            alternatives={"en": {"upos", "governors"}, "de": {"governors"}, "other": set()},
+        )
+    remedy = "Annotators that give it: en, de, or drop the factor."
+    assert error.value.problems == [
+        "factors: 'case' stands 2 times. Name it once.",
+        "user column 'case': expected another name, this one is a built-in factor.",
+        "factors: expected one of pos, case, subword, predicate, deprel, depth, tone, case, got 'poss'. "
+        "Did you mean 'pos'?",
+        f"factor 'depth': expected governors, got none from tagger. {remedy}",
+        f"factor 'predicate': expected governors, got none from tagger. {remedy}",
+    ]
+
+
+def test_missing_annotation():
+    bare = WordColumns.from_sentences([Sentence.from_words(["a"])])
+    with pytest.raises(ConfigError) as error:
+        word_factor("pos", bare)
+    assert str(error.value) == (
+        "factor 'pos': expected upos, got none from the annotator. Choose an annotator that gives it, "
+        "or drop the factor."
+    )
+
+
+def test_subword_is_no_factor_of_words():
+    with pytest.raises(
+        ConfigError,
+        match=r"^factor 'subword': expected a factor of words, got one of pieces\. Use piece_factors\.$",
+    ):
+        word_factor("subword", COLUMNS)
+
+
+def test_missing_vocabulary():
+    with pytest.raises(ConfigError, match=r"^factor 'tone': expected a vocabulary, got none\.$"):
+        piece_factors(COLUMNS, PIECES, SPLITS, ["tone"], {})

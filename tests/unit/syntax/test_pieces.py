@@ -1,0 +1,128 @@
+"""Hand-derived alignments; the comparison over random text is in tests/property."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import AlignmentError
+from syntaxformer.syntax import (
+    NO_WORD,
+    batch_word_of_piece,
+    row_of_item,
+    uncovered_words,
+    word_of_piece,
+)
+
+# name: (piece offsets, word offsets, word of each piece)
+EXAMPLES = {
+    "one piece a word, a special at each end": (
+        [(0, 0), (0, 3), (4, 7), (0, 0)],
+        [(0, 3), (4, 7)],
+        [-1, 0, 1, -1],
+    ),
+    # "I don't": words I | do | n't; the pieces "▁don" and "'t" cut elsewhere. "don" is 2 of "do", 1 of "n't".
+    "don't": ([(0, 1), (1, 5), (5, 7)], [(0, 1), (2, 4), (4, 7)], [0, 1, 2]),
+    # "U.S. now": one word of the annotator, four pieces.
+    "U.S.": ([(0, 1), (1, 2), (2, 3), (3, 4), (4, 8)], [(0, 4), (5, 8)], [0, 0, 0, 0, 1]),
+    # "zum Haus": zu and dem share the three characters; the one piece takes the first, dem goes without.
+    "zum in one piece": ([(0, 3), (3, 8)], [(0, 3), (0, 3), (4, 8)], [0, 2]),
+    # … also where the piece falls apart.
+    "zum in two pieces": ([(0, 2), (2, 3), (3, 8)], [(0, 3), (0, 3), (4, 8)], [0, 0, 2]),
+    # with true sub-spans: zu = (0, 2), dem = (2, 3)
+    "zum with own characters": ([(0, 1), (1, 3)], [(0, 2), (2, 3)], [0, 0]),
+    # "one of the": a BPE across spaces has "▁of▁the" = (3, 10): 2 characters of "of", 3 of "the".
+    "a piece over two words": ([(0, 3), (3, 10)], [(0, 3), (4, 6), (7, 10)], [0, 2]),
+    # "a😀b": three or four byte pieces carry the offsets of their character.
+    "bytes of one emoji": (
+        [(0, 1), (1, 2), (1, 2), (1, 2), (1, 2), (2, 3)],
+        [(0, 1), (1, 2), (2, 3)],
+        [0, 1, 1, 1, 1, 2],
+    ),
+    # "e" + U+0301, cut off by a byte tokenizer: the accent's bytes stay with their word.
+    "combining accent": ([(0, 1), (1, 2), (1, 2)], [(0, 2)], [0, 0, 0]),
+    # A normaliser that composes them reports one piece over both.
+    "composed accent": ([(0, 2)], [(0, 2)], [0]),
+    # "日本語です" words 日本語 | です; a piece 語で takes one of each: the first.
+    "CJK, a tie": ([(0, 2), (2, 4), (4, 5)], [(0, 3), (3, 5)], [0, 0, 1]),
+    "lone spaces": ([(0, 1), (1, 2), (2, 3)], [(1, 2)], [-1, 0, -1]),
+    "a word inside another": ([(0, 1), (1, 3), (3, 5)], [(0, 5), (1, 3)], [0, 0, 0]),
+    "a short word at the start of a longer one": ([(0, 2), (2, 6)], [(0, 2), (0, 6)], [0, 1]),
+    "words not in text order": ([(0, 2), (3, 5)], [(3, 5), (0, 2)], [1, 0]),
+    "empty words never win": ([(0, 2)], [(0, 0), (0, 2), (2, 2)], [1]),
+    "no words": ([(0, 1), (1, 2)], [], [-1, -1]),
+    "no pieces": ([], [(0, 1)], []),
+    "nothing": ([], [], []),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name):
+    pieces, words, expected = EXAMPLES[name]
+    assert word_of_piece(pieces, words).tolist() == expected
+
+
+def test_a_batch_is_its_sentences():
+    names = list(EXAMPLES)
+    pieces = [EXAMPLES[name][0] for name in names]
+    words = [EXAMPLES[name][1] for name in names]
+    found = batch_word_of_piece(
+        np.array([pair for row in pieces for pair in row]),
+        np.cumsum([0, *map(len, pieces)]),
+        np.array([pair for row in words for pair in row]),
+        np.cumsum([0, *map(len, words)]),
+    )
+    assert found.dtype == np.int32
+    assert found.tolist() == [word for name in names for word in EXAMPLES[name][2]]
+
+
+def test_a_long_line_of_shared_characters():
+    n_words = 5_000
+    words = [(2 * i, 2 * i + 1) for i in range(n_words)] + [(2 * n_words, 2 * n_words + 3)] * 2
+    pieces = [(max(0, 2 * i - 1), 2 * i + 1) for i in range(n_words)] + [
+        (0, 2 * n_words),
+        (2 * n_words, 2 * n_words + 3),
+    ]
+    assert word_of_piece(pieces, words).tolist() == [*range(n_words), 0, n_words]
+
+
+def test_uncovered_words():
+    # Rows: "zum" = zu dem (dem goes without), an empty row, "a\x00" whose control character was dropped.
+    found = uncovered_words([0, 0, NO_WORD], [0, 1, 1, 3], [0, 2, 2, 4])
+    assert found.tolist() == [1, 3]
+
+
+def test_row_of_item():
+    assert row_of_item([0, 2, 2, 5], 5).tolist() == [0, 0, 2, 2, 2]
+    assert row_of_item([0], 0).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("splits", "shown"),
+    [
+        ([0, 2], "[0, 2]"),
+        ([1, 3], "[1, 3]"),
+        ([0, 3, 2, 3], "[0, 3, 2, 3]"),
+        ([0, 1, 1, 1, 2], "[0, 1, 1, 1, …]"),
+        ([], "[]"),
+    ],
+)
+def test_wrong_row_splits(splits, shown):
+    with pytest.raises(AlignmentError) as error:
+        row_of_item(splits, 3, "piece_row_splits")
+    assert str(error.value) == f"piece_row_splits: expected ascending positions from 0 to 3, got {shown}."
+
+
+def test_rows_of_words_and_pieces_differ():
+    with pytest.raises(AlignmentError) as error:
+        batch_word_of_piece([(0, 1)], [0, 1], [(0, 1)], [0, 1, 1])
+    assert str(error.value) == "piece_row_splits: expected 2 rows, as many as the words have, got 1."
+
+
+def test_wrong_offsets():
+    with pytest.raises(AlignmentError) as error:
+        word_of_piece([(0, 1), (3, 2)], [(0, 1)])
+    assert str(error.value) == "piece_offsets: expected 0 <= start <= end, got 3, 2 at position 1."
+    with pytest.raises(AlignmentError) as error:
+        word_of_piece([(0, 1)], [(0, 1, 2)])
+    assert str(error.value) == "word_offsets: expected shape [n, 2] (start, end), got [1, 3]."

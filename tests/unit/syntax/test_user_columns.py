@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from syntaxformer.base.errors import AlignmentError, DataError
+from syntaxformer.syntax import read_user_column
+from syntaxformer.trees import Sentence
+
+WORDS = [["A", "man", "sleeps"], [], ["Dogs", "bark"]]
+
+
+@pytest.fixture
+def factor_file(tmp_path):
+    def write(content: str | bytes):
+        path = tmp_path / "tone.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def test_reads_values(factor_file):
+    column = read_user_column(factor_file("\ufefflow high  low\r\n\nx\u00a0y\tlow \n"), WORDS)
+    assert column.decode() == ["low", "high", "low", "x\u00a0y", "low"]
+    assert column.values == ("low", "high", "x\u00a0y")
+
+
+def test_last_line_may_lack_its_end_and_sentences_are_words(factor_file):
+    sentences = (Sentence.from_words(words) for words in WORDS)
+    assert read_user_column(factor_file("a b c\n\nd e"), sentences).decode() == list("abcde")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "problem"),
+    [
+        ("a b\n\nc d\n", 1, "expected 3 values, one a word, got 2. Word 3, 'sleeps', is the first "
+         "without a value, after 'b' for 'man'."),
+        ("a b c\nd\ne f\n", 2, "expected 0 values, one a word, got 1. Value 1, 'd', is the first without a "
+         "word."),
+        ("a b c\n\nd e f\n", 3, "expected 2 values, one a word, got 3. Value 3, 'f', is the first "
+         "without a word, after 'e' for 'bark'."),
+        ("\n\nc d\n", 1, "expected 3 values, one a word, got 0. Word 1, 'A', is the first without a value."),
+        # Slipped by one word: as many values as words altogether, and still caught where it begins.
+        ("a b\n\nc d e\n", 1, "expected 3 values, one a word, got 2. Word 3, 'sleeps', is the first "
+         "without a value, after 'b' for 'man'."),
+    ],
+)  # fmt: skip
+def test_values_and_words_differ(factor_file, content, line, problem):
+    path = factor_file(content)
+    with pytest.raises(AlignmentError) as error:
+        read_user_column(path, WORDS)
+    assert str(error.value) == f"{path}:{line}: factor file: {problem}"
+    assert (error.value.path, error.value.line) == (str(path), line)
+
+
+@pytest.mark.parametrize(("content", "n_lines"), [("a b c\n\n", 2), ("", 0), ("a b c\n\nd e\n\n\nf\n", 6)])
+def test_line_counts_differ(factor_file, content, n_lines):
+    path = factor_file(content)
+    with pytest.raises(AlignmentError) as error:
+        read_user_column(path, iter(WORDS), "train.en")
+    assert str(error.value) == (
+        f"{path}: factor file: expected 3 lines, one for each line of train.en, got {n_lines}."
+    )
+
+
+def test_not_utf8(factor_file):
+    path = factor_file(b"a b c\n\nd \xff\n")
+    with pytest.raises(DataError) as error:
+        read_user_column(path, WORDS)
+    assert str(error.value) == (
+        f"{path}:3: expected UTF-8, got byte 0xff at byte 3 of the line (10 of the file). Convert the file to UTF-8."
+    )
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(
+        DataError, match=r"none\.txt: expected a readable file, got: No such file or directory\.$"
+    ):
+        read_user_column(tmp_path / "none.txt", WORDS)
+
+
+def test_packed(tmp_path):
+    path = tmp_path / "tone.gz"
+    path.write_bytes(gzip.compress(b"a b c\n\nd e\n"))
+    assert read_user_column(path, WORDS).decode() == list("abcde")
+
+
+def test_some_lines_of_the_file(factor_file):
+    path = factor_file("x\na b c\ny y\n\nd e\nz\n")
+    assert read_user_column(path, WORDS, rows=[1, 3, 4]).decode() == list("abcde")
+    with pytest.raises(
+        AlignmentError, match=r"tone\.txt:3: factor file: expected 0 values, one a word, got 2"
+    ):
+        read_user_column(path, WORDS, rows=[1, 2, 4])

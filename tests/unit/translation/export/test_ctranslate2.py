@@ -1,0 +1,330 @@
+"""An export translates as the trained model does, for every embedding infusion; what it cannot do it refuses."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.base.folders import verify_manifest, write_manifest
+from syntaxformer.nn import InfusedEmbedding, plan_widths
+from syntaxformer.translation.export_ctranslate2 import QUANTIZATIONS, export_translator
+from syntaxformer.translation.export_refusals import why_not
+from syntaxformer.translation.export_tables import fold_embedding, unique_names
+from syntaxformer.translation.exported_folder import read_export, read_names
+from syntaxformer.translation.model import SyntaxTransformerConfig
+
+pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+
+KINDS = (
+    "none",
+    "add",
+    "concat",
+    "concat_pos",
+    "sum_then_concat",
+    "onehot_concat",
+    "learned_concat",
+    "prepend",
+)
+WORDS = ["the", "cat", "sat", "cats", "dog", "mat", ".", "👍", "￨", "%", "unseen"]
+
+
+def _lines(n: int) -> list[str]:
+    chosen = random.Random(3)
+    return [" ".join(chosen.choices(WORDS, k=chosen.randint(1, 7))) for _ in range(n)]
+
+
+def _translations(translator, lines, **settings):
+    """Greedy unless told: then there is one way to search, and all must be the same."""
+    return list(translator.translate(lines, **{"beam_size": 1, "scored": True, **settings}))
+
+
+def _assert_same(ours, exported):
+    for one, other in zip(ours, exported, strict=True):
+        assert other[0].text == one[0].text
+        assert other[0].score == pytest.approx(one[0].score, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_embedding_infusion(model_folder, load, tmp_path, kind):
+    trained = model_folder(kind)
+    exported = export_translator(trained, tmp_path / "exported")
+    verify_manifest(exported)
+    info = read_export(exported)
+    assert info.largest_difference < 1e-4
+    lines = _lines(41)
+    ours, others = (_translations(load(folder), lines) for folder in (trained, exported))
+    assert len({one[0].text for one in ours}) > 10  # the translations differ from each other
+    _assert_same(ours, others)
+
+
+def test_beam_search(model_folder, load, tmp_path):
+    """Random weights are sure of nothing, so some lines may end elsewhere: scores of the others agree.
+
+    Without a length penalty, since with one ever longer repetitions win until one of them stops.
+    """
+    trained = model_folder("sum_then_concat", end_bias=5.0)
+    exported = export_translator(trained, tmp_path / "exported")
+    settings = {"beam_size": 3, "length_penalty": 0.0}
+    ours, others = (_translations(load(folder), _lines(41), **settings) for folder in (trained, exported))
+    same = sum(
+        one[0].text == other[0].text and other[0].score == pytest.approx(one[0].score, abs=1e-4)
+        for one, other in zip(ours, others, strict=True)
+    )
+    assert same >= 37
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"norm": "post"}, {"activation": "gelu"}, {"activation": "silu", "encoder_layers": 1}, {"share_source_embedding": False}],
+    ids=str,
+)  # fmt: skip
+def test_shapes_of_the_network(model_folder, load, tmp_path, changed):
+    exported = export_translator(model_folder("add", **changed), tmp_path / "exported")
+    assert read_export(exported).largest_difference < 1e-4
+
+
+def test_factors_with_too_many_combinations_have_streams_of_their_own(
+    model_folder, load, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("syntaxformer.translation.export_tables.LARGEST_TABLE", 100)
+    for kind in ("sum_then_concat", "concat"):
+        trained = model_folder(kind, None)
+        exported = export_translator(trained, tmp_path / kind)
+        assert read_export(exported).streams == [["pos"], ["case"], ["subword"]]
+        assert read_export(exported).largest_difference < 1e-4
+        lines = _lines(11)
+        _assert_same(_translations(load(trained), lines), _translations(load(exported), lines))
+        trained.rename(tmp_path / f"old-{kind}")
+
+
+def test_user_factors_with_the_separator_in_their_values(model_folder, load, tmp_path):
+    trained = model_folder("add", ("pos", "tone"))
+    exported = export_translator(trained, tmp_path / "exported")
+    lines, tones = ["the cat", "cats sit ￨"], [["h￨/i", "l"], ["l", "h￨/i", "h￨/i"]]
+    ours, others = (
+        _translations(load(folder), lines, user_factors={"tone": tones}) for folder in (trained, exported)
+    )
+    _assert_same(ours, others)
+    other_tones = _translations(load(exported), lines, user_factors={"tone": [["l", "l"], ["l", "l", "l"]]})
+    assert other_tones[0][0].score != others[0][0].score
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_quantizations_translate(model_folder, load, tmp_path, quantization):
+    trained = model_folder("sum_then_concat")
+    exported = export_translator(trained, tmp_path / "exported", quantization)
+    assert read_export(exported).quantization == quantization
+    lines = [*_lines(11), "", "  "]
+    texts = [best[0].text for best in load(exported).translate(lines)]
+    assert [bool(text) for text in texts] == [True] * 11 + [False] * 2
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_result_does_not_depend_on_the_batch(model_folder, load, tmp_path, beam_size):
+    translator = load(export_translator(model_folder("concat"), tmp_path / "exported"))
+    lines = _lines(13)
+    one = [best[0].text for best in translator.translate(lines, beam_size, batch_size=1)]
+    assert [best[0].text for best in translator.translate(lines, beam_size, batch_size=5)] == one
+    assert [best[0].text for best in translator.translate(lines[::-1], beam_size)][::-1] == one
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6])
+def test_n_best_is_sorted_by_scores_that_are_those_of_the_trained_model(
+    model_folder, load, tmp_path, length_penalty
+):
+    trained = model_folder("add")
+    exported = export_translator(trained, tmp_path / "exported")
+    ours, others = (
+        _translations(
+            load(folder), ["the cat sat", "dog"], beam_size=3, n_best=3, length_penalty=length_penalty
+        )
+        for folder in (trained, exported)
+    )
+    for one, other in zip(ours, others, strict=True):
+        scores = [hypothesis.score for hypothesis in other]
+        assert scores == sorted(scores, reverse=True)
+        known = {hypothesis.text: hypothesis.score for hypothesis in one}
+        shared = [hypothesis for hypothesis in other if hypothesis.text in known]
+        assert shared
+        for hypothesis in shared:
+            assert hypothesis.score == pytest.approx(known[hypothesis.text], abs=1e-4)
+
+
+def test_no_output_is_longer_than_its_own_limit(model_folder, load, tmp_path):
+    """A short line beside a long one: 2 · pieces + 10, as in PyTorch."""
+    trained = model_folder("none")
+    translator = load(export_translator(trained, tmp_path / "exported"))
+    source = translator.encode(["cat", "the cat sat on the mat ." * 3])
+    found = translator.decoder.decode(source, [1, 0], translator.info.decoding)
+    for row, (best,) in zip([1, 0], found, strict=True):
+        assert len(best.pieces) < 2 * source.lengths[row] + 10
+
+
+def test_special_values_stand_in_every_stream(model_folder, tmp_path):
+    exported = export_translator(model_folder("sum_then_concat"), tmp_path / "exported")
+    for place in (0, 1):
+        assert {"<unk>", "<s>", "</s>"} <= set(read_names(exported, "source", place))
+    config = json.loads((exported / "config.json").read_text())
+    assert (config["decoder_start_token"], config["eos_token"]) == ("<s>", "</s>")
+    assert config["layer_norm_epsilon"] == 1e-5
+
+
+def test_tables_by_hand():
+    """[e ; f_pos + f_case] of 3 pieces, 2 + 2 values of pos and 2 + 2 of case."""
+    from syntaxformer.syntax import FactorVocabulary
+
+    plan = plan_widths("sum_then_concat", 5, ("pos", "case"), width=2)
+    vocabularies = {"pos": FactorVocabulary("pos", ("A", "B")), "case": FactorVocabulary("case", ("0", "1"))}
+    embedding = InfusedEmbedding(plan, 3, {"pos": 4, "case": 4})
+    tables = fold_embedding(
+        embedding, ["a", "b", "c"], vocabularies, {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}
+    )
+    assert tables.concatenated
+    words, features = tables.streams
+    np.testing.assert_allclose(words.table, embedding.word.weight.detach().numpy(), rtol=1e-6)
+    pos, case = (embedding.factors[name].weight.detach().numpy() for name in ("pos", "case"))
+    assert features.names[3 * 4 + 2] == "B/0"
+    np.testing.assert_allclose(features.table[3 * 4 + 2], pos[3] + case[2], rtol=1e-6)
+    assert features.names[-3:] == ["<unk>", "<s>", "</s>"]
+    np.testing.assert_allclose(features.table[-3], pos[1] + case[1], rtol=1e-6)
+    np.testing.assert_allclose(features.table[-1], pos[0] + case[0], rtol=1e-6)
+
+
+def test_names_are_unique_and_without_the_separator():
+    assert unique_names(["a", "￨", "a", "<U+FFE8>", "x￨y"]) == [
+        "a",
+        "<U+FFE8>_",
+        "a_",
+        "<U+FFE8>",
+        "x<U+FFE8>y",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"lisa": {"weight": 0.1}}, "lisa"), ({"masks": {}}, "masks"), ({"relation_bias": {}}, "relation_bias"),
+        ({"infusion": {"kind": "pos_encoder"}}, "pos_encoder"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_exported_is_refused_by_name(changed, name):
+    (reason,) = why_not(SyntaxTransformerConfig(**changed))
+    assert reason.startswith(f"{name}: expected a model that CTranslate2 can compute, got one with ")
+    assert reason.endswith(". Translate with the trained folder.")
+
+
+def test_the_plainest_model_has_no_reason():
+    assert why_not(SyntaxTransformerConfig()) == []
+
+
+def test_a_model_that_cannot_be_exported(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "syntaxformer.translation.export_ctranslate2.why_not", lambda config: ["lisa: expected …"]
+    )
+    with pytest.raises(ConfigError, match=r"^lisa: expected …$"):
+        export_translator(model_folder(), tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+
+
+def test_an_export_that_computes_something_else_is_not_written(model_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("syntaxformer.translation.export_ctranslate2.largest_difference", lambda *_: 0.5)
+    with pytest.raises(
+        CheckpointError,
+        match=r"^export: expected log-probabilities within 0\.001 of the model's, got 0\.5 off\.",
+    ):
+        export_translator(model_folder(), tmp_path / "exported")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_arguments(model_folder, tmp_path):
+    trained = model_folder()
+    with pytest.raises(ConfigError, match=r"^quantization: expected one of float32, int8, .*, got 'int4'\.$"):
+        export_translator(trained, tmp_path / "exported", "int4")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with pytest.raises(
+        ConfigError, match=r"^output: expected a new folder, got .*mine, which holds other files\.$"
+    ):
+        export_translator(trained, tmp_path / "mine", overwrite=True)
+    exported = export_translator(trained, tmp_path / "exported")
+    with pytest.raises(ConfigError, match=r"^output: .*, an older export\. Give --overwrite\.$"):
+        export_translator(trained, exported)
+    assert export_translator(trained, exported, "int8", overwrite=True) == exported
+    assert read_export(exported).quantization == "int8"
+    with pytest.raises(ConfigError, match=r"^model: expected a folder that `train` wrote, got an export, "):
+        export_translator(exported, tmp_path / "again")
+
+
+def test_a_missing_backend(model_folder, tmp_path, load, monkeypatch):
+    trained = model_folder()
+    exported = export_translator(trained, tmp_path / "exported")
+    monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
+    with pytest.raises(
+        BackendMissingError, match=r'^CTranslate2, .* is not installed\. Run: .*"syntaxformer\[export\]"$'
+    ):
+        load(exported)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        BackendMissingError, match=r"^CTranslate2, which exported models need, is not installed\. Run: "
+    ):
+        export_translator(trained, tmp_path / "again")
+
+
+def _broken(folder, name, change):
+    content = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(change(content)))
+    write_manifest(folder)
+
+
+def test_altered_exports(model_folder, tmp_path, load):
+    exported = export_translator(model_folder("sum_then_concat"), tmp_path / "exported")
+    _broken(exported, "syntaxformer.json", lambda info: {**info, "backend": "onnx"})
+    with pytest.raises(CheckpointError, match=r"backend: expected one of pytorch, ctranslate2, got 'onnx'\."):
+        load(exported)
+    _broken(exported, "syntaxformer.json", lambda info: {**info, "backend": "ctranslate2"})
+    _broken(exported, "export.json", lambda info: {**info, "streams": [["pos"]]})
+    with pytest.raises(CheckpointError, match=r"export\.json: expected the factors pos, case, subword of "):
+        load(exported)
+    _broken(exported, "export.json", lambda info: {**info, "streams": 5})
+    with pytest.raises(CheckpointError, match=r"export\.json: streams: .* It was altered\.$"):
+        load(exported)
+    _broken(exported, "export.json", lambda info: {**info, "streams": [["pos", "case", "subword"]]})
+    (exported / "source_2_vocabulary.json").write_text("{")
+    write_manifest(exported)
+    with pytest.raises(CheckpointError, match=r"source_2_vocabulary\.json: expected JSON, got: "):
+        load(exported)
+    (exported / "source_2_vocabulary.json").write_text("[1]")
+    write_manifest(exported)
+    with pytest.raises(
+        CheckpointError, match=r"source_2_vocabulary\.json: expected a list of strings\. It was altered\.$"
+    ):
+        load(exported)
+    (exported / "source_2_vocabulary.json").unlink()
+    write_manifest(exported)
+    with pytest.raises(CheckpointError, match=r": expected a source vocabulary, found none\.$"):
+        load(exported)
+
+
+def test_a_broken_network_and_a_device_that_is_not_there(model_folder, tmp_path, load):
+    exported = export_translator(model_folder(), tmp_path / "exported")
+    with pytest.raises(
+        ConfigError, match=r"^device: expected a device of this machine, got quantum\. CTranslate2 says: "
+    ):
+        load(exported, device="quantum")
+    (exported / "model.bin").write_bytes(b"x" * 50)
+    write_manifest(exported)
+    with pytest.raises(CheckpointError, match=r"exported: expected a CTranslate2 model, got: "):
+        load(exported)
+
+
+def test_attention_needs_the_trained_folder(model_folder, tmp_path, load):
+    from syntaxformer.study import cross_attention
+
+    translator = load(export_translator(model_folder(), tmp_path / "exported"))
+    message = r"^model: expected a folder that `train` wrote, got one exported to ctranslate2, which gives no attention"
+    with pytest.raises(ConfigError, match=message):
+        cross_attention(translator, "the cat")

@@ -1,0 +1,402 @@
+"""Every infusion kind with lisa, masks and biases: sizes by hand, padding, order, gates, saving, losses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from syntaxformer.nn import INFUSION_KINDS, governor_loss, plan_widths
+from syntaxformer.translation.decoder import TranslationCache
+from syntaxformer.translation.export_refusals import why_not
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+
+V, D, FF, HEADS, N_ENC, N_DEC, DISTANCE, SRC = 53, 28, 31, 2, 2, 1, 3, 11
+SIZES = {"pos": 20, "case": 4, "subword": 6}
+LISA: dict[str, Any] = {"lisa": {"supervised": True, "weight": 0.7}}
+MASKS: dict[str, Any] = {"masks": {"max_distance": DISTANCE}}
+BIAS: dict[str, Any] = {"relation_bias": {"max_distance": DISTANCE}}
+ALL = {**LISA, **MASKS, **BIAS}
+NEW_KINDS = ("onehot_concat", "learned_concat", "prepend", "pos_encoder")
+PATHS = ("learned_concat", "prepend", "pos_encoder")
+"""A kind for each way in: columns joined at the input, pieces, a second encoder."""
+
+
+def _model(kind: str = "none", **settings: Any) -> SyntaxTransformer:
+    torch.manual_seed(7)
+    plan = plan_widths(kind, D, width=None if kind == "onehot_concat" else 13)
+    shape = {"d_model": D, "d_ff": FF, "n_heads": HEADS, "encoder_layers": N_ENC, "decoder_layers": N_DEC}
+    shape |= {"dropout": 0.0, "attention_dropout": 0.0}
+    config = SyntaxTransformerConfig(
+        vocab_size=V, infusion=plan.as_dict(), factor_sizes=SIZES, **{**shape, **settings}
+    )
+    return SyntaxTransformer(config).eval()
+
+
+def _batch(kind: str = "none", batch: int = 3) -> dict[str, torch.Tensor]:
+    """With padding at the end of the second row, and everything that any part reads."""
+    torch.manual_seed(2)
+    n_tags = 20 if kind == "prepend" else 0
+    inputs = {
+        "input_ids": torch.randint(4, V + n_tags, (batch, SRC)),
+        "labels": torch.randint(4, V, (batch, 5)),
+        "attention_mask": torch.ones(batch, SRC, dtype=torch.long),
+        "syntax": torch.randint(0, 3 * DISTANCE + 2, (batch, 2, SRC, SRC), dtype=torch.uint8),
+        "governors": torch.randint(0, 7, (batch, SRC)),
+        "first_pieces": torch.rand(batch, SRC) < 0.6,
+    }
+    inputs["attention_mask"][1, 7:] = 0
+    inputs["governors"][1, 7:] = -100
+    n_factors = len(INFUSION_KINDS[kind].default_factors)
+    if n_factors and kind != "prepend":
+        inputs["factor_ids"] = torch.randint(0, 4, (batch, SRC, n_factors))
+    return inputs
+
+
+ATTENTION, FEED_FORWARD, NORM = 4 * (D * D + D), 2 * D * FF + FF + D, 2 * D
+LAYER = ATTENTION + FEED_FORWARD + 2 * NORM
+BASELINE = N_ENC * LAYER + N_DEC * (2 * ATTENTION + FEED_FORWARD + 3 * NORM) + 2 * NORM + V * D
+HEAD = (D // HEADS) ** 2
+MORE = {
+    "onehot_concat": (D + 20) * D + D,
+    "learned_concat": 20 * 13 + (D + 13) * D + D,
+    "prepend": 20 * D,
+    "pos_encoder": 20 * D + LAYER + HEAD + NORM,
+}
+
+
+@pytest.mark.parametrize("kind", NEW_KINDS)
+def test_parameters_of_each_kind(kind):
+    """The source table has the width of the model and is shared, so only what a kind adds is added."""
+    model = _model(kind)
+    assert sum(parameter.numel() for parameter in model.parameters()) == BASELINE + MORE[kind]
+    assert model.encoder.embedding.word.weight is model.decoder.embedding.weight
+
+
+@pytest.mark.parametrize(
+    ("settings", "more"),
+    [
+        (LISA, HEAD),
+        ({"lisa": {"layers": [0, 1]}}, 2 * HEAD),
+        (MASKS, 2 * D * D + D + N_ENC),  # W_K, W_V and q shared, a gate for each layer
+        ({"masks": {"layers": [1], "gate": "head"}}, 2 * D * D + D + HEADS),
+        ({"masks": {"preset": "paper", "per_layer": True}}, N_ENC * (2 * D * D + D)),
+        ({"masks": {"topical": False}}, N_ENC),
+        (BIAS, N_ENC * 2 * (3 * DISTANCE + 2) * HEADS),
+        (ALL, HEAD + 2 * D * D + D + N_ENC + N_ENC * 2 * (3 * DISTANCE + 2) * HEADS),
+    ],
+)
+def test_parameters_of_syntax(settings, more):
+    assert sum(parameter.numel() for parameter in _model(**settings).parameters()) == BASELINE + more
+
+
+@pytest.mark.parametrize("kind", INFUSION_KINDS)
+def test_closed_gates_are_the_baseline(kind):
+    """New heads, gates and biases change nothing at first; the decoder and the tables are the same."""
+    plain, informed, batch = _model(kind), _model(kind, **ALL), _batch(kind)
+    missing, unexpected = informed.load_state_dict(plain.state_dict(), strict=False)
+    assert not unexpected
+    assert all("syntax" in name for name in missing)
+    expected = plain(**batch).logits
+    torch.testing.assert_close(informed(**batch).logits, expected, atol=1e-6, rtol=1e-6)
+
+
+def _open(model: SyntaxTransformer) -> SyntaxTransformer:
+    """Move every part away from where it does nothing."""
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".syntax." in name:
+                parameter.add_(torch.randn_like(parameter) * 0.5)
+    return model
+
+
+@pytest.mark.parametrize(("kind", "preset"), [("none", "paper"), *((kind, "preserving") for kind in PATHS)])
+def test_padding_and_order_have_no_influence(kind, preset):
+    model = _open(_model(kind, **{**ALL, "masks": {"max_distance": DISTANCE, "preset": preset}}))
+    batch = _batch(kind)
+    found = model(**batch).logits
+    assert not torch.allclose(found, _model(kind)(**batch).logits, atol=1e-3)
+    turned = model(**{name: tensor.flip(0) for name, tensor in batch.items()}).logits
+    torch.testing.assert_close(turned.flip(0), found, atol=1e-5, rtol=1e-5)
+    for name, tensor in batch.items():  # what stands at padded places
+        if name in ("input_ids", "factor_ids"):
+            tensor[1, 7:] = 5 if name == "input_ids" else 2
+    batch["syntax"][1, :, 7:] = 4
+    batch["syntax"][1, :, :, 7:] = 2
+    torch.testing.assert_close(model(**batch).logits, found, atol=1e-5, rtol=1e-5)
+    alone = {name: tensor[1:2] for name, tensor in batch.items() if name != "attention_mask"}
+    for name in ("input_ids", "factor_ids", "governors", "first_pieces"):
+        if name in alone:
+            alone[name] = alone[name][:, :7]
+    alone["syntax"] = alone["syntax"][:, :, :7, :7]
+    torch.testing.assert_close(model(**alone).logits[0], found[1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", NEW_KINDS)
+def test_save_and_load(kind, tmp_path: Path):
+    model, batch = _open(_model(kind, **ALL)), _batch(kind)
+    model.save_pretrained(tmp_path)
+    again, report = SyntaxTransformer.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"] | report["unexpected_keys"]
+    stored, read = model.state_dict(), again.state_dict()
+    assert all(torch.equal(stored[name], read[name]) for name in stored)
+    # Up to rounding: tensors of a file lie at other addresses, and unaligned ones are summed in another order.
+    torch.testing.assert_close(again.eval()(**batch).logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lisa", "expected"),
+    [
+        ("none", None, False),
+        ("none", {"layers": []}, False),
+        ("none", {}, True),
+        ("pos_encoder", {"layers": []}, True),
+        ("pos_encoder", None, True),
+    ],
+)
+def test_what_has_biaffine_heads(kind, lisa, expected):
+    model = _model(kind, lisa=lisa)
+    assert model.encoder.has_lisa_heads == expected
+    assert bool(why_not(model.config)) == expected
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_beam_scores_are_log_probabilities(kind):
+    """`generate` hands relations and factors to the encoder once and repeats them for its beams."""
+    model, batch = _open(_model(kind, **ALL)), _batch(kind)
+    inputs = {k: v for k, v in batch.items() if k not in ("labels", "governors", "first_pieces")}
+    found = model.generate(
+        **inputs, num_beams=2, max_new_tokens=3, return_dict_in_generate=True, output_scores=True,
+        past_key_values=TranslationCache(), forced_eos_token_id=None,
+    )  # fmt: skip
+    for row, sequence in enumerate(found.sequences):
+        pieces = sequence[1:]
+        end = (pieces == 2).nonzero()
+        pieces = pieces[: int(end[0]) + 1] if len(end) else pieces
+        loss = model(
+            **{name: tensor[row : row + 1] for name, tensor in inputs.items()}, labels=pieces[None]
+        ).loss
+        torch.testing.assert_close(found.sequences_scores[row], -loss, atol=1e-4, rtol=1e-4)
+
+
+def test_tags_cannot_be_output():
+    model, batch = _model("prepend"), _batch("prepend")
+    assert model.output.out_features == V
+    assert model(**batch).logits.shape[-1] == V
+    assert int(batch["input_ids"].max()) >= V
+
+
+def test_the_loss_of_governors_teaches_in_training_only():
+    model, batch = _model(**LISA), _batch()
+    plain = {name: tensor for name, tensor in batch.items() if name not in ("governors", "first_pieces")}
+    quiet, loud = model(**plain), model(**batch)
+    assert quiet.tallies is None
+    torch.testing.assert_close(loud.loss, quiet.loss)
+    (logits,) = model.encoder(
+        batch["input_ids"], batch["attention_mask"], governors=batch["governors"]
+    ).governor_logits
+    expected = governor_loss(logits, batch["governors"])
+    model.train()
+    torch.testing.assert_close(model(**batch).loss, quiet.loss + 0.7 * expected)
+    torch.testing.assert_close(
+        model(**batch, num_items_in_batch=30).loss, (quiet.loss + 0.7 * expected) * 15 / 30
+    )
+    right, total = loud.tallies["governor_accuracy"]
+    counted = batch["first_pieces"] & (batch["governors"] >= 0)
+    assert total == counted.sum()
+    assert right == ((logits.argmax(-1) == batch["governors"]) & counted).sum()
+
+
+def test_unsupervised_heads_have_no_loss():
+    model, batch = _model(lisa={"supervised": False}).train(), _batch()
+    output = model(**batch)
+    assert output.tallies is None
+    output.loss.backward()
+    assert model.encoder.layers[-1].self_attention.syntax.lisa.weight.grad.any()
+
+
+def test_the_tag_encoders_heads_are_supervised_too():
+    model, batch = _model("pos_encoder", tag_layers=2, **LISA).train(), _batch("pos_encoder")
+    model(**batch).loss.backward()
+    heads = [layer.self_attention.syntax.lisa.weight.grad for layer in model.encoder.tags.layers]
+    assert all(head.any() for head in heads)
+    output = model.encoder(batch["input_ids"], None, batch["factor_ids"], governors=batch["governors"])
+    assert len(output.governor_logits) == 3
+
+
+def test_injection_happens_outside_training_and_only_if_wanted():
+    batch = _batch()
+    turned = {**batch, "governors": (batch["governors"] + 1) % 7}
+    for inject, training, differs in ((None, False, False), ("gold", False, True), ("gold", True, False)):
+        model = _model(lisa={"inject": inject, "supervised": False}).train(training)
+        same = torch.allclose(*(model(**b).encoder_last_hidden_state for b in (batch, turned)))
+        assert same != differs
+
+
+def test_left_out_relations_play_no_part():
+    settings = {"max_distance": DISTANCE, "without": ["sibling", "constituency"], "preset": "paper"}
+    model, batch = _open(_model(masks=settings)), _batch()
+    batch["syntax"] = batch["syntax"][:, :1].clone()
+    before = model(**batch).logits
+    is_sibling = (batch["syntax"] > 2 * DISTANCE) & (batch["syntax"] <= 3 * DISTANCE)
+    torch.testing.assert_close(
+        model(**{**batch, "syntax": batch["syntax"].masked_fill(is_sibling, 0)}).logits,
+        before,
+        atol=1e-5,
+        rtol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("masks", [{}, {"masks": {"max_distance": DISTANCE, "without": ["sibling", "pair"]}}])
+def test_left_out_relations_have_no_bias(masks):
+    without = {"max_distance": DISTANCE, "without": ["sibling", "pair"]}
+    model, batch = _open(_model(relation_bias=without, **masks)), _batch()
+    with torch.no_grad():
+        before = model(**batch).logits
+        for first, last, is_used in ((2 * DISTANCE + 1, 3 * DISTANCE + 2, False), (0, 1, True), (1, 2, True)):
+            for layer in model.encoder.layers:
+                layer.self_attention.syntax.bias.weight[:, first:last] += 3.0
+            assert torch.equal(model(**batch).logits, before) != is_used
+
+
+@pytest.mark.parametrize("preset", ["paper", "preserving"])
+def test_left_out_relations_stay_out_of_a_loaded_model(preset, tmp_path: Path):
+    settings = {"max_distance": DISTANCE, "without": ["parent", "sibling"], "preset": preset}
+    model, batch = _open(_model(masks=settings)), _batch()
+    model.save_pretrained(tmp_path)
+    again = SyntaxTransformer.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(again(**batch).logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("given", "n"), [(None, 0), (1, 1)])
+def test_relations_of_other_trees_are_refused(given, n):
+    model, batch = _model(**MASKS), _batch()
+    batch["syntax"] = None if given is None else batch["syntax"][:, :given]
+    message = rf"^syntax: expected the relations of 2 trees \(dependency, constituency\), got {n}\.$"
+    with pytest.raises(ValueError, match=message):
+        model(**batch)
+
+
+def test_a_pos_encoder_needs_its_tags():
+    batch = _batch("none")
+    with pytest.raises(ValueError, match=r"^factor_ids: expected columns \['pos'\], got 0 columns\.$"):
+        _model("pos_encoder")(**batch)
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_every_parameter_learns(kind):
+    model, batch = _open(_model(kind, **ALL)).train(), _batch(kind)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(**batch).loss
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("settings", [LISA, MASKS, ALL], ids=["lisa", "masks", "all"])
+def test_encoder_attentions_are_what_falls_on_each_value(settings):
+    """Rows sum to 1 with closed gates; asking for them changes nothing else."""
+    model, batch = _model(**settings), _batch()
+    asked = model(**batch, output_attentions=True)
+    torch.testing.assert_close(asked.logits, model(**batch).logits)
+    assert len(asked.encoder_attentions) == N_ENC
+    torch.testing.assert_close(asked.encoder_attentions[-1].sum(-1), torch.ones(3, HEADS, SRC))
+    assert float(asked.encoder_attentions[0][1, ..., 7:].detach().abs().max()) == 0
+
+
+def test_attention_of_a_head_that_is_told_where_to_look_is_one_hot():
+    model = _model(lisa={"supervised": False, "inject": "gold"})
+    batch = _batch()
+    weights = model(**batch, output_attentions=True).encoder_attentions[-1][:, 0]
+    torch.testing.assert_close(weights[0], torch.eye(SRC)[batch["governors"][0]])
+
+
+def test_encoder_attention_of_open_gates_weighs_the_values():
+    """Syntax attention as one matrix a head: W V is what the layer gives on to its output."""
+    model, batch = _open(_model(**MASKS)), _batch()
+    attention, seen = model.encoder.layers[0].self_attention, {}
+    attention.query_key_value.register_forward_hook(lambda _, __, found: seen.update(qkv=found))
+    plain = attention.syntax._project
+
+    def project(heads, *rest):
+        seen["heads"] = heads
+        return plain(heads, *rest)
+
+    attention.syntax._project = project
+    weights = model(**batch, output_attentions=True).encoder_attentions[0]
+    value = seen["qkv"].view(3, SRC, 3, HEADS, D // HEADS)[:, :, 2].transpose(1, 2)
+    torch.testing.assert_close(
+        (weights @ value).transpose(1, 2).flatten(2), seen["heads"], atol=1e-5, rtol=1e-5
+    )
+
+
+def test_a_config_of_the_first_version_loads(tmp_path: Path):
+    """Folders written before these kinds have none of the new keys."""
+    import json
+
+    model, batch = _model("sum_then_concat"), _batch("sum_then_concat")
+    model.save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "config.json").read_text())
+    new = (
+        "tag_layers",
+        "lisa",
+        "masks",
+        "relation_bias",
+        "source_vocab_size",
+        "source_pad_token_id",
+        "target_pos",
+    )
+    old = {key: value for key, value in stored.items() if key not in new}
+    assert set(old["infusion"]) == {"kind", "d_model", "word_width", "factors"}
+    (tmp_path / "config.json").write_text(json.dumps(old))
+    again = SyntaxTransformer.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(again(**batch).logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_activation_checkpointing_changes_no_gradient(kind):
+    settings = {**ALL, "dropout": 0.2, "attention_dropout": 0.3}
+    kept, made_anew = _model(kind, **settings).train(), _model(kind, **settings).train()
+    made_anew.activation_checkpointing_enable({"use_reentrant": False})
+    calls = _count_calls(made_anew.encoder.layers[0].feed_forward)
+    for model in (kept, made_anew):
+        torch.manual_seed(3)
+        model(**_batch(kind)).loss.backward()
+    assert len(calls) == 2, "once forward, once more backward"
+    wanted = {name: one.grad for name, one in kept.named_parameters()}
+    for name, one in made_anew.named_parameters():
+        torch.testing.assert_close(one.grad, wanted[name], rtol=1e-5, atol=1e-7, msg=name)
+
+
+@pytest.mark.parametrize(("kind", "lisa"), [("none", {}), ("pos_encoder", {"layers": []})])
+def test_reentrant_checkpointing_cannot_supervise(kind, lisa):
+    """It runs layers without gradients: the loss would be there and teach nothing."""
+    model, batch = _model(kind, lisa=lisa).train(), _batch(kind)
+    model.activation_checkpointing_enable({"use_reentrant": True})
+    message = (
+        r"^gradient checkpointing: expected use_reentrant=False with a supervised lisa head, got True\. Pass"
+    )
+    with pytest.raises(ValueError, match=message):
+        model(**batch)
+    model.eval()(**batch)
+    model.train()
+    batch.pop("governors")
+    model(**batch).loss.backward()
+    unsupervised = _model(kind, lisa={**lisa, "supervised": False}).train()
+    unsupervised.activation_checkpointing_enable({"use_reentrant": True})
+    unsupervised(**_batch(kind)).loss.backward()
+
+
+def test_a_frozen_supervised_model_runs():
+    model = _model(**LISA).train().requires_grad_(False)
+    assert not model(**_batch()).loss.requires_grad
+
+
+def _count_calls(module: torch.nn.Module) -> list[int]:
+    calls: list[int] = []
+    module.register_forward_hook(lambda *_: calls.append(1))
+    return calls

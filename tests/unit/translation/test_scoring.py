@@ -1,0 +1,104 @@
+"""Scores are sacreBLEU's own, and so is the test of significance."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import sacrebleu
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from syntaxformer.translation.scoring import compare_translations, score_translations
+
+REFERENCES = [
+    "Ein Mann in einem blauen Hemd steht auf einer Leiter.",
+    "Zwei Hunde spielen im Schnee.",
+    "Die Katze saß auf der Matte und schlief.",
+    "Ein Kind läuft über die Straße.",
+    "",
+] * 11
+
+
+def _noisy(share: float, seed: int) -> list[str]:
+    chosen = random.Random(seed)
+    return [" ".join(word for word in line.split() if chosen.random() > share) for line in REFERENCES]
+
+
+def test_scores_are_sacrebleus():
+    hypotheses = _noisy(0.2, 1)
+    scores = score_translations(hypotheses, REFERENCES)
+    assert scores.bleu == sacrebleu.corpus_bleu(hypotheses, [REFERENCES]).score
+    assert scores.chrf == sacrebleu.corpus_chrf(hypotheses, [REFERENCES]).score
+    assert 0 < scores.bleu < 100
+    assert scores.n_lines == 55
+    version = sacrebleu.__version__
+    assert scores.bleu_signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    assert scores.chrf_signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+    assert scores.as_dict()["bleu"] == scores.bleu
+
+
+def test_case_and_punctuation_count():
+    whole = score_translations(REFERENCES, REFERENCES).bleu
+    assert whole == pytest.approx(100)
+    assert score_translations([line.lower() for line in REFERENCES], REFERENCES).bleu < whole
+    assert score_translations([line.rstrip(".") for line in REFERENCES], REFERENCES).bleu < whole
+
+
+def test_the_comparison_is_sacrebleus():
+    base, system = _noisy(0.3, 1), _noisy(0.2, 2)
+    comparison = compare_translations(base, system, REFERENCES)
+    test = PairedTest(
+        [("b", base), ("s", system)], {"BLEU": BLEU(references=[REFERENCES])}, [REFERENCES], "bs", 1000
+    )
+    expected = test()[1]["BLEU"][1]
+    assert comparison.p_value == expected.p_value
+    assert comparison.difference == pytest.approx(
+        sacrebleu.corpus_bleu(system, [REFERENCES]).score - sacrebleu.corpus_bleu(base, [REFERENCES]).score
+    )
+    assert comparison.difference > 5
+    assert comparison.p_value < 0.05
+
+
+def test_the_sign_of_the_difference():
+    better, worse = _noisy(0.1, 1), _noisy(0.4, 2)
+    up, down = (
+        compare_translations(worse, better, REFERENCES),
+        compare_translations(better, worse, REFERENCES),
+    )
+    assert up.difference == pytest.approx(-down.difference)
+    assert up.difference > 0
+
+
+def test_identical_systems_do_not_differ():
+    system = _noisy(0.2, 1)
+    comparison = compare_translations(system, list(system), REFERENCES)
+    assert comparison.difference == 0
+    assert comparison.p_value == 1.0
+
+
+@pytest.mark.parametrize("n_lines", [1, 3])
+def test_lines_that_are_all_the_same_make_nothing_sure(n_lines):
+    system, worse = REFERENCES[:1] * n_lines, [REFERENCES[0].rsplit(" ", 2)[0]] * n_lines
+    comparison = compare_translations(worse, system, system)
+    assert comparison.difference == pytest.approx(100 - score_translations(worse, system).bleu)
+    assert math.isnan(comparison.p_value)
+    assert compare_translations(system, system, system).p_value == 1.0
+
+
+def test_the_comparison_is_repeatable():
+    base, system = _noisy(0.3, 1), _noisy(0.25, 2)
+    assert compare_translations(base, system, REFERENCES) == compare_translations(base, system, REFERENCES)
+
+
+@pytest.mark.parametrize(("hypotheses", "references"), [(["a"], ["a", "b"]), (["a", "b"], ["a"]), ([], [])])
+def test_line_counts(hypotheses, references):
+    message = f"references: expected {len(hypotheses)}, one a hypothesis and not none, got {len(references)}."
+    for call in (
+        lambda: score_translations(hypotheses, references),
+        lambda: compare_translations(hypotheses, hypotheses, references),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call()
+        assert str(caught.value) == message

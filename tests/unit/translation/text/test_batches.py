@@ -1,0 +1,113 @@
+"""Token-budget batches: every row once, the budget held, one order for one (seed, epoch)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.translation.batches import TokenBudgetBatches, padding_share
+
+N_ROWS, BUDGET = 397, 101
+
+
+def _lengths(seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return random.integers(1, 41, N_ROWS), random.integers(1, 43, N_ROWS)
+
+
+def _epoch(batches: TokenBudgetBatches, epoch: int) -> list[list[int]]:
+    batches.set_epoch(epoch)
+    return list(batches)
+
+
+def test_every_row_once_in_every_epoch():
+    batches = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
+    for epoch in range(3):
+        rows = [row for batch in _epoch(batches, epoch) for row in batch]
+        assert sorted(rows) == list(range(N_ROWS))
+
+
+def test_no_batch_exceeds_the_budget_and_none_is_empty():
+    src, tgt = _lengths()
+    for batch in TokenBudgetBatches(src, tgt, BUDGET):
+        assert batch
+        assert len(batch) * tgt[batch].max() <= BUDGET
+
+
+def test_batches_are_as_full_as_the_next_row_allows():
+    src, tgt = np.array([1, 1, 1, 1, 1]), np.array([2, 2, 3, 3, 7])
+    # 2+2 fill 4 of 7; a third row makes 3 × 3 = 9 > 7. 3+3 fill 6; a third makes 3 × 7. The last stands alone.
+    assert list(TokenBudgetBatches(src, tgt, 7, shuffle=False)) == [[0, 1], [2, 3], [4]]
+
+
+def test_number_of_batches_is_the_same_in_every_epoch():
+    batches = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
+    assert {len(_epoch(batches, epoch)) for epoch in range(5)} == {len(batches)}
+
+
+def test_order_comes_from_seed_and_epoch_alone():
+    first = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
+    second = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
+    _epoch(second, 11)  # what was drawn before does not matter
+    assert _epoch(first, 2) == _epoch(second, 2)
+    assert _epoch(first, 2) != _epoch(first, 3)
+    assert _epoch(first, 2) != _epoch(TokenBudgetBatches(*_lengths(), BUDGET, seed=8), 2)
+
+
+def test_global_random_state_has_no_influence():
+    batches = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
+    np.random.seed(1)
+    one = _epoch(batches, 0)
+    np.random.seed(2)
+    assert _epoch(batches, 0) == one
+
+
+def test_source_lengths_do_not_change_what_is_together_by_target_length():
+    """Equal target lengths are ordered by source length, so that both sides are padded little."""
+    src, tgt = np.array([9, 1, 8, 2, 7, 3]), np.full(6, 5)
+    assert list(TokenBudgetBatches(src, tgt, 15, shuffle=False)) == [[1, 3, 5], [4, 2, 0]]
+
+
+def test_no_rows_give_no_batches():
+    empty = np.zeros(0, np.int64)
+    assert list(TokenBudgetBatches(empty, empty, BUDGET)) == []
+
+
+def test_a_row_over_the_budget_is_refused():
+    with pytest.raises(
+        ValueError,
+        match=r"^max_batch_tokens: expected at least the longest target, 13 pieces, got 11\. Raise it or",
+    ):
+        TokenBudgetBatches(np.array([2]), np.array([13]), 11)
+
+
+def test_padding_share_by_hand():
+    lengths = np.array([2, 3, 5, 7])
+    # [2, 3] takes 2 × 3 cells for 5 pieces, [5, 7] takes 2 × 7 for 12: 1 - 17/20.
+    assert padding_share(lengths, iter([[0, 1], [2, 3]])) == pytest.approx(3 / 20)
+    assert padding_share(lengths, iter([])) == 0.0
+
+
+def test_processes_share_the_batches_of_each_update():
+    alone = TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=6)
+    team = [
+        TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=6, rank=rank, world=3) for rank in range(3)
+    ]
+    whole, shares = _epoch(alone, 4), [_epoch(one, 4) for one in team]
+    assert [len(share) for share in shares] == [len(one) for one in team] == [len(whole) // 3] * 3
+    for update in range(len(whole) // 6):
+        together = [batch for share in shares for batch in share[2 * update : 2 * update + 2]]
+        assert sorted(together) == sorted(whole[6 * update : 6 * update + 6])
+
+
+def test_last_update_is_filled_with_the_first_batches_of_the_epoch():
+    plain = TokenBudgetBatches(*_lengths(), BUDGET, seed=7)
+    grouped = TokenBudgetBatches(*_lengths(), BUDGET, seed=7, per_update=len(plain) - 1)
+    assert _epoch(grouped, 0) == (2 * _epoch(plain, 0))[: 2 * (len(plain) - 1)]
+
+
+def test_batches_that_cannot_be_shared_evenly_are_refused():
+    message = r"training\.accumulate: expected a multiple of the 2 processes, got 3: .* Set it to 2 or"
+    with pytest.raises(ConfigError, match=message):
+        TokenBudgetBatches(*_lengths(), BUDGET, per_update=3, world=2)

@@ -1,0 +1,148 @@
+"""Several splits in one, sentences of test sets kept out, and text out of a Hugging Face dataset."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.translation.corpora import read_dev, read_train
+from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.prepare import nested_fraction
+
+
+def _write(folder, **splits):
+    for name, (src, tgt) in splits.items():
+        (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in src), "utf-8")
+        (folder / f"{name}.de").write_text("".join(f"{line}\n" for line in tgt), "utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    _write(
+        tmp_path,
+        news=(["A", "B", "", "C"], ["a", "b", "", "c"]),
+        tok=(["do n't &quot; x &quot; ,", "bad �"], ["was &apos;s ?", "y"]),
+        dev=(["B", "Z"], ["q", "z"]),
+        test=(["T", ""], ["c", ""]),
+    )
+    return tmp_path
+
+
+def test_splits_are_joined_cleaned_and_counted(folder, caplog):
+    config = CorpusConfig(
+        dir=folder, train=["news", "tok"], exclude=["dev", "test"], detokenize=["tok"], drop_unreadable=True
+    )
+    with caplog.at_level(logging.INFO, "syntaxformer.data"):
+        text = read_train(config)
+    # "B" is a source of dev, "c" a target of test; an empty line is nobody's sentence.
+    assert text.src == ["A", "", 'do n\'t "x",']
+    assert text.tgt == ["a", "", "was 's?"]
+    assert caplog.messages == [
+        f"{folder / 'news.en'}: left out 3 of 6 pairs: 1 of dev, 1 of test, 1 with U+FFFD"
+    ]
+
+
+def test_a_single_split_without_exclusion_is_the_file(folder):
+    assert read_train(CorpusConfig(dir=folder, train="news")).rows is None
+
+
+def test_what_is_left_out_keeps_its_place_in_the_file(folder):
+    config = CorpusConfig(dir=folder, train="news", exclude=["dev"])
+    text = read_train(config)
+    assert list(text.rows) == [0, 2, 3]
+    assert list(text.select([1, 2]).rows) == [2, 3]
+    assert set(nested_fraction(text, 0.5).rows) <= {0, 2, 3}
+
+
+def test_nothing_left_is_an_error(folder):
+    _write(folder, same=(["B"], ["b"]))
+    with pytest.raises(DataError) as caught:
+        read_train(CorpusConfig(dir=folder, train="same", exclude=["dev"]))
+    assert str(caught.value) == f"{folder / 'same.en'}: expected pairs that data.exclude leaves, got none."
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "expected one of dir and dataset, got neither."),
+        ({"dir": "x", "dataset": "y"}, "expected one of dir and dataset, got both."),
+        (
+            {"dir": "x", "moses": True, "tokenized": True},
+            "moses: expected raw text, got tokenized=true. Set one of them to false.",
+        ),
+        (
+            {"dir": "x", "train": ["a", "b"], "factor_files": {"ner": "ner"}},
+            "factor_files: expected data.dir and one training split beside them, got others.",
+        ),
+        ({"dir": "x", "detokenize": ["y"]}, "detokenize: expected training splits, got y."),
+    ],
+)
+def test_settings_that_contradict_each_other(settings, message):
+    with pytest.raises(ValidationError) as caught:
+        CorpusConfig(**settings)
+    assert message in str(caught.value)
+
+
+@pytest.fixture
+def parquet(tmp_path, monkeypatch):
+    """A folder as the hub has WMT: one column of mappings."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    for split, rows in {"train": [("A\nb", "a"), ("B", "b")], "validation": [("V", "v")]}.items():
+        table = pa.table({"translation": [{"en": en, "de": de} for en, de in rows]})
+        (tmp_path / "data").mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / "data" / f"{split}-00000-of-00001.parquet")
+    return tmp_path / "data"
+
+
+def test_a_dataset_of_translations(parquet):
+    config = CorpusConfig(dataset=str(parquet), train="train", dev="validation")
+    text = read_train(config)
+    assert (text.src, text.tgt) == (["A b", "B"], ["a", "b"])  # a row is one line
+    assert read_dev(config).src == ["V"]
+
+
+def test_a_dataset_with_a_column_a_language(tmp_path):
+    pq.write_table(pa.table({"left": ["x"], "right": ["y"]}), tmp_path / "train.parquet")
+    config = CorpusConfig(dataset=str(tmp_path), columns={"en": "left", "de": "right"})
+    assert (read_train(config).src, read_train(config).tgt) == (["x"], ["y"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"train": "nope"}, "data.dataset: expected the split nope of "),
+        ({"columns": {"en": "text"}}, "data.columns: expected a column of "),
+        ({"src": "fr"}, "for fr, got translation.fr. Known: translation, translation.en, translation.de."),
+    ],
+)
+def test_splits_and_columns_that_are_not_there(parquet, settings, message):
+    with pytest.raises(ConfigError) as caught:
+        read_train(CorpusConfig(dataset=str(parquet), **settings))
+    assert message in str(caught.value)
+
+
+def test_a_dataset_that_is_not_there(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"data.dataset: expected the split train of .*offline, give a folder"
+    ):
+        read_train(CorpusConfig(dataset=str(tmp_path / "none")))
+
+
+def test_rows_without_text_and_splits_without_rows(tmp_path):
+    pq.write_table(pa.table({"en": ["x", None], "de": ["y", "z"]}), tmp_path / "train.parquet")
+    with pytest.raises(DataError, match=r"train:2: expected text, got NoneType\.$"):
+        read_train(CorpusConfig(dataset=str(tmp_path)))
+
+
+def test_one_column_for_both_sides_is_refused(parquet):
+    columns = {"en": "translation.en", "de": "translation.en"}
+    with pytest.raises(DataError) as caught:
+        read_dev(CorpusConfig(dataset=str(parquet), columns=columns, dev="train"))
+    assert str(caught.value).endswith(
+        "expected another text as target, got the source's. Check data.columns."
+    )

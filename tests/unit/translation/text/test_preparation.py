@@ -1,0 +1,110 @@
+"""What subwords see of a line, and how its pieces find the words of the raw line again."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import BackendMissingError
+from syntaxformer.syntax import WordColumns, build_vocabularies
+from syntaxformer.translation.preparation import TextPreparation, detokenize, lower_case, unescape
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.subwords import SubwordConfig, train_subwords
+
+
+@pytest.mark.parametrize(
+    ("line", "offsets", "clean", "settings"),
+    [
+        ("a\tb", [(0, 1), (2, 3)], [(0, 1), (2, 3)], {}),
+        ("&apos;a &amp;lt; b", [(0, 7), (8, 16), (17, 18)], ["'a", "&lt;", "b"], {"unescape": True}),
+        ("  a  &lt;b \u2003 c ", [(2, 3), (5, 10), (13, 14)], ["a", "<b", "c"], {"unescape": True, "tokenized": True}),
+        ("a &quot;", [(0, 1), (2, 3), (3, 7), (7, 8)], [(0, 1), (2, 3), (3, 3), (3, 3)], {"unescape": True}),
+        ("", [], [], {"tokenized": True}),
+        (" 10\u00a0000 \u00a0  a ", [(1, 7), (11, 12)], ["10\u00a0000", "a"], {"tokenized": True}),
+    ],
+)  # fmt: skip
+def test_words_of_a_raw_line_in_the_clean_one(line, offsets, clean, settings):
+    preparation = TextPreparation("en", **settings)
+    found = preparation.clean_offsets(line, offsets)
+    text = preparation.clean(line)
+    if clean and isinstance(clean[0], str):
+        found = [text[start:end] for start, end in found]
+    assert found == clean
+
+
+def test_entities_are_read_once():
+    assert unescape("&quot; he &apos;s &amp; &#91;her&#93; &#124; &lt;b&gt;") == "\" he 's & [her] | <b>"
+    assert unescape("&amp;apos;") == "&apos;"
+    assert unescape("AT&T") == "AT&T"
+
+
+def test_lower_case_keeps_characters_in_place():
+    assert lower_case("ÄPFEL Straße") == "äpfel straße"
+    assert lower_case("İzmir A") == "izmir a"  # "İ".lower() has two characters
+
+
+def test_clean_is_what_the_annotator_sees():
+    preparation = TextPreparation("de", tokenized=True, unescape=True, lowercase=True)
+    assert preparation.clean("Er  sagt\t: &quot; Ja &quot;") == 'Er sagt : " Ja "'
+    assert TextPreparation("de").clean("a\tb  c") == "a b  c"
+
+
+def test_offsets_of_plain_lines_stay():
+    prepared = TextPreparation(lowercase=True).prepare(["A Cat"])
+    offsets = np.array([[0, 1], [1, 5]], np.int32)
+    assert prepared.texts == ["a cat"]
+    np.testing.assert_array_equal(prepared.to_raw(offsets, np.array([0, 2])), offsets)
+
+
+def test_moses_words_point_at_the_raw_line():
+    raw = ['He said, "don\'t".', "", "U.S. law"]
+    prepared = TextPreparation("en", moses=True, lowercase=True).prepare(raw)
+    assert prepared.texts == ['he said , " don \'t " .', "", "u.s. law"]
+    text = prepared.texts[0]
+    starts = [text.index(word) for word in ("said", ",", "don", "'t")] + [0]
+    ends = [start + len(word) for start, word in zip(starts, ("said", ",", "don", "'t", ""), strict=True)]
+    second = [[0, 4], [4, 8]]  # "u.s." and " law"
+    offsets = np.array([*zip(starts, ends, strict=True), *second], np.int32)
+    found = prepared.to_raw(offsets, np.array([0, 5, 5, 7]))
+    shown = [raw[0][start:stop] for start, stop in found[:5].tolist()]
+    assert shown == ["said", ",", "don", "'t", ""]
+    assert [raw[2][start:stop] for start, stop in found[5:].tolist()] == ["U.S.", " law"]
+
+
+def test_output_is_joined_again():
+    assert TextPreparation("en", moses=True).restore('he said , " do n\'t " .') == 'he said, "do n\'t".'
+    assert detokenize("das ist gut , oder ?", "de") == "das ist gut, oder?"
+    assert TextPreparation("en").restore("a .") == "a ."
+
+
+def test_sacremoses_is_asked_for_by_its_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    with pytest.raises(BackendMissingError, match=r"sacremoses.* Run: python -m pip install sacremoses$"):
+        TextPreparation("xx", moses=True).prepare(["a"])
+
+
+@pytest.mark.parametrize("moses", [False, True])
+def test_case_comes_from_the_raw_line_while_pieces_are_lower_case(annotator, moses):
+    lines = ["The Cat sat ."]
+    preparation = TextPreparation("en", moses=moses, lowercase=True)
+    tokenizer = train_subwords(["the cat sat ."] * 3, SubwordConfig(vocab_size=305), False)
+    words = WordColumns.from_sentences(annotator.annotate(lines))
+    encoder = SourceEncoder(tokenizer, build_vocabularies([words], ["case", "pos"]), preparation=preparation)
+    encoded = encoder.encode(lines, words)
+    pieces = tokenizer.convert_ids_to_tokens(encoded.pieces.tolist())
+    assert "".join(pieces) == "▁the▁cat▁sat▁.</s>"
+    word = np.cumsum([piece.startswith("▁") for piece in pieces]) - 1
+    case = [encoder.vocabularies["case"].entries[value] for value in encoded.factors[:-1, 0]]
+    tags = [encoder.vocabularies["pos"].entries[value] for value in encoded.factors[:-1, 1]]
+    assert case == [["1", "1", "0", "0"][place] for place in word[:-1]]
+    assert tags == [["DET", "NOUN", "VERB", "PUNCT"][place] for place in word[:-1]]
+
+
+def test_words_of_tokenised_text_are_pieces_with_their_space():
+    lines = ["a , b ."] * 5
+    as_words = train_subwords(lines, SubwordConfig(vocab_size=305), False)
+    as_raw = train_subwords(lines, SubwordConfig(vocab_size=305))
+    assert as_words.tokenize("a .") == ["▁a", "▁."]
+    assert as_raw.tokenize("a .") == ["▁a", "▁", "."]

@@ -1,0 +1,273 @@
+"""Preparation: nested fractions, pairs left out, user columns, tokenizers by name."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from tokenizers import processors
+from transformers import PreTrainedTokenizerFast
+
+from syntaxformer.annotate import WordsAsGiven, load_annotator
+from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
+from syntaxformer.syntax import WordColumns, build_vocabularies
+from syntaxformer.translation.parallel import CorpusConfig, ParallelText, read_parallel
+from syntaxformer.translation.prepare import (
+    annotated_columns,
+    encode_pairs,
+    get_tokenizer,
+    needs_annotator,
+    nested_fraction,
+    source_encoder,
+)
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.subwords import SubwordConfig
+from syntaxformer.trees import Sentence, write_conllu
+
+SRC, TGT = ["the cat sat", "cats", "the cat"], ["die Katze", "Katzen", "die Katze"]
+
+
+def _text(n: int) -> ParallelText:
+    return ParallelText(
+        [f"s{row}" for row in range(n)], [f"t{row}" for row in range(n)], Path("a"), Path("b")
+    )
+
+
+def _corpus(folder: Path, src=SRC, tgt=TGT, **settings) -> tuple[CorpusConfig, ParallelText]:
+    (folder / "train.en").write_text("".join(f"{line}\n" for line in src))
+    (folder / "train.de").write_text("".join(f"{line}\n" for line in tgt))
+    config = CorpusConfig(dir=folder, cache=folder / "cache", **settings)
+    return config, read_parallel(config, "train")
+
+
+def test_one_percent_is_inside_five_percent():
+    text = _text(1009)
+    small, large = nested_fraction(text, 0.01), nested_fraction(text, 0.05)
+    assert (len(small), len(large)) == (10, 50)
+    assert set(small.src) < set(large.src)
+    assert small.src == sorted(small.src, key=lambda line: int(line[1:]))
+    assert [line[1:] for line in large.src] == [line[1:] for line in large.tgt]
+
+
+def test_all_is_all_and_a_tiny_share_is_one_pair():
+    text = _text(13)
+    assert nested_fraction(text, 1.0) is text
+    assert len(nested_fraction(text, 1e-9)) == 1
+
+
+def test_long_and_empty_pairs_are_left_out_and_counted(tmp_path, caplog):
+    src = ["the cat", "", "the cat " * 31, "cat", "sat"]
+    tgt = ["die Katze", "leer", "die", "", "saß"]
+    _, text = _corpus(tmp_path, src, tgt)
+    encoder = SourceEncoder(get_tokenizer(text, SubwordConfig(vocab_size=307)))
+    with caplog.at_level("INFO"):
+        pairs = encode_pairs(text, encoder, None, 29)
+    assert len(pairs) == 2
+    kept = encoder.encode(["the cat", "sat"])
+    assert pairs.src.pieces.tolist() == kept.pieces.tolist()
+    assert pairs.src.splits.tolist() == kept.splits.tolist()
+    assert caplog.messages == [f"{text.src_path}: left out 2 empty pairs and 1 of more than 29 pieces"]
+
+
+def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
+    """Each word has a tag before it: the third line has 3 pieces or more, and twice as many with tags."""
+    src = ["cat", "sat", "the cat sat"]
+    _, text = _corpus(tmp_path, src, ["Katze", "saß", "die"])
+    words = [
+        WordColumns.from_sentences(
+            [Sentence.from_words(line.split(), upos=["X"] * len(line.split())) for line in src]
+        )
+    ]
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    encoder = SourceEncoder(tokenizer, build_vocabularies([], ("pos",), 1), prepend="interleaved")
+    bare = max(SourceEncoder(tokenizer).encode(src).lengths)
+    with caplog.at_level("INFO"):
+        assert len(encode_pairs(text, encoder, words, int(bare))) == 2
+    assert caplog.messages == [
+        f"{text.src_path}: left out 0 empty pairs and 1 of more than {bare} pieces, 1 of them for their tags alone"
+    ]
+
+
+def test_no_limit_keeps_long_pairs(tmp_path):
+    _, text = _corpus(tmp_path, ["the cat " * 400], ["die Katze"])
+    encoder = SourceEncoder(get_tokenizer(text, SubwordConfig(vocab_size=307)))
+    assert len(encode_pairs(text, encoder, None, None)) == 1
+
+
+def test_no_pair_left_is_an_error(tmp_path):
+    _, text = _corpus(tmp_path, ["the cat " * 31], ["die Katze"])
+    encoder = SourceEncoder(get_tokenizer(text, SubwordConfig(vocab_size=307)))
+    with pytest.raises(DataError) as caught:
+        encode_pairs(text, encoder, None, 11)
+    assert str(caught.value) == (
+        f"{text.src_path}: expected at least one pair of at most 11 pieces, got none. Raise data.max_pieces."
+    )
+
+
+def test_chunks_give_what_one_piece_gives(tmp_path, annotator, monkeypatch):
+    config, text = _corpus(tmp_path, SRC * 5, TGT * 5)
+    factors = ("pos", "subword")
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+
+    def encoded():
+        columns = annotated_columns(text, annotator, config, "train", factors)
+        return encode_pairs(text, source_encoder(tokenizer, columns, factors, 1), columns, 50), len(columns)
+
+    whole, n_whole = encoded()
+    for module in ("prepare", "annotated_chunks"):
+        monkeypatch.setattr(f"syntaxformer.translation.{module}.CHUNK_LINES", 4)
+    chunked, n_chunked = encoded()
+    assert (n_whole, n_chunked) == (1, 4)
+    for side in ("src", "tgt"):
+        for array in ("pieces", "splits", "factors"):
+            one, other = getattr(getattr(whole, side), array), getattr(getattr(chunked, side), array)
+            assert one.tolist() == other.tolist()
+
+
+def test_a_user_column_reaches_every_piece(tmp_path, annotator):
+    config, text = _corpus(tmp_path, factor_files={"animacy": "ani"})
+    (tmp_path / "train.ani").write_text("no yes no\nyes\nno yes\n")
+    factors = ("animacy",)
+    columns = annotated_columns(text, annotator, config, "train", factors)
+    encoder = source_encoder(get_tokenizer(text, SubwordConfig(vocab_size=307)), columns, factors, 1)
+    pairs = encode_pairs(text, encoder, columns, None)
+    values = encoder.vocabularies["animacy"].decode(pairs.src.factors[:, 0])
+    first = [value for value in values[: pairs.src.splits[1]] if value != "<none>"]
+    assert [value for value, _ in groupby(first)] == ["no", "yes", "no"]
+
+
+def test_a_user_column_may_be_packed(tmp_path, annotator):
+    config, text = _corpus(tmp_path, factor_files={"animacy": "ani"})
+    (tmp_path / "train.ani.gz").write_bytes(gzip.compress(b"no yes no\nyes\nno yes\n"))
+    (columns,) = annotated_columns(text, annotator, config, "train", ("animacy",))
+    assert columns.user["animacy"].decode() == ["no", "yes", "no", "yes", "no", "yes"]
+
+
+def test_a_user_column_that_slips_by_one_word_is_refused(tmp_path, annotator):
+    config, text = _corpus(tmp_path, factor_files={"animacy": "ani"})
+    (tmp_path / "train.ani").write_text("no yes no\nyes no\nyes\n")
+    with pytest.raises(AlignmentError) as caught:
+        annotated_columns(text, annotator, config, "train", ("animacy",))
+    assert str(caught.value) == (
+        f"{tmp_path / 'train.ani'}:2: factor file: expected 1 values, one a word, got 2. Value 2, 'no', is the "
+        "first without a word, after 'yes' for 'cats'."
+    )
+
+
+def test_a_user_column_with_another_number_of_lines_is_refused(tmp_path, annotator):
+    config, text = _corpus(tmp_path, factor_files={"animacy": "ani"})
+    (tmp_path / "train.ani").write_text("no yes no\nyes\n")
+    with pytest.raises(
+        AlignmentError, match=r"train\.ani: factor file: expected 3 lines, one for each line of"
+    ):
+        annotated_columns(text, annotator, config, "train", ("animacy",))
+
+
+def test_a_missing_user_column_is_named(tmp_path, annotator):
+    config, text = _corpus(tmp_path, factor_files={"animacy": "ani"})
+    with pytest.raises(
+        ConfigError, match=r"data: expected the file .*train\.ani or .*train\.ani\.gz, found neither"
+    ):
+        annotated_columns(text, annotator, config, "train", ("animacy",))
+
+
+def test_a_user_column_and_a_fraction(tmp_path, annotator):
+    """The file has a line for every line of the corpus, of which only some are used."""
+    src = [f"w{row} x{row}" for row in range(50)]
+    config, text = _corpus(tmp_path, src, src[::-1], factor_files={"number": "num"})
+    (tmp_path / "train.num").write_text("".join(f"n{row} m{row}\n" for row in range(50)))
+    part = nested_fraction(text, 0.1)
+    (columns,) = annotated_columns(part, annotator, config, "train", ("number",))
+    expected = [
+        value for line in part.src for value in (f"n{line.split()[0][1:]}", f"m{line.split()[0][1:]}")
+    ]
+    assert columns.user["number"].decode() == expected
+
+
+@pytest.mark.parametrize(("factors", "needed"), [((), False), (("mine",), True), (("case",), True)])
+def test_every_factor_needs_words(factors, needed):
+    assert needs_annotator(factors) is needed
+
+
+def test_a_tokenizer_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match=r"^subwords\.tokenizer: expected a tokenizer folder, got: "):
+        get_tokenizer(_text(1), SubwordConfig(tokenizer=str(tmp_path / "none")))
+
+
+def test_a_tokenizer_of_a_folder(tmp_path):
+    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
+    get_tokenizer(text, SubwordConfig(vocab_size=307)).save_pretrained(tmp_path)
+    again = get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+    assert again.convert_tokens_to_ids("</s>") == 2
+
+
+def test_a_tokenizer_without_an_end_is_refused(tmp_path):
+    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+    assert str(caught.value) == (
+        f"subwords.tokenizer: expected a fast tokenizer with end and padding pieces, got {tmp_path}."
+    )
+
+
+def test_a_tokenizer_that_pads_with_its_end_is_refused(tmp_path):
+    """A model could never end a line: its end piece would count as padding."""
+    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="expected different end and padding pieces"):
+        get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+
+
+def test_a_tokenizer_of_a_folder_neither_cuts_nor_pads(tmp_path):
+    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    whole = SourceEncoder(tokenizer).encode(SRC).pieces.tolist()
+    tokenizer(SRC, truncation=True, max_length=3, padding="max_length")
+    tokenizer.save_pretrained(tmp_path)
+    again = get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+    assert SourceEncoder(again).encode(SRC).pieces.tolist() == whole
+
+
+@pytest.mark.parametrize("template", [None, "<s> $A </s>", "$A", "</s> $A </s> <s>", "$A </s>"])
+def test_a_line_is_ended_by_one_piece_whatever_the_template(tmp_path, template):
+    text = ParallelText(SRC, TGT, Path("a"), Path("b"))
+    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    ended = SourceEncoder(tokenizer).encode(SRC).pieces.tolist()
+    specials = [("<s>", 1), ("</s>", 2)]
+    tokenizer.backend_tokenizer.post_processor = (
+        processors.ByteLevel()
+        if template is None
+        else processors.TemplateProcessing(single=template, special_tokens=specials)
+    )
+    tokenizer.save_pretrained(tmp_path / "given")
+    again = get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path / "given")))
+    assert SourceEncoder(again).encode(SRC).pieces.tolist() == ended
+    again.save_pretrained(tmp_path / "model")
+    stored = PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")
+    assert SourceEncoder(stored).encode(SRC).pieces.tolist() == ended
+    specials = (stored.pad_token, stored.bos_token, stored.eos_token, stored.unk_token)
+    assert specials == ("<pad>", "<s>", "</s>", "<unk>")
+
+
+def test_parsed_files_of_several_training_splits_are_refused(tmp_path):
+    config, text = _corpus(tmp_path, train=["train", "more"])
+    cat = Sentence.from_words(["cats"], upos=("NOUN",))
+    for split in ("train", "more", "dev"):
+        write_conllu(tmp_path / f"{split}.conllu", [cat])
+    name = f"conllu:{tmp_path}/{{split}}.conllu"
+    with pytest.raises(ConfigError) as caught:
+        annotated_columns(text, WordsAsGiven(load_annotator(name)), config, "train", ("pos",))
+    assert str(caught.value) == (
+        "annotator: expected one training split beside parsed files with {split} in their path, got "
+        f"{name} and data.train=train, more. Join the splits, text and parses, to one."
+    )
+    dev = ParallelText(["cats"], ["Katzen"], Path("a"), Path("b"))
+    (columns,) = annotated_columns(dev, load_annotator(name), config, "dev", ("pos",))
+    assert columns.upos is not None

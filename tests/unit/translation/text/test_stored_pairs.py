@@ -1,0 +1,236 @@
+"""Pairs on disk: the batches that memory gives, a damaged folder is made again, nothing is made twice."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.translation import stored_pairs as stored_module
+from syntaxformer.translation.collator import TranslationCollator
+from syntaxformer.translation.corpora import read_train
+from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.prepare import nested_fraction
+from syntaxformer.translation.recipe import Recipe
+from syntaxformer.translation.stored_arrays import GrowingArray, map_array, stored_folder
+from syntaxformer.translation.stored_lines import StoredLines
+from syntaxformer.translation.stored_pairs import give_memory_back
+from syntaxformer.translation.training import prepare
+
+NAMES, VERBS, THINGS = ("Anna", "Otto", "Mia"), ("sees", "takes"), ("trees", "the house", "an apple", "")
+PAIRS = [(f"{name} {verb} {thing}.", f"{name.lower()} {thing}{verb}") for name, verb, thing in product(NAMES, VERBS, THINGS)]  # fmt: skip
+PAIRS += [
+    ("", "leer"),
+    ("long " * 53, "lang " * 53),
+    ("Held out.", "Verborgen."),
+    (" Mia  sleeps ", "Mia schläft "),
+]
+
+KINDS = {
+    "none": {},
+    "factors": {"infusion": {"kind": "sum_then_concat", "width": 5}},
+    "tags": {"infusion": {"kind": "prepend"}},
+    "trees": {"masks": {}, "lisa": {}},
+    "target": {"predict_target_pos": {"annotator": "en"}, "annotation": {"force": True}},
+}
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """A corpus that takes several chunks."""
+    for module in ("prepare", "annotated_chunks", "stored_lines"):
+        name = "CHUNK" if module == "stored_lines" else "CHUNK_LINES"
+        monkeypatch.setattr(f"syntaxformer.translation.{module}.{name}", 7)
+    for side, column in (("en", 0), ("de", 1)):
+        lines = [pair[column] for pair in PAIRS]
+        (tmp_path / f"train.{side}").write_text("\n".join(lines) + "\n", "utf-8")
+        (tmp_path / f"dev.{side}").write_text(lines[-2] + "\n", "utf-8")
+    return tmp_path
+
+
+def _recipe(folder, on_disk: bool, kind: str = "none", **data) -> Recipe:
+    section = {"dir": folder, "cache": folder / "cache", "max_pieces": 47, "on_disk": on_disk, **data}
+    return Recipe.model_validate(
+        {"output": folder / "run", "data": section, "subwords": {"vocab_size": 311}} | KINDS[kind]
+    )
+
+
+def _same(one, other) -> None:
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert tensor.dtype == other[name].dtype
+        assert torch.equal(tensor, other[name]), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_those_of_memory(corpus, kind):
+    memory, disk = (prepare(_recipe(corpus, on_disk, kind)) for on_disk in (False, True))
+    again = prepare(_recipe(corpus, True, kind))
+    assert isinstance(disk.train_text.src, StoredLines)
+    assert list(disk.train_text.src) == list(memory.train_text.src)
+    assert disk.info == memory.info
+    n_pairs = len(memory.train)
+    assert n_pairs == len(PAIRS) - 2
+    for rows in ([0], [n_pairs - 1, 3, 8], list(range(n_pairs))):
+        expected = TranslationCollator(memory.train, 0)(rows)
+        _same(expected, TranslationCollator(disk.train, 0)(rows))
+        _same(expected, TranslationCollator(again.train, 0)(rows))
+    np.testing.assert_array_equal(disk.train.src.lengths, memory.train.src.lengths)
+    assert isinstance(disk.train.src.pieces.base, np.memmap)
+
+
+def test_text_is_chosen_as_in_memory(corpus):
+    data = {"exclude": ["dev"], "drop_unreadable": True}
+    memory, disk = (read_train(_recipe(corpus, on_disk, **data).data) for on_disk in (False, True))
+    assert len(disk) == len(PAIRS) - 1
+    assert (list(disk.src), list(disk.tgt)) == (memory.src, memory.tgt)
+    assert (disk.sha256, list(disk.rows), disk.n_file_lines) == (memory.sha256, memory.rows, len(PAIRS))
+    few, few_stored = nested_fraction(memory, 0.3), nested_fraction(disk, 0.3)
+    assert (list(few_stored.src), few_stored.sha256) == (few.src, few.sha256)
+    assert [few_stored.src[-1], *few_stored.src[1:4:2]] == [few.src[-1], *few.src[1:4:2]]
+    assert few_stored.tgt[5:3] == []
+    with pytest.raises(IndexError, match=r"line: expected 0 to 7, got 8\."):
+        few_stored.src[8]
+
+
+def test_a_text_without_pairs_is_refused(corpus):
+    (corpus / "train.de").write_text("\n" * len(PAIRS), "utf-8")
+    with pytest.raises(
+        DataError, match="expected at least one pair of lines with text, got 28 lines without"
+    ):
+        read_train(_recipe(corpus, True).data)
+    (corpus / "train.de").write_text("Verborgen.\n" * len(PAIRS), "utf-8")
+    with pytest.raises(DataError, match=r"expected pairs that data\.exclude leaves, got none"):
+        read_train(_recipe(corpus, True, exclude=["dev"]).data)
+
+
+def test_large_files_go_to_the_disk_by_themselves(corpus, monkeypatch):
+    assert not isinstance(read_train(_recipe(corpus, None).data).src, StoredLines)
+    monkeypatch.setattr("syntaxformer.translation.corpora.LARGE_BYTES", 100)
+    assert isinstance(read_train(_recipe(corpus, None).data).src, StoredLines)
+
+
+def test_a_dataset_cannot_be_kept_on_disk():
+    with pytest.raises(ValueError, match=r"on_disk: expected data\.dir, got a dataset"):
+        CorpusConfig(dataset="somewhere", on_disk=True)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "missing"])
+def test_a_damaged_folder_is_made_again(corpus, caplog, damage):
+    recipe = _recipe(corpus, True, "factors")
+    expected = TranslationCollator(prepare(recipe).train, 0)([2, 0])
+    (file,) = (corpus / "cache" / "pairs").glob("*/src.pieces.npy")
+    content = file.read_bytes()
+    damaged = {"truncated": content[:-3], "altered": content[:-1] + bytes([content[-1] ^ 1]), "missing": None}
+    file.unlink()
+    if damaged[damage] is not None:
+        file.write_bytes(damaged[damage])
+    with caplog.at_level(logging.WARNING, "syntaxformer.data"):
+        found = prepare(recipe).train
+    (line,) = [record.getMessage() for record in caplog.records if "again" in record.getMessage()]
+    assert line.startswith(f"making it again: {file}: expected")
+    _same(expected, TranslationCollator(found, 0)([2, 0]))
+
+
+def test_nothing_is_encoded_twice_and_other_settings_are(corpus, monkeypatch):
+    calls = []
+    real = stored_module.encoded_chunks
+    monkeypatch.setattr(stored_module, "encoded_chunks", lambda *a: calls.append(1) or real(*a))
+    prepare(_recipe(corpus, True, "factors"))
+    prepare(_recipe(corpus, True, "factors"))
+    assert len(calls) == 1
+    prepare(_recipe(corpus, True, "factors", max_pieces=43))
+    (corpus / "train.de").write_text("anders\n" * len(PAIRS), "utf-8")
+    prepare(_recipe(corpus, True, "factors"))
+    assert len(calls) == 3
+
+
+def test_what_no_pair_fits_is_an_error_and_leaves_nothing(corpus):
+    for side, word in (("en", "word "), ("de", "Wort ")):
+        (corpus / f"train.{side}").write_text(word * 29 + "\n", "utf-8")
+    with pytest.raises(DataError, match="expected at least one pair of at most 11 pieces, got none"):
+        prepare(_recipe(corpus, True, max_pieces=11))
+    assert not [path for path in (corpus / "cache" / "pairs").iterdir() if path.is_dir()]
+
+
+def test_what_a_killed_process_left_is_cleared(tmp_path):
+    folder = stored_folder(tmp_path, "kind", {"n": 1}, lambda folder: (folder / "a").touch())
+    left = folder.parent / f".{folder.name}.x.partial"
+    left.mkdir()
+    (folder / "a").unlink()
+    assert stored_folder(tmp_path, "kind", {"n": 1}, lambda folder: (folder / "a").touch()) == folder
+    assert (folder / "a").exists()
+    assert not left.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="expected a cache folder to write to, got"):
+        stored_folder(tmp_path / "file", "kind", {}, lambda folder: None)
+
+
+def test_arrays_grow_and_are_mapped(tmp_path):
+    with GrowingArray(tmp_path / "a.npy", np.int16, (3,)) as array:
+        for n_rows in (0, 1, 1_234):
+            array.append(np.full((n_rows, 3), n_rows))
+    mapped = map_array(tmp_path / "a.npy")
+    assert (mapped.shape, mapped.dtype) == ((1_235, 3), np.int16)
+    assert mapped[:2].tolist() == [[1] * 3, [1_234] * 3]
+    (tmp_path / "a.npy").write_bytes(b"other")
+    with pytest.raises(CheckpointError, match=r"a\.npy: expected an array, got"):
+        map_array(tmp_path / "a.npy")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_named():
+    with (
+        pytest.raises(OSError, match="No space left on device"),
+        GrowingArray(Path("/dev/full"), np.int64) as array,
+    ):
+        array.append(np.zeros(100_000))
+
+
+def test_a_chunk_that_is_not_there(corpus):
+    from syntaxformer.translation.annotated_chunks import AnnotatedChunks
+
+    config = _recipe(corpus, True).data
+    chunks = AnnotatedChunks(read_train(config), None, config, "train", (), 1, False)
+    assert len(chunks) == 4
+    with pytest.raises(IndexError, match=r"chunk: expected 0 to 3, got 4\."):
+        chunks[4]
+
+
+def test_pickled_arrays_are_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(CheckpointError, match="expected an array"):
+        map_array(tmp_path / "a.npy")
+
+
+def test_recipe_errors_stay(corpus):
+    with pytest.raises(ConfigError, match="expected the file"):
+        read_train(_recipe(corpus, True, train="nowhere").data)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc has malloc_trim")
+def test_what_chunks_took_is_given_back():
+    """Their places lie below one that stays, so that freeing them alone gives nothing back."""
+    chunks = [bytearray(2000) for _ in range(50_000)]
+    last = chunks.pop()
+    full = _anonymous_bytes()
+    chunks.clear()
+    give_memory_back()
+    assert _anonymous_bytes() < full - 60_000_000
+    assert len(last) == 2000
+
+
+def _anonymous_bytes() -> int:
+    (line,) = (
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")
+    )
+    return 1024 * int(line.split()[1])

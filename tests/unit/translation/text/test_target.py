@@ -1,0 +1,109 @@
+"""The tagged target side of training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.syntax import WordColumns
+from syntaxformer.syntax.vocabulary import UnseenFactorValueWarning
+from syntaxformer.translation import target
+from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
+from syntaxformer.translation.parallel import CorpusConfig, ParallelText
+from syntaxformer.translation.prepare import encode_pairs
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.subwords import SubwordConfig, train_subwords
+from syntaxformer.translation.target import (
+    check_tags,
+    target_annotator,
+    target_columns,
+    target_encoder,
+    target_tags,
+)
+from syntaxformer.trees import Sentence
+
+SRC, TGT = ["die Katze saß .", "Katzen"], ["The cat sat .", "cats"]
+
+
+@pytest.fixture
+def config(tmp_path):
+    return CorpusConfig(dir=tmp_path, src="de", tgt="en", tokenized=True, lowercase=True, cache=tmp_path)
+
+
+def _text():
+    return ParallelText(SRC, TGT, "train.de", "train.en", n_file_lines=2)
+
+
+def test_pieces_of_a_word_have_its_tag_and_the_end_has_none(annotator, config):
+    encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
+    side = target_encoder(encoder, config, tagged=True)
+    columns = target_columns(_text(), annotator, config, "train")
+    pairs = encode_pairs(_text(), encoder, None, None, side, columns)
+    batch = TranslationCollator(pairs, 0)([0, 1])
+    tags = target_tags()
+    shown = [[tags[one] if one >= 0 else None for one in row] for row in batch["target_tags"].tolist()]
+    pieces = encoder.tokenizer.convert_ids_to_tokens(batch["labels"][0].tolist())
+    words = np.cumsum([piece.startswith("▁") for piece in pieces[:-1]]) - 1
+    assert shown[0] == [["DET", "NOUN", "VERB", "PUNCT"][word] for word in words] + [None]
+    assert shown[1][0] == "NOUN"
+    n_second = int((batch["labels"][1] != -100).sum())
+    assert shown[1][n_second - 1 :] == [None] * (len(shown[1]) - n_second + 1)
+
+
+def test_tags_of_another_scheme_are_told_and_not_learned(config):
+    encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
+    side = target_encoder(encoder, config, tagged=True)
+
+    def pairs(*tags):
+        sentences = [Sentence.from_words(line.split(), upos=tags[: len(line.split())]) for line in TGT]
+        return encode_pairs(_text(), encoder, None, None, side, [WordColumns.from_sentences(sentences)])
+
+    found = pairs("DET", "STTS", "VERB", "PUNCT")
+    with pytest.warns(UnseenFactorValueWarning, match="factor pos: 1 value unseen .*'STTS' 1x"):
+        check_tags(found.tgt, side)
+    labels = TranslationCollator(found, 0)([0])["target_tags"]
+    assert {target_tags()[one] for one in labels.flatten().tolist() if one >= 0} == {"DET", "VERB", "PUNCT"}
+    with pytest.raises(ConfigError) as caught, pytest.warns(UnseenFactorValueWarning):
+        check_tags(pairs(*["STTS"] * 4).tgt, side)
+    assert str(caught.value) == (
+        "predict_target_pos: expected tags of Universal Dependencies on the target side, got factor pos: 5 "
+        "values unseen in training read as <unk>: 'STTS' 5x. Choose another predict_target_pos.annotator."
+    )
+
+
+def test_without_the_task_there_are_no_tags(config):
+    encoder = SourceEncoder(train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301), False))
+    pairs = encode_pairs(_text(), encoder, None, None, target_encoder(encoder, config, tagged=False))
+    assert isinstance(pairs, EncodedPairs)
+    assert "target_tags" not in TranslationCollator(pairs, 0)([0])
+
+
+def test_an_annotator_without_tags_is_refused(monkeypatch):
+    class Parser:
+        name, version, provides = "conllu:x", "1", frozenset({"governors"})
+
+    monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: Parser())
+    with pytest.raises(ConfigError) as caught:
+        target_annotator("conllu:x", False)
+    assert str(caught.value) == (
+        "predict_target_pos.annotator: expected one that gives parts of speech, got conllu:x, which gives "
+        "governors. The target side would have no tags."
+    )
+
+
+def test_lines_without_tags_are_refused(annotator, config, monkeypatch):
+    annotated = target.annotated_columns
+    monkeypatch.setattr(
+        target,
+        "annotated_columns",
+        lambda *args: [
+            target.WordColumns(one.texts, one.row_splits, one.starts, one.ends) for one in annotated(*args)
+        ],
+    )
+    with pytest.raises(ConfigError) as caught:
+        target_columns(_text(), annotator, config, "train")
+    assert str(caught.value) == (
+        "predict_target_pos: expected tags on the target side, train.en, got none in 1 of 1 parts of it. "
+        "Choose another predict_target_pos.annotator."
+    )

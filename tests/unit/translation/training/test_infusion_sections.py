@@ -1,0 +1,132 @@
+"""Recipes with infusion kinds, lisa, masks and biases: what they resolve to and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.runs.tallies import TallyBook
+from syntaxformer.translation.recipe import load_recipe
+
+
+def _problems(*overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe("tiny", overrides)
+    return [problem.partition(".yaml: ")[2] or problem for problem in caught.value.problems]
+
+
+def test_sections_are_off_by_default_and_on_with_defaults():
+    recipe = load_recipe("tiny")
+    assert (recipe.lisa, recipe.masks, recipe.relation_bias) == (None, None, None)
+    assert recipe.syntax_inputs(training=True).needs == ()
+    recipe = load_recipe("tiny", ["lisa={}", "masks.max_distance=7"])
+    assert recipe.masks.trees == ("dependency", "constituency")
+    assert recipe.syntax_inputs(training=True).needs == ("governors", "constituency")
+    assert recipe.syntax_inputs(training=True).governors
+    assert not recipe.syntax_inputs(training=False).governors
+    assert recipe.syntax_inputs(training=False).trees.max_distance == 7
+
+
+@pytest.mark.parametrize(
+    ("settings", "in_training", "outside"),
+    [
+        (["lisa.supervised=false"], False, False),
+        (["lisa={}"], True, False),
+        (["lisa.inject=gold"], True, True),
+        (["lisa={supervised: false, inject: gold}"], True, True),
+    ],
+)
+def test_when_governors_are_needed(settings, in_training, outside):
+    recipe = load_recipe("tiny", settings)
+    assert recipe.syntax_inputs(training=True).governors == in_training
+    assert recipe.syntax_inputs(training=False).governors == outside
+
+
+def test_a_bias_is_of_the_trees_of_masks():
+    recipe = load_recipe("tiny", ["masks={max_distance: 7, without: [sibling]}", "relation_bias={}"])
+    assert (recipe.relation_bias.max_distance, recipe.relation_bias.without) == (7, ("sibling",))
+
+
+def test_lisa_in_the_second_encoder_alone():
+    assert load_recipe("tiny", ["infusion.kind=pos_encoder", "lisa={layers: []}"]).lisa.layers == ()
+
+
+def test_places_of_tags():
+    assert load_recipe("tiny", ["infusion.kind=add"]).infusion.tag_place is None
+    assert load_recipe("tiny", ["infusion.kind=prepend"]).infusion.tag_place == "interleaved"
+    recipe = load_recipe("tiny", ["infusion.kind=prepend", "infusion.place=prefix"])
+    assert recipe.infusion.tag_place == "prefix"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problems"),
+    [
+        (
+            ["infusion.factors=[pos]"],
+            [
+                "infusion.factors: expected none for kind 'none', got pos. Choose an infusion.kind, or leave the "
+                "factors out."
+            ],
+        ),
+        (
+            ["infusion.kind=add", "infusion.place=prefix", "infusion.tag_layers=2"],
+            [
+                "infusion.place: expected nothing for kind 'add', got 'prefix'. It belongs to kind prepend.",
+                "infusion.tag_layers: expected nothing for kind 'add', got 2. It belongs to kind pos_encoder.",
+            ],
+        ),
+        (
+            ["infusion.kind=prepend", "infusion.factors=[pos, subword]"],
+            [
+                "infusion.factors: expected factors of words for kind 'prepend', got subword, a factor of pieces."
+            ],
+        ),
+        (
+            ["lisa={layers: [2], attn_head: 4, keys: model}", "masks={layers: [0, -1], random: true}"],
+            [
+                "lisa.layers: expected 0 to 1, got 2.",
+                "masks.layers: expected 0 to 1, got -1.",
+                "masks.random: expected false in a translator, got true.",
+                "lisa.attn_head: expected 0 to 3, got 4.",
+                "lisa.keys: expected head in a translator, got model.",
+            ],
+        ),
+        (
+            ["masks.max_distance=7", "relation_bias.max_distance=5"],
+            ["relation_bias.max_distance: expected that of masks, 7, got 5. Leave it out."],
+        ),
+        (
+            ["lisa={layers: []}", "masks={layers: []}", "relation_bias={layers: []}"],
+            [
+                f"{name}.layers: expected at least one layer, got none. Name some, or leave the section out."
+                for name in ("lisa", "masks", "relation_bias")
+            ],
+        ),
+        (
+            ["relation_bias={without: [parent, child, sibling]}"],
+            ["relation_bias.without: expected a relation to be left, got none."],
+        ),
+        (["lisa.wieght=2"], ["lisa.wieght: unknown key. Nearest: weight."]),
+    ],
+)
+def test_what_is_refused(settings, problems):
+    assert _problems(*settings) == problems
+
+
+def test_an_unknown_key_hides_no_arithmetic():
+    assert _problems(
+        "infusion.kind=sum_then_concat", "infusion.width=200", "infusion.wdith=3", "modle=1"
+    ) == [
+        "infusion.wdith: unknown key. Nearest: width.",
+        "modle: unknown key. Nearest: model.",
+        "infusion widths: expected a word width of at least 1 and a sum of d_model = 128, got -72 (word) + 200 (pos + "
+        "case + subword, summed) = 128. Change infusion.width, infusion.widths or infusion.word_width.",
+    ]
+
+
+def test_tallies_are_sums_over_batches():
+    book = TallyBook()
+    for tallies in ({"a": (1, 4)}, None, {"a": (5, 8), "b": (0, 0)}):
+        book.add(tallies)
+    assert book.take("eval_") == {"eval_a": 0.5, "eval_b": 0.0}
+    assert book.take() == {}

@@ -1,0 +1,197 @@
+"""Recipes: the files of the repository, overrides, and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.nn import INFUSION_KINDS
+from syntaxformer.translation.recipe import Recipe, load_recipe
+
+RECIPES = sorted((Path(__file__).resolve().parents[3] / "recipes").glob("*.yaml"))
+KINDS = tuple(INFUSION_KINDS)
+
+
+def _problems(*overrides: str, name: str = "tiny") -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(name, overrides)
+    return [problem.partition(".yaml: ")[2] or problem for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_recipe_is_valid_with_every_kind(path, kind):
+    recipe = load_recipe(path, [f"infusion.kind={kind}"])
+    plan = recipe.width_plan()
+    assert plan.d_model == recipe.model.d_model
+    assert plan.arithmetic().endswith(f" = {recipe.model.d_model}")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in RECIPES if path.stem != "tiny"], ids=lambda path: path.stem
+)
+@pytest.mark.parametrize(("kind", "width"), [("learned_concat", 24), ("concat_pos", 20)])
+def test_every_recipe_leaves_a_kind_the_width_of_its_paper(path, kind, width):
+    assert load_recipe(path, [f"infusion.kind={kind}"]).width_plan().factors == (("pos", width),)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_says_how_to_run_it(path):
+    header = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    assert any(f"syntaxformer train recipes/{path.name}" in line for line in header)
+
+
+@pytest.mark.parametrize("name", ["iwslt14_small", "multi30k", "news_low", "news_low_small", "tatoeba"])
+def test_recipes_for_little_data_stop_where_nothing_gets_better(name):
+    training = load_recipe(name).training
+    assert training.patience is not None
+    assert training.patience * training.eval_every < training.max_steps
+
+
+def test_a_resolved_recipe_reads_back_as_itself(tmp_path):
+    recipe = load_recipe(
+        "multi30k", ["infusion.kind=concat", "infusion.widths={pos: 12, case: 3, subword: 5}"]
+    )
+    path = tmp_path / "again.yaml"
+    path.write_text(recipe.to_yaml())
+    assert load_recipe(path) == recipe
+
+
+def test_overrides_reach_their_sections():
+    recipe = load_recipe(
+        "tiny", ["training.learning_rate=3e-4", "data.dir=x", "output=y", "training.patience=3"]
+    )
+    assert recipe.training.learning_rate == 3e-4
+    assert (recipe.data.dir, recipe.output, recipe.training.patience) == (Path("x"), Path("y"), 3)
+
+
+def test_unknown_keys_name_the_nearest():
+    assert _problems("training.max_step=5", "modle.d_model=3", "zzzz=1") == [
+        "training.max_step: unknown key. Nearest: max_steps.",
+        "modle: unknown key. Nearest: model.",
+        "zzzz: unknown key. Known: annotation, data, decoding, infusion, lisa, masks, model, output, "
+        "predict_target_pos, pretrained_embeddings, relation_bias, seed, subwords, "
+        "training.",
+    ]
+
+
+def test_several_problems_of_values_at_once():
+    assert _problems("training.max_steps=0", "model.dropout=1", "model.norm=both", "seed=-1") == [
+        "seed: expected greater than or equal to 0, got -1.",
+        "model.dropout: expected less than 1, got 1.",
+        "model.norm: expected 'pre' or 'post', got 'both'.",
+        "training.max_steps: expected greater than or equal to 1, got 0.",
+    ]
+
+
+def test_seeds_are_those_of_numpy():
+    assert load_recipe("tiny", ["seed=4294967295"]).seed == 2**32 - 1
+    assert _problems("seed=4294967296") == [
+        "seed: expected less than or equal to 4294967295, got 4294967296."
+    ]
+
+
+def test_several_problems_of_arithmetic_at_once():
+    assert _problems(
+        "model.d_model=127", "model.n_heads=3", "training.max_batch_tokens=61", "infusion.kind=sun"
+    ) == [
+        "infusion kind: expected one of none, add, concat, concat_pos, sum_then_concat, onehot_concat, "
+        "learned_concat, prepend, pos_encoder, got 'sun'.",
+        "model.n_heads: expected a divisor of d_model = 127, got 3.",
+        "model.d_model: expected an even number, got 127.",
+        "training.max_batch_tokens: expected at least data.max_pieces = 64, got 61.",
+    ]
+
+
+def test_widths_that_do_not_add_up_show_the_sum():
+    (problem,) = _problems("infusion.kind=sum_then_concat", "infusion.width=20", "infusion.word_width=109")
+    assert problem == (
+        "infusion widths: expected a word width of at least 1 and a sum of d_model = 128, got 109 (word) + 20 "
+        "(pos + case + subword, summed) = 129. Change infusion.width, infusion.widths or infusion.word_width."
+    )
+    (problem,) = _problems("infusion.kind=concat", "infusion.widths={pos: 101, case: 17, subword: 13}")
+    assert problem == (
+        "infusion widths: expected a word width of at least 1 and a sum of d_model = 128, got -3 (word) + 101 "
+        "(pos) + 17 (case) + 13 (subword) = 128. Change infusion.width, infusion.widths or infusion.word_width."
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            ["infusion.kind=concat", "infusion.width=7"],
+            "infusion widths: expected at least 1 for each factor, got -1 (pos) + 4 (case) + 4 (subword). "
+            "Raise infusion.width or give infusion.widths.",
+        ),
+        (
+            ["infusion.kind=concat", "infusion.widths={pos: 5, case: 0, subword: 3}"],
+            "infusion widths: expected at least 1 for each factor, got 5 (pos) + 0 (case) + 3 (subword). "
+            "Raise infusion.width or give infusion.widths.",
+        ),
+        (
+            ["infusion.kind=concat", "infusion.widths={pos: 5}"],
+            "infusion.widths: expected one width for each of ['pos', 'case', 'subword'], got {'pos': 5}.",
+        ),
+        (["infusion.kind=add", "infusion.factors=[]"], "infusion factors: expected at least one for kind 'add', got none."),
+        (
+            ["infusion.kind=add", "infusion.factors=[pos, poss]"],
+            "factors: expected one of pos, case, subword, predicate, deprel, depth, got 'poss'. Did you mean 'pos'?",
+        ),
+        (["infusion.kind=add", "infusion.factors=[pos, pos]"], "factors: 'pos' stands 2 times. Name it once."),
+        (
+            ["infusion.kind=add", "data.factor_files={case: cs}"],
+            "user column 'case': expected another name, this one is a built-in factor.",
+        ),
+    ],
+)  # fmt: skip
+def test_factors_and_widths(settings, problem):
+    assert _problems(*settings) == [problem]
+
+
+def test_a_user_factor_is_known_by_its_file():
+    recipe = load_recipe(
+        "tiny", ["infusion.kind=add", "infusion.factors=[ner]", "data.factor_files={ner: ner}"]
+    )
+    assert recipe.width_plan().factors == (("ner", 128),)
+
+
+def test_a_folder_of_a_recipes_name_does_not_hide_it(tmp_path, monkeypatch):
+    (tmp_path / "tiny").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_recipe("tiny") == load_recipe(RECIPES[0].with_name("tiny.yaml"))
+
+
+def test_no_such_recipe(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_recipe("multi30")
+    assert str(caught.value) == (
+        "recipe: expected a YAML file or a bundled recipe, got multi30. Nearest: multi30k."
+    )
+    with pytest.raises(
+        DataError, match=r"none\.yaml: expected a readable file, got: No such file or directory\."
+    ):
+        load_recipe(tmp_path / "none.yaml")
+
+
+def test_every_field_is_described():
+    def fields(model):
+        for name, field in model.model_fields.items():
+            if hasattr(field.annotation, "model_fields"):
+                yield from fields(field.annotation)
+            else:
+                yield f"{model.__name__}.{name}", field.description
+
+    assert [name for name, description in fields(Recipe) if not description] == []
+
+
+def test_every_key_of_multi30k_is_a_key():
+    """The file, not only what the model makes of it: no key of it is left without effect."""
+    content = yaml.safe_load(RECIPES[0].read_text())
+    dumped = yaml.safe_load(load_recipe(RECIPES[0]).to_yaml())
+    for section, values in content.items():
+        for key in values if isinstance(values, dict) else ():
+            assert key in dumped[section]

@@ -1,0 +1,401 @@
+"""Training on digit strings: data order, resumption, early stopping, accumulation, the best checkpoint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.runs.checkpoints import complete_checkpoints, load_tensors
+from syntaxformer.runs.processes import one_device, process_team
+from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.source import EncodedText
+from syntaxformer.translation.trainer import SyntaxTrainer, training_arguments
+
+PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
+LONG = {"training__max_steps": 29, "training__eval_every": 7}
+KILLED = """
+import os, runpy, signal, sys
+from pathlib import Path
+from transformers import TrainerCallback
+
+class Kill(TrainerCallback):
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == 17:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+made = runpy.run_path(sys.argv[1])
+trainer = made["make_trainer"](made["make_recipe"](Path(sys.argv[2]), training__max_steps=29, training__eval_every=7))
+trainer.add_callback(Kill())
+trainer.train()
+"""
+
+
+def _losses(trainer) -> dict[int, float]:
+    return {log["step"]: log["loss"] for log in trainer.state.log_history if "loss" in log}
+
+
+def _weights(trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in trainer.model.state_dict().items()}
+
+
+class Seen(TrainerCallback):
+    """Notes the labels of every batch, by way of the collator."""
+
+    def __init__(self, trainer) -> None:
+        self.batches: list[list[list[int]]] = []
+        collate = trainer.data_collator
+
+        def noting(rows):
+            batch = collate(rows)
+            self.batches.append(batch["labels"].tolist())
+            return batch
+
+        trainer.data_collator = noting
+
+
+def test_an_interrupted_run_ends_like_an_unbroken_one(tiny_trainer, tiny_recipe, tmp_path):
+    """SIGKILL at update 17, three updates after a checkpoint and in the middle of the second epoch."""
+    unbroken = tiny_trainer(**LONG, output=tmp_path / "unbroken")
+    assert 9 < len(unbroken.batches) < 15
+    unbroken.train()
+
+    conftest = Path(__file__).with_name("conftest.py")
+    killed = subprocess.run([sys.executable, "-c", KILLED, conftest, tmp_path / "run"], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    whole, problems = complete_checkpoints(tmp_path / "run" / "checkpoints")
+    assert [path.name for path in whole] == ["checkpoint-7", "checkpoint-14"]
+    assert problems == []
+
+    resumed = tiny_trainer(**LONG)
+    resumed.train_from(whole[-1])
+    first, second = _losses(unbroken), _losses(resumed)
+    assert list(second) == list(range(1, 30))
+    for step in range(15, 30):
+        assert second[step] == pytest.approx(first[step], abs=1e-5)
+    for name, tensor in _weights(unbroken).items():
+        torch.testing.assert_close(_weights(resumed)[name], tensor, atol=1e-5, rtol=0)
+    assert resumed.state.best_global_step == unbroken.state.best_global_step
+    assert resumed.state.best_metric == pytest.approx(unbroken.state.best_metric, abs=1e-5)
+
+
+@pytest.mark.parametrize("step", [7, 13])
+def test_resumption_at_any_checkpoint(tiny_trainer, tmp_path, step):
+    """In the middle of an epoch, and at the end of one (13 updates are the first epoch)."""
+    settings = {"training__max_steps": 20, "training__eval_every": step}
+    unbroken = tiny_trainer(**settings, output=tmp_path / "unbroken")
+    unbroken.train()
+    stopped = tiny_trainer(**{**settings, "training__max_steps": step})
+    stopped.train()
+    resumed = tiny_trainer(**settings)
+    resumed.train_from(tmp_path / "run" / "checkpoints" / f"checkpoint-{step}")
+    assert _losses(resumed) == pytest.approx(_losses(unbroken), abs=1e-5)
+
+
+def test_a_finished_run_stays_as_it_is(tiny_trainer, tmp_path):
+    trainer = tiny_trainer()
+    trainer.train()
+    again = tiny_trainer()
+    again.train_from(tmp_path / "run" / "checkpoints" / "checkpoint-13")
+    assert again.state.global_step == 13
+    assert again.state.best_global_step == trainer.state.best_global_step
+
+
+def test_a_run_that_was_stopped_early_is_not_trained_on(tiny_trainer, tmp_path):
+    given = iter([9.0, 1.0, 1.0])
+    settings = {"training__best_by": "bleu", "training__max_steps": 35, "training__patience": 2}
+    tiny_trainer(lambda: next(given), **settings).train()
+    last = tmp_path / "run" / "checkpoints" / "checkpoint-15"
+    again = tiny_trainer(lambda: pytest.fail("trained on"), **settings)
+    again.train_from(last)
+    assert (again.state.global_step, again.state.best_global_step) == (15, 5)
+    more = tiny_trainer(lambda: 10.0, **{**settings, "training__patience": 3, "training__max_steps": 20})
+    more.train_from(last)
+    assert (more.state.global_step, more.state.best_global_step) == (20, 20)
+
+
+def test_baseline_and_infused_run_see_the_same_batches(tiny_trainer, tmp_path):
+    seen = []
+    for kind in ("none", "sum_then_concat"):
+        trainer = tiny_trainer(infusion__kind=kind, output=tmp_path / kind, training__max_steps=29)
+        note = Seen(trainer)
+        trainer.train()
+        seen.append(note.batches)
+    assert len(seen[0]) >= 29
+    assert seen[0] == seen[1]
+
+
+def test_another_seed_sees_another_order_and_epochs_differ(tiny_trainer, tmp_path):
+    seen = []
+    for seed in (1, 2):
+        trainer = tiny_trainer(seed=seed, output=tmp_path / str(seed), training__max_steps=29)
+        note = Seen(trainer)
+        trainer.train()
+        seen.append(note.batches)
+    per_epoch = len(trainer.batches)
+    assert seen[0][:per_epoch] != seen[1][:per_epoch]
+    assert seen[0][:per_epoch] != seen[0][per_epoch : 2 * per_epoch]
+
+    def rows(batches):
+        return sorted(tuple(row[: row.index(2)]) for batch in batches for row in batch)
+
+    assert rows(seen[0][:per_epoch]) == rows(seen[0][per_epoch : 2 * per_epoch]) == rows(seen[1][:per_epoch])
+
+
+def test_two_half_batches_accumulated_are_one_batch(tiny_trainer, tmp_path):
+    """The loss is a mean over the pieces of the update, however they are dealt to batches."""
+    settings = {"model__dropout": 0.0, "training__max_steps": 1, "training__eval_every": 1}
+    settings |= {"training__max_grad_norm": 0.0, "model__attention_dropout": 0.0}
+    whole = tiny_trainer(**settings, output=tmp_path / "whole")
+    halves = tiny_trainer(**settings, training__accumulate=2, output=tmp_path / "halves")
+    rows = list(range(17))
+
+    def fixed(batches):
+        return type(
+            "Fixed",
+            (),
+            {
+                "__iter__": lambda _: iter(batches),
+                "__len__": lambda _: len(batches),
+                "set_epoch": lambda *_: None,
+            },
+        )()
+
+    # Halves of different size and length: a mean of two means would differ.
+    for trainer, batches in ((whole, [rows]), (halves, [rows[:5], rows[5:]])):
+        trainer.batches = fixed(batches)
+        trainer.train()
+    assert _losses(halves)[1] == pytest.approx(_losses(whole)[1], abs=1e-4)
+    for slot in ("exp_avg", "exp_avg_sq"):  # Adam's first moments are the gradient and its square, scaled
+        for one, other in zip(_slots(whole, slot), _slots(halves, slot), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-7, rtol=1e-4)
+
+
+def _slots(trainer, slot: str) -> list[torch.Tensor]:
+    return [state[slot] for state in trainer.optimizer.optimizer.state.values()]
+
+
+def test_dev_loss_is_a_mean_over_pieces_without_smoothing(tiny_trainer):
+    trainer = tiny_trainer(training__label_smoothing=0.1)
+    model, pairs = trainer.model.eval(), trainer.eval_dataset
+    total = 0.0
+    for row in range(len(pairs)):
+        source = pairs.src.pieces[pairs.src.splits[row] : pairs.src.splits[row + 1]]
+        target = pairs.tgt.pieces[pairs.tgt.splits[row] : pairs.tgt.splits[row + 1]]
+        labels = torch.tensor(target, dtype=torch.long)[None]
+        logits = model(input_ids=torch.tensor(source, dtype=torch.long)[None], labels=labels).logits
+        total -= float(logits.detach().log_softmax(-1).gather(-1, labels[..., None]).sum())
+    metrics = trainer.evaluate()
+    assert metrics["eval_loss"] == pytest.approx(total / len(pairs.tgt.pieces), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bleus", "best", "last"),
+    [([5.0, 9.0, 7.0, 3.0, 9.5, 9.5, 1.0], 25, 35), ([9.0, 1.0, 1.0, 1.0, 9.9, 9.9, 9.9], 5, 20)],
+)
+def test_the_best_checkpoint_by_bleu_and_early_stopping(tiny_trainer, tmp_path, bleus, best, last):
+    given = iter(bleus)
+    trainer = tiny_trainer(
+        lambda: next(given), training__best_by="bleu", training__max_steps=35, training__patience=3,
+        training__keep_checkpoints=1,
+    )  # fmt: skip
+    trainer.train()
+    assert (trainer.state.best_global_step, trainer.state.global_step) == (best, last)
+    kept, _ = complete_checkpoints(tmp_path / "run" / "checkpoints")
+    assert {path.name for path in kept} == {f"checkpoint-{best}", f"checkpoint-{last}"}
+
+
+def test_by_both_bleu_decides_and_patience_waits_for_the_loss_too(tiny_trainer, tmp_path):
+    """BLEU rises once; the loss falls at each of the seven evaluations, and nothing stops."""
+    given = iter([1.0, 2.0, 1.5, 1.5, 1.5, 1.5, 1.5])
+    trainer = tiny_trainer(
+        lambda: next(given), training__best_by="both", training__max_steps=35, training__patience=2,
+        model__dropout=0.0, training__keep_checkpoints=1,
+    )  # fmt: skip
+    trainer.train()
+    losses = [log["eval_loss"] for log in trainer.state.log_history if "eval_loss" in log]
+    assert losses == sorted(losses, reverse=True)
+    assert (trainer.state.best_global_step, trainer.state.global_step) == (10, 35)
+
+
+def test_what_is_averaged_around_the_best_checkpoint_is_kept(tiny_trainer, tmp_path):
+    given = iter([1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])
+    trainer = tiny_trainer(
+        lambda: next(given), training__best_by="bleu", training__max_steps=35, training__average=3,
+        training__keep_checkpoints=1,
+    )  # fmt: skip
+    trainer.train()
+    kept, _ = complete_checkpoints(tmp_path / "run" / "checkpoints")
+    assert [path.name for path in kept] == [f"checkpoint-{step}" for step in (10, 15, 20, 25, 30, 35)]
+
+
+def test_bleu_is_not_computed_where_the_loss_decides(tiny_trainer):
+    trainer = tiny_trainer(lambda: pytest.fail("translated dev"), training__max_steps=5)
+    trainer.train()
+    assert trainer.state.best_metric == min(
+        log["eval_loss"] for log in trainer.state.log_history if "eval_loss" in log
+    )
+
+
+def test_the_last_update_is_evaluated_and_saved(tiny_trainer, tmp_path):
+    trainer = tiny_trainer(training__keep_checkpoints=3)  # 13 updates, evaluation at each fifth
+    trainer.train()
+    assert [log["step"] for log in trainer.state.log_history if "eval_loss" in log] == [5, 10, 13]
+    kept, _ = complete_checkpoints(tmp_path / "run" / "checkpoints")
+    assert [path.name for path in kept] == ["checkpoint-5", "checkpoint-10", "checkpoint-13"]
+
+
+def test_a_checkpoint_holds_no_pickle_and_names_no_file_it_lacks(tiny_trainer, tmp_path):
+    tiny_trainer(training__max_steps=5).train()
+    folder = tmp_path / "run" / "checkpoints" / "checkpoint-5"
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    assert {path.suffix for path in files} == {".json", ".safetensors"}
+    assert not any(path.read_bytes().startswith(PICKLE_MAGICS) for path in files)
+    assert set(json.loads((folder / "manifest.json").read_text())["files"]) == {
+        path.name for path in files
+    } - {"manifest.json"}
+    assert [path.name for path in folder.parent.iterdir()] == ["checkpoint-5"]
+
+
+def test_noam_counts_updates_from_one(tiny_trainer):
+    trainer = tiny_trainer(training__schedule="noam", training__learning_rate=1.0, training__warmup_steps=4)
+    trainer.train()
+    rates = [log["learning_rate"] for log in trainer.state.log_history if "learning_rate" in log]
+    # d_model 12. The rate that update n uses, as logged after it.
+    assert rates[:3] == pytest.approx([12**-0.5 * step * 4**-1.5 for step in (1, 2, 3)])
+    assert rates[8] == pytest.approx(12**-0.5 * 9**-0.5)
+
+
+def test_a_process_works_on_one_gpu_where_there_are_more(tiny_recipe, caplog):
+    """Else transformers copies the network to all of them, by threads."""
+    arguments = training_arguments(tiny_recipe())
+    assert arguments.n_gpu == 0  # on a processor
+    arguments._n_gpu = 2
+    assert one_device(arguments).n_gpu == 1
+    assert "training on one of 2 GPUs" in caplog.text
+
+
+def test_precision_is_the_recipes_not_the_launchers(tiny_trainer, monkeypatch, caplog):
+    """`accelerate launch --mixed_precision` passes its own on in the environment."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    process_team()
+    assert tiny_trainer().accelerator.mixed_precision == "no"
+    assert "the launcher's mixed precision is left out: training.precision decides" in caplog.messages
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    caplog.clear()
+    process_team()
+    assert not caplog.messages
+
+
+def test_a_resumed_run_logs_as_often_as_it_is_told_now(tiny_trainer, tmp_path):
+    tiny_trainer(training__max_steps=5).train()
+    resumed = tiny_trainer(training__max_steps=10, training__log_every=4)
+    resumed.train_from(tmp_path / "run" / "checkpoints" / "checkpoint-5")
+    assert list(_losses(resumed)) == [1, 2, 3, 4, 5, 8, 10]
+
+
+def test_weights_of_another_model_are_refused(tiny_trainer, tmp_path):
+    tiny_trainer(training__max_steps=5).train()
+    folder = tmp_path / "run" / "checkpoints" / "checkpoint-5"
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint-5: expected weights of this model, got other shapes\."
+    ):
+        tiny_trainer(model__d_ff=19).train_from(folder)
+    with pytest.raises(
+        CheckpointError, match=r"checkpoint-5: expected weights of this model, got other names: "
+    ):
+        tiny_trainer(model__encoder_layers=2).train_from(folder)
+
+
+def test_a_truncated_checkpoint_is_refused(tiny_trainer, tmp_path):
+    tiny_trainer(training__max_steps=5).train()
+    folder = tmp_path / "run" / "checkpoints" / "checkpoint-5"
+    with (folder / "optimizer.safetensors").open("r+b") as file:
+        file.truncate(101)
+    with pytest.raises(
+        CheckpointError, match=r"optimizer\.safetensors: expected \d+ bytes, got 101\. It is truncated\."
+    ):
+        tiny_trainer().train_from(folder)
+    assert load_tensors(folder / "model.safetensors")
+
+
+def test_a_damaged_checkpoint_does_not_outlive_the_whole_ones_before_it(tiny_trainer, tmp_path):
+    tiny_trainer(training__max_steps=10).train()
+    folder = tmp_path / "run" / "checkpoints"
+    shutil.copytree(folder / "checkpoint-10", folder / "checkpoint-30")
+    (folder / "checkpoint-30" / "model.safetensors").write_bytes(b"cut off")
+    again = tiny_trainer(training__max_steps=20, training__keep_checkpoints=1)
+    again.train_from(folder / "checkpoint-10")
+    kept, problems = complete_checkpoints(folder)
+    assert {path.name for path in kept} == {f"checkpoint-{again.state.best_global_step}", "checkpoint-20"}
+    assert problems == []
+
+
+def test_no_damaged_checkpoint_outlives_a_run_that_begins_again(tiny_trainer, tmp_path):
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / "checkpoint-30").mkdir(parents=True)
+    tiny_trainer(training__max_steps=5, training__keep_checkpoints=1).train_from(None)
+    assert [path.name for path in folder.iterdir()] == ["checkpoint-5"]
+
+
+def test_bf16_training_learns_as_fp32_does(tiny_trainer, tmp_path):
+    runs = {}
+    for precision in ("fp32", "bf16"):
+        trainer = tiny_trainer(
+            training__precision=precision, output=tmp_path / precision, training__max_steps=20,
+            training__warmup_steps=0, training__learning_rate=0.01,
+        )  # fmt: skip
+        trainer.train()
+        runs[precision] = _losses(trainer)
+        assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
+    assert runs["bf16"][20] == pytest.approx(runs["fp32"][20], rel=0.02)
+    assert runs["bf16"][20] < runs["bf16"][1]
+
+
+def test_activation_checkpointing_of_a_recipe_runs_layers_again_and_changes_no_loss(tiny_trainer):
+    losses, calls = {}, {}
+    for setting in ("false", "true"):
+        trainer = tiny_trainer(training__max_steps=3, training__activation_checkpointing=setting)
+        counted = calls[setting] = []
+        trainer.model.encoder.layers[0].feed_forward.register_forward_hook(
+            lambda module, *_, counted=counted: counted.append(module.training)
+        )
+        trainer.train()
+        losses[setting] = _losses(trainer)
+    assert calls["true"].count(True) == 2 * calls["false"].count(True) > 0
+    assert losses["true"] == pytest.approx(losses["false"], rel=1e-5)
+
+
+def test_tags_between_words_leave_the_batches_as_they_are(tiny_recipe, tiny_trainer):
+    recipe, plain = tiny_recipe(), tiny_trainer()
+    pairs = plain.train_dataset
+    tags = np.random.default_rng(1).integers(0, 4, len(pairs))
+    splits = np.concatenate([[0], np.cumsum(pairs.src.lengths + tags)])
+    tagged = EncodedText(
+        np.ones(splits[-1], np.int32), splits, np.zeros((splits[-1], 0), np.int32), n_tags=tags
+    )
+    other = SyntaxTrainer(plain.model, recipe, EncodedPairs(tagged, pairs.tgt), pairs, 0, None)
+    assert [list(batch) for batch in other.batches] == [list(batch) for batch in plain.batches]
+
+
+def test_a_loss_on_dev_that_is_not_finite_ends_the_run(tiny_trainer, tmp_path):
+    """No checkpoint is written of it; nothing is translated for its BLEU."""
+    trainer = tiny_trainer(
+        lambda: pytest.fail("translated dev"), training__learning_rate="1.0e+30", training__best_by="bleu"
+    )
+    message = (
+        r"^training\.learning_rate: expected one that keeps the loss on dev finite, got nan at update 5 "
+        r"with 1e\+30\. Lower it\.$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        trainer.train()
+    assert complete_checkpoints(tmp_path / "run" / "checkpoints") == ([], [])

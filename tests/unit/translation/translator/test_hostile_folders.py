@@ -1,0 +1,575 @@
+"""Folders of strangers: each is refused in one line, in little memory, without a connection or a foreign import."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import struct
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+import syntaxformer as sf
+from syntaxformer.base.errors import BackendMissingError, CheckpointError
+from syntaxformer.base.folders import write_manifest
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.classifier_folder import ClassifierInfo
+from syntaxformer.translation.export_ctranslate2 import export_translator
+from syntaxformer.translation.translator import Translator
+
+MOST_MB, MOST_SECONDS = 300, 20
+LOADERS = {
+    "plain": lambda folder: Translator.load(folder, device="cpu"),
+    "infused": lambda folder: Translator.load(folder, device="cpu"),
+    "bert": lambda folder: Classifier.from_folder(folder, device="cpu"),
+    "masked": lambda folder: Classifier.from_folder(folder, device="cpu"),
+    "encoder": lambda folder: sf.load(folder),
+    "exported": lambda folder: Translator.load(folder, device="cpu"),
+}
+"""Kind of folder → what loads it. An `encoder` is what `save_pretrained` wrote: it has no manifest."""
+
+
+def _classifier(folder: Path, infusion: str) -> Path:
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat"]
+    words = Tokenizer(
+        models.WordLevel({piece: place for place, piece in enumerate(pieces)}, unk_token="[UNK]")
+    )
+    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    named = {f"{piece[1:-1].lower()}_token": piece for piece in pieces[:4]}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=31, **named)
+    torch.manual_seed(3)
+    model = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=7, hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=29,
+            max_position_embeddings=31,
+        )
+    ).eval()  # fmt: skip
+    config = sf.InfusionConfig.parse(infusion)
+    model = model if config.is_plain else sf.infuse(model, config)
+    model.save_pretrained(folder)
+    sf.SyntaxCollator(tokenizer, config, max_length=31).save_pretrained(folder)
+    info = ClassifierInfo(
+        task="cola", labels=("0", "1"), metrics=("accuracy",), n_texts=1, annotator="en+phrases",
+        annotator_version="0",  # `needs` nothing: no annotator is loaded
+    )  # fmt: skip
+    (folder / "classifier.json").write_text(info.model_dump_json())
+    write_manifest(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def good(plain, infused, save_translator, tmp_path_factory):
+    """A folder of each kind; what loading them imports is imported."""
+    home = tmp_path_factory.mktemp("good")
+    folders = {
+        "plain": save_translator(plain, home / "plain"),
+        "infused": save_translator(infused, home / "infused"),
+        "bert": _classifier(home / "bert", "none"),
+        "masked": _classifier(home / "masked", "masks,pos_add"),
+    }
+    folders["encoder"] = shutil.copytree(folders["masked"], home / "encoder")
+    (folders["encoder"] / "manifest.json").unlink()
+    if find_spec("ctranslate2") is not None:
+        folders["exported"] = export_translator(folders["plain"], home / "exported")
+    for kind in sorted(folders.keys() - {"infused"}):  # whose annotator, "table", is of these tests alone
+        LOADERS[kind](folders[kind])
+    return folders
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    """Every place that somebody wanted to reach."""
+    wanted = []
+
+    def refuse(*arguments, **_):
+        wanted.append(arguments)
+        raise OSError("no network in this test")
+
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    return wanted
+
+
+def _memory(field: str) -> int:
+    status = Path("/proc/self/status").read_text("ascii")
+    return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) * 1024
+
+
+@pytest.fixture
+def bounded():
+    """Call something, which may take neither much memory nor long; gives its peak above before, in bytes."""
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("the peak of one call is read from Linux's /proc")
+
+    def call(function, *arguments):
+        before, limits = _memory("VmRSS"), resource.getrlimit(resource.RLIMIT_AS)
+        Path("/proc/self/clear_refs").write_text("5", "ascii")  # the peak is counted from here
+        resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + 2**31, limits[1]))
+        signal.alarm(MOST_SECONDS)
+        try:
+            function(*arguments)
+        finally:
+            signal.alarm(0)
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+        return _memory("VmHWM") - before
+
+    def late(*_):
+        raise AssertionError(f"expected an answer in {MOST_SECONDS} s")
+
+    previous = signal.signal(signal.SIGALRM, late)
+    yield call
+    signal.signal(signal.SIGALRM, previous)
+
+
+def _top_modules() -> set[str]:
+    return {name.partition(".")[0] for name in sys.modules}
+
+
+# What is done to a folder. The manifest is written anew after it, as whoever alters a folder would do.
+
+
+def put(name, content):
+    return lambda folder: (folder / name).write_bytes(
+        content.encode() if isinstance(content, str) else content
+    )
+
+
+def change(name, **values):
+    def alter(folder):
+        path = folder / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+    return alter
+
+
+def within(name, *places, **values):
+    """Change what stands in a section of a JSON file."""
+
+    def alter(folder):
+        content = json.loads((folder / name).read_text())
+        section = content
+        for place in places:
+            section = section[place]
+        section.update(values)
+        (folder / name).write_text(json.dumps(content))
+
+    return alter
+
+
+def tensors(alter):
+    def altered(folder):
+        found = load_file(folder / "model.safetensors")
+        save_file(alter(found) or found, folder / "model.safetensors", {"format": "pt"})
+
+    return altered
+
+
+def spoil(value):
+    """Put a number that is none at the end of the last table."""
+    return tensors(lambda found: list(found.values())[-1].view(-1)[-1:].fill_(value) and None)
+
+
+def safetensors(header, data=b"", length=None):
+    def write(folder):
+        head = header if isinstance(header, bytes) else json.dumps(header).encode()
+        size = struct.pack("<Q", len(head) if length is None else length)
+        (folder / "model.safetensors").write_bytes(size + head + data)
+
+    return write
+
+
+def tensor(shape, start, stop):
+    return {"dtype": "F32", "shape": shape, "data_offsets": [start, stop]}
+
+
+def several(*deeds):
+    def do(folder):
+        for deed in deeds:
+            deed(folder)
+
+    return do
+
+
+def manifest(alter):
+    """A manifest of the attacker's own; nothing is written after it."""
+
+    def write(folder):
+        write_manifest(folder)
+        path = folder / "manifest.json"
+        content = alter(folder, json.loads(path.read_text()))
+        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+
+    write.is_last = True
+    return write
+
+
+def listing(name):
+    """A manifest that lists another file, with its true hash."""
+
+    def alter(folder, content):
+        (folder.parent / "secret").write_text("{}")
+        return {"files": {**content["files"], name: dict(content["files"]["config.json"])}}
+
+    return manifest(alter)
+
+
+def linked(folder):
+    outside = folder.parent / "outside.json"
+    shutil.move(folder / "config.json", outside)
+    (folder / "config.json").symlink_to(outside)
+
+
+def piped(folder):
+    (folder / "manifest.json").unlink()
+    os.mkfifo(folder / "manifest.json")
+
+
+piped.is_last = True
+
+DEEP, KERNEL = '{"a":' * 100_000, {"attn_implementation": "evil/kernel"}
+CODE = {"AutoConfig": "evil.Config", "AutoModelForSequenceClassification": "evil.Model"}
+ADDED = {"id": 0, "content": "<evil>", "single_word": False, "lstrip": False, "rstrip": False,
+         "normalized": False, "special": True}  # fmt: skip
+
+
+def added_piece(folder):
+    """As many added tokens as reach beyond the table."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    n_pieces = len(content["model"]["vocab"])
+    content["added_tokens"] += [
+        {**ADDED, "id": n_pieces + place, "content": f"<{place}>"} for place in range(9)
+    ]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def padded(**settings):
+    kept = {
+        "direction": "Right",
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<pad>",
+        "pad_to_multiple_of": None,
+    }
+    return change("tokenizer.json", padding={**kept, "strategy": "BatchLongest", **settings})
+
+
+def annotator(name):
+    return change("syntaxformer.json", annotator=name)
+
+
+HOSTILE = [
+    # Numbers that cannot be.
+    ("plain", "encoder layers", change("config.json", encoder_layers=10**6), "got: 1000000 for encoder_layers, with"),
+    ("plain", "decoder layers", change("config.json", decoder_layers=10**5), "got: 100000 for decoder_layers, with"),
+    ("bert", "hidden layers", change("config.json", num_hidden_layers=10**6), "got: 1000000 for num_hidden_layers"),
+    ("masked", "hidden layers", change("config.json", num_hidden_layers=10**6), "1000000 for num_hidden_layers"),
+    ("encoder", "hidden layers", change("config.json", num_hidden_layers=10**6), "1000000 for num_hidden_layers"),
+    ("plain", "no heads", change("config.json", n_heads=0), "n_heads: expected at least 1, got '0'"),
+    ("plain", "fewer heads", change("config.json", n_heads=-1), "n_heads: expected at least 1, got '-1'"),
+    ("bert", "no heads", change("config.json", num_attention_heads=0), "num_attention_heads: expected at least 1"),
+    ("encoder", "fewer heads", change("config.json", num_attention_heads=-2), "num_attention_heads: expected at"),
+    ("plain", "no pieces", change("config.json", vocab_size=0), "vocab_size: expected at least 1|expected a piece"),
+    ("plain", "more pieces", change("config.json", vocab_size=2**20), r"got: \w+\S* of \(\d+, 12\), not"),
+    ("plain", "vast table", change("config.json", vocab_size=10**9), "vocab_size: expected at most 1048576"),
+    ("bert", "vast table", change("config.json", vocab_size=10**9), "vocab_size: expected at most 1048576"),
+    ("plain", "wide layers", change("config.json", d_ff=10**6), r"got: \S+ of \(\d+.*\), not \(.*1000000"),
+    ("plain", "odd width", change("config.json", d_model=13), "expected weights that fit config.json, got: "),
+    ("infused", "vast factor", within("config.json", "factor_sizes", pos=10**9), "pos: expected at most 1048576"),
+    ("infused", "wide factor", within("config.json", "factor_sizes", pos=10**6), r"factors\.pos\.weight of"),
+    ("plain", "dropout", put("config.json", '{"dropout": NaN}'), "dropout: expected a finite number, got 'nan'"),
+    ("plain", "start piece", change("config.json", decoder_start_token_id=5000), "decoder_start_token_id: expected a piece"),
+    ("bert", "labels", change("config.json", num_labels=10**9), "num_labels: expected at most 1048576"),
+    ("plain", "beam", within("syntaxformer.json", "decoding", beam_size=10**9), r"decoding\.beam_size: Input should"),
+    ("plain", "batch", within("syntaxformer.json", "decoding", batch_size=10**9), r"decoding\.batch_size: Input"),
+    ("plain", "length", within("syntaxformer.json", "decoding", max_length_factor=1e308), r"max_length_factor: Input"),
+    ("plain", "infinite", within("syntaxformer.json", "decoding", max_length_factor=float("inf")), "max_length_factor: Input"),
+    ("plain", "beams", change("generation_config.json", num_beams=10**9), "num_beams: expected at most 1048576"),
+    ("bert", "texts", change("classifier.json", n_texts=10**9), "n_texts: Input should be less than or equal to 2"),
+    ("bert", "scale", change("classifier.json", score_scale=[float("nan"), 1.0]), r"score_scale\.0: Input should be a finite"),
+    ("bert", "rounded up", change("collator.json", max_length=10**8, pad_to_multiple_of=10**8), "expected at most 1048576"),
+    ("encoder", "tags", within("infusion.json", "infusion", pos="concat", pos_width=10**9), "pos_width: expected at most"),
+    ("encoder", "wide tags", within("infusion.json", "infusion", pos="concat", pos_width=10**6), "got: infusion"),
+    ("encoder", "distance", within("infusion.json", "infusion", "masks", max_distance=10**6), "max_distance: expected less than or equal to 84"),
+    ("encoder", "layers", within("infusion.json", "infusion", "masks", layers=[10**6]), "layers"),
+    ("encoder", "head", within("infusion.json", "infusion", lisa={"attn_head": 10**6}), "attn_head|head"),
+    # Code, and files of elsewhere.
+    ("plain", "kernel", change("config.json", **KERNEL), "attn_implementation: expected none, since it fetches code"),
+    ("bert", "kernel", change("config.json", **KERNEL), "attn_implementation: expected none, since it fetches code"),
+    ("encoder", "kernel", change("config.json", **KERNEL), "attn_implementation: expected none, since it fetches"),
+    ("encoder", "kernel by option", change("infusion.json", options=KERNEL), "attn_implementation: expected none"),
+    ("bert", "code", several(put("evil.py", "1 / 0"), change("config.json", auto_map=CODE)), "auto_map: expected none"),
+    ("masked", "code", several(put("evil.py", "1 / 0"), change("tokenizer_config.json", auto_map=CODE)), "auto_map: exp"),
+    ("bert", "quantization", change("config.json", quantization_config={"quant_method": "awq"}), "quantization_config: e"),
+    ("bert", "other weights", change("config.json", transformers_weights="../a.safetensors"), "transformers_weights: exp"),
+    ("bert", "other tokenizer", change("tokenizer_config.json", tokenizer_file="/etc/hostname"), "tokenizer_file: expec"),
+    ("bert", "adapter", put("adapter_config.json", '{"base_model_name_or_path": "evil/base"}'), "got also adapter_config"),
+    ("encoder", "no class", change("infusion.json", architecture="Trainer"), "expected the name of a transformers model"),
+    ("encoder", "no host", change("config.json", host_model_type="evil"), "host_model_type: expected a kind of model"),
+    ("plain", "backend", change("syntaxformer.json", backend="evil"), "backend: expected "),
+    # Tokenizers.
+    ("plain", "padding", padded(strategy={"Fixed": 10**8}), "padding: expected at most 1024, got 100000000"),
+    ("plain", "multiples", padded(pad_to_multiple_of=10**8), "padding: expected at most 1024, got 100000000"),
+    ("plain", "added pieces", added_piece, r"piece: expected at most \d+, got \d+"),
+    ("bert", "added pieces", added_piece, "piece: expected at most 6, got 15"),
+    ("exported", "added pieces", added_piece, r"piece: expected at most \d+, got \d+"),
+    ("exported", "padding", padded(strategy={"Fixed": 10**8}), "padding: expected at most 1024, got 100000000"),
+    ("exported", "deep names", put("shared_vocabulary.json", "[" * 10**5), "vocabulary.json: expected JSON, got: "),
+    # Weights.
+    ("plain", "NaN", spoil(float("nan")), "got: NaN or infinity in "),
+    ("bert", "infinity", spoil(float("inf")), "got: NaN or infinity in "),
+    ("encoder", "NaN", spoil(float("nan")), "got: NaN or infinity in "),
+    ("plain", "overlap", safetensors({"a": tensor([2], 0, 8), "b": tensor([2], 4, 12)}, bytes(12)), "invalid offset"),
+    ("bert", "cut off", safetensors({"a": tensor([9], 0, 36)}, bytes(8)), "got: Error while deserializing header"),
+    ("plain", "cut off", safetensors({"a": tensor([9], 0, 36)}, bytes(8)), "got: Error while deserializing header"),
+    ("plain", "head of 4 EB", safetensors({}, length=2**62), "header too large"),
+    ("bert", "head of 16 MB", safetensors(b"{" + b" " * 2**24 + b"}"), "header too large"),
+    ("plain", "vast tensor", safetensors({"a": tensor([2**40, 2**40], 0, 8)}, bytes(8)), "overflow"),
+    ("plain", "no bytes", put("model.safetensors", ""), "header too small"),
+    ("bert", "garbage", put("model.safetensors", "\xff" * 99), "got: Error while deserializing header|header too large"),
+    ("bert", "a part", tensors(lambda found: dict(list(found.items())[3:])), "expected all weights of its config, lacking"),
+    ("bert", "none of them", safetensors({"a": tensor([2], 0, 8)}, bytes(8)), "for num_hidden_layers|got: none for"),
+    ("plain", "other shape", tensors(lambda found: {name: one[None] for name, one in found.items()}), r"got: \S+ of \("),
+    ("bert", "pickle", lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "expected model.safet"),
+    ("bert", "shards", put("model.safetensors.index.json", '{"weight_map": {"a": "../../a.safetensors"}}'), "got: no file"),
+    # JSON.
+    ("plain", "deep config", put("config.json", DEEP), "config.json: expected JSON, got: "),
+    ("bert", "deep config", put("tokenizer_config.json", DEEP), "tokenizer_config.json: expected JSON, got: "),
+    ("plain", "deep info", put("syntaxformer.json", DEEP), "syntaxformer.json: expected JSON, got: "),
+    ("plain", "UTF-16", put("config.json", '{"d_model": 12}'.encode("utf-16")), "config.json: expected JSON, got: "),
+    ("bert", "mark", put("config.json", "\ufeff{}"), "config.json: expected JSON, got: Unexpected UTF-8 BOM"),
+    ("encoder", "long list", put("infusion.json", "[" + "[]," * 3_000_000 + "[]]"), "more than 8388608 bytes"),
+    # Manifests.
+    ("plain", "no files", manifest(lambda _, found: {"files": {}}), "manifest.json: expected a list of files"),
+    ("bert", "no files", manifest(lambda _, found: {"files": {}}), "manifest.json: expected a list of files"),
+    ("plain", "one file", manifest(lambda _, found: {"files": {"config.json": found["files"]["config.json"]}}), "lacking "),
+    ("bert", "no tokenizer", manifest(lambda _, found: found["files"].pop("tokenizer.json") and found), "lacking tokenizer.j"),
+    ("plain", "above", listing("../secret"), "expected a file of "),
+    ("plain", "from the root", listing("/etc/hostname"), "expected a file of "),
+    ("plain", "NUL", listing("a\0b"), "expected a file of "),
+    ("bert", "itself", listing("."), "expected a file of "),
+    ("plain", "link", linked, "expected a file in the folder, got a link that leads out of it"),
+    ("plain", "pipe", piped, "manifest.json: expected JSON, got: no file"),
+    ("plain", "deep manifest", manifest(lambda *_: DEEP.encode()), "manifest.json: expected JSON, got: "),
+    ("plain", "odd entry", manifest(lambda *_: {"files": {"config.json": 5}}), "manifest.json: expected a list of files"),
+    # Annotators.
+    ("infused", "server", annotator("corenlp:http://u:pw@evil.example:9/x"), "would send every line to http://evil.example:9. "),
+    ("infused", "trees", annotator("conllu:/etc/hostname"), "would read '/etc/hostname'"),
+    ("infused", "above", annotator("ptb:../secret"), "would read '../secret'"),
+    ("infused", "pipeline", annotator("spacy:/tmp/evil+phrases"), "would read '/tmp/evil'"),
+    ("infused", "models", annotator("stanza:en+dir=/tmp/evil"), "would read '/tmp/evil'"),
+    ("infused", "language", annotator("stanza:../../evil"), "would read '../../evil'"),
+    ("infused", "parser", annotator("benepar:/tmp/evil+words=en"), "would read '/tmp/evil'"),
+    ("infused", "words", annotator("benepar:benepar_en3+words=corenlp:http://evil.example"), "to http://evil.example"),
+]  # fmt: skip
+"""Kind of folder, what is wrong, what does it, and what the refusal says."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "deed", "text"), [(kind, deed, text) for kind, _, deed, text in HOSTILE],
+    ids=[f"{kind}: {name}" for kind, name, _, _ in HOSTILE],
+)  # fmt: skip
+def test_a_hostile_folder_is_refused(kind, deed, text, good, tmp_path, bounded, connections, record_property):
+    if kind not in good:
+        pytest.skip("CTranslate2 is not installed")
+    folder = shutil.copytree(good[kind], tmp_path / "model")
+    deed(folder)
+    if (folder / "manifest.json").is_file() and not hasattr(deed, "is_last"):
+        write_manifest(folder)
+    modules, refusals = _top_modules(), []
+
+    def load():
+        with pytest.raises(CheckpointError) as caught:
+            LOADERS[kind](folder)
+        refusals.append(str(caught.value))
+
+    peak = bounded(load)
+    assert re.search(text, refusals[0]), refusals[0]
+    assert "\n" not in refusals[0]
+    assert "pw" not in refusals[0]
+    assert peak <= MOST_MB * 2**20
+    assert connections == []
+    assert _top_modules() <= modules
+
+
+def test_the_good_ones_load(good, tmp_path, connections):
+    """Those that the others are made of, where nothing is altered."""
+    for kind in good.keys() - {"infused"}:
+        LOADERS[kind](shutil.copytree(good[kind], tmp_path / kind))
+    assert connections == []
+
+
+def test_a_folder_of_the_hubs_cache_is_links(good, tmp_path):
+    snapshot, blobs = tmp_path / "snapshots" / "a1", tmp_path / "blobs"
+    snapshot.mkdir(parents=True)
+    shutil.copytree(good["plain"], blobs)
+    for file in blobs.iterdir():
+        (snapshot / file.name).symlink_to(Path("../../blobs") / file.name)
+    LOADERS["plain"](snapshot)
+
+
+# What a folder may name, and who may let it.
+
+REFUSAL = (
+    "{folder}: annotator: expected one that is installed or in it, got one that would {deed}. "
+    "Name one yourself (--annotator), or trust the folder (--trust-annotator)."
+)
+
+
+@pytest.fixture
+def tagged(new_translator, save_translator, tmp_path):
+    """A translator that reads parts of speech, by an annotator of any name; files go into its folder first."""
+
+    def make(name, fill=lambda folder: None):
+        folder = save_translator(new_translator("add", annotator=name), tmp_path / "model")
+        fill(folder)
+        return folder
+
+    return make
+
+
+def _refusal(load, *arguments, **options) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        load(*arguments, **options)
+    return str(caught.value)
+
+
+def test_the_password_of_the_environment_is_not_sent(tagged, connections, monkeypatch):
+    monkeypatch.setenv("SYNTAXFORMER_CORENLP", "http://me:secret@evil.example:9000/")
+    folder = tagged("corenlp:http://evil.example:9000")
+    deed = "send every line to http://evil.example:9000, with the password of $SYNTAXFORMER_CORENLP"
+    assert _refusal(Translator.load, folder) == REFUSAL.format(folder=folder, deed=deed)
+    assert connections == []
+
+
+def test_trust_lets_a_folder_use_the_network(tagged, connections):
+    folder = tagged("corenlp:http://localhost:9+retries=1")
+    with pytest.raises(BackendMissingError, match=r"^a CoreNLP server at http://localhost:9 "):
+        Translator.load(folder, trust_annotator=True)
+    assert connections != []
+
+
+@pytest.mark.filterwarnings("ignore:annotator. the model was trained with")
+def test_what_the_user_names_is_not_judged(tagged, tmp_path):
+    folder = tagged("corenlp:http://evil.example:9000")
+    assert Translator.load(folder, "en").annotator.name == "en"
+    trees = tmp_path / "trees.conllu"
+    trees.write_text("1\tcats\tcat\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n")
+    assert Translator.load(folder, f"conllu:{trees}").annotator.path == trees
+
+
+@pytest.mark.filterwarnings("ignore:annotator. the model was trained with")
+def test_a_file_in_the_folder_is_read_by_itself(tagged):
+    line = "1\tcats\tcat\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n"
+    folder = tagged("conllu:trees.conllu", lambda made: (made / "trees.conllu").write_text(line))
+    assert Translator.load(folder).annotator.path == folder / "trees.conllu"
+
+
+def _pipeline(folder: Path) -> None:
+    import spacy
+
+    made = spacy.blank("en")
+    made.add_pipe("attribute_ruler").add([[{"IS_ALPHA": True}]], {"POS": "NOUN"})
+    made.to_disk(folder / "tagger")
+
+
+@pytest.mark.filterwarnings("ignore:annotator. the model was trained with")
+def test_a_pipeline_in_the_folder_is_loaded_by_itself(tagged):
+    folder = tagged("spacy:tagger", _pipeline)
+    (sentence,) = Translator.load(folder).annotator.annotate(["cats sit"])
+    assert sentence.upos == ("NOUN", "NOUN")
+
+
+@pytest.mark.parametrize(
+    "part", ['factory = "llm"', 'source = "ray"', '@architectures = "spacy-transformers.Model.v3"', "factory = ${paths.x}"]
+)  # fmt: skip
+def test_a_pipeline_of_foreign_parts_is_not(tagged, part):
+    """Of packages that are installed besides spaCy some ask servers, and a source may be any package."""
+
+    def fill(folder):
+        _pipeline(folder)
+        config = folder / "tagger" / "config.cfg"
+        config.write_text(f"{config.read_text()}\n[components.evil]\n{part}\n")
+
+    assert "got one that would read './tagger'" in _refusal(Translator.load, tagged("spacy:./tagger", fill))
+
+
+def test_a_package_that_is_no_pipeline_is_not_imported(tagged, tmp_path, monkeypatch):
+    """As any installed package, by the files that pip leaves."""
+    home = tmp_path / "site"
+    (home / "evilpackage").mkdir(parents=True)
+    (home / "evilpackage" / "__init__.py").write_text("raise SystemExit('imported')")
+    (home / "evilpackage-1.0.dist-info").mkdir()
+    (home / "evilpackage-1.0.dist-info" / "METADATA").write_text("Name: evilpackage\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(home)
+    with pytest.raises(
+        BackendMissingError, match=r"^the spaCy pipeline 'evilpackage' is not installed\. Run: "
+    ):
+        Translator.load(tagged("spacy:evilpackage"))
+    assert "evilpackage" not in sys.modules
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """The exit status and the error of a command."""
+    from syntaxformer.cli import main as cli_main
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["syntaxformer", *map(str, arguments)])
+        monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+        monkeypatch.setattr("warnings.showwarning", None)
+        capsys.readouterr()  # what was said before
+        with pytest.raises(SystemExit) as stopped:
+            cli_main.main()
+        return stopped.value.code, capsys.readouterr().err
+
+    return call
+
+
+@pytest.mark.parametrize("verb", ["translate", "evaluate", "predict", "attend", "compare", "probe", "serve"])
+def test_every_verb_that_loads_models_asks_for_trust(
+    verb, tagged, good, tmp_path, command, connections, monkeypatch
+):
+    text = tmp_path / "text.txt"
+    text.write_text("cats sit\n")
+    trees = tmp_path / "trees.conllu"
+    trees.write_text("1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tb\tb\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
+    name, host = "corenlp:http://localhost:9+retries=1", "http://localhost:9"
+    model = tagged(name)
+    labelled = shutil.copytree(good["bert"], tmp_path / "labelled")
+    change("classifier.json", annotator=name, needs=["upos"])(labelled)
+    write_manifest(labelled)
+    arguments = {
+        "translate": [model, text],
+        "evaluate": [model, "--src", text, "--ref", text],
+        "predict": [labelled, text],
+        "attend": [model, "cats sit", "-o", tmp_path / "attention.png"],
+        "compare": [model, text, "--src", text, "--ref", text],
+        "probe": [model, "--treebank", trees, "--dev", trees],
+        "serve": [model, labelled, "--port", 0],
+    }[verb]
+    if verb == "serve":
+        monkeypatch.setattr("syntaxformer.serve.server._check_address", lambda config: None, raising=False)
+    code, error = command(verb, *arguments)
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"would send every line to {host}. Name one yourself" in error
+    assert connections == []
+    code, error = command(verb, *arguments, "--trust-annotator")
+    assert (code, error.count("\n")) == (2, 1)
+    assert f"a CoreNLP server at {host} " in error

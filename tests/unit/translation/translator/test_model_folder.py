@@ -1,0 +1,210 @@
+"""Model folders: whole and as written, or one clear error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.base.folders import write_manifest
+from syntaxformer.translation import model_folder
+from syntaxformer.translation.translator import Translator
+
+PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
+
+
+def _message(folder, **arguments) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        Translator.load(folder, device="cpu", **arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def _rewrite(folder, name, change) -> None:
+    """Alter a JSON file, and the manifest with it, as someone would who edits a folder on purpose."""
+    content = json.loads((folder / name).read_text())
+    change(content)
+    (folder / name).write_text(json.dumps(content))
+    write_manifest(folder)
+
+
+def test_a_loaded_model_translates_as_before(plain, folder):
+    lines = ["the cat sat", "", "cats sit ."]
+    expected = [best[0].text for best in plain.translate(lines)]
+    assert [best[0].text for best in Translator.load(folder).translate(lines)] == expected
+
+
+def test_the_folder_holds_no_pickle(folder):
+    files = sorted(folder.iterdir())
+    assert {file.suffix for file in files} == {".json", ".safetensors"}
+    assert not any(file.read_bytes().startswith(PICKLE_MAGICS) for file in files)
+
+
+def test_a_truncated_model(folder):
+    with (folder / "model.safetensors").open("r+b") as file:
+        size = file.seek(0, 2)
+        file.truncate(size - 7)
+    assert _message(folder) == (
+        f"{folder / 'model.safetensors'}: expected {size} bytes, got {size - 7}. It is truncated."
+    )
+
+
+def test_a_tampered_model(folder):
+    path = folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    assert _message(folder) == f"{path}: expected the content that was written, got another. It was altered."
+
+
+def test_broken_json(folder):
+    (folder / "syntaxformer.json").write_text("[]")
+    write_manifest(folder)
+    assert _message(folder) == f"{folder / 'syntaxformer.json'}: expected a JSON object, got list."
+    (folder / "config.json").write_text("{")
+    write_manifest(folder)
+    assert _message(folder).startswith(f"{folder / 'config.json'}: expected JSON, got: ")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"model": {"type": "none"}}'])
+def test_a_broken_tokenizer(folder, content):
+    (folder / "tokenizer.json").write_text(content)
+    write_manifest(folder)
+    assert _message(folder).startswith(f"{folder}: expected a tokenizer, got: ")
+
+
+def test_weights_that_do_not_fit_the_config(folder):
+    _rewrite(folder, "config.json", lambda config: config.update(d_ff=19))
+    assert _message(folder).startswith(f"{folder}: expected weights that fit config.json, got: ")
+
+
+def test_weights_that_are_missing(folder, plain):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights.pop(min(weights, key=lambda name: weights[name].numel()))
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    write_manifest(folder)
+    assert _message(folder).startswith(f"{folder}: expected weights of this model, got other names: ")
+
+
+def test_weights_by_pickle_are_not_read(folder):
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    write_manifest(folder)
+    assert "model.safetensors" in _message(folder)
+
+
+@pytest.mark.parametrize(
+    ("language", "installed", "tokenize"),
+    [("de", True, "13a"), ("zh-CN", False, "zh"), ("zh_TW", True, "zh"), ("ja", True, "ja-mecab"),
+     ("ja", False, "char"), ("KO", True, "ko-mecab"), ("ko", False, "char")],
+)  # fmt: skip
+def test_languages_without_spaces_are_scored_by_their_tokenizers(
+    folder, monkeypatch, language, installed, tokenize
+):
+    monkeypatch.setattr(model_folder, "find_spec", lambda name: object() if installed else None)
+    info = model_folder.read_info(folder).model_copy(update={"tgt": language})
+    assert model_folder.scoring(info)["tokenize"] == tokenize
+    assert model_folder.scoring(info.model_copy(update={"tokenized": True}))["tokenize"] == "none"
+
+
+def test_unfinished_training(folder):
+    (folder / "manifest.json").unlink()
+    (folder / "recipe.yaml").write_text("output: x\n")
+    assert _message(folder) == (
+        f"{folder}: expected a finished model, got a run that is not finished. "
+        "Wait for it, or go on with `syntaxformer train … --resume`."
+    )
+
+
+def test_no_folder_a_file_and_another_folder(tmp_path):
+    assert _message(tmp_path / "none") == f"{tmp_path / 'none'}: expected a folder, found none."
+    (tmp_path / "file").write_text("x")
+    assert _message(tmp_path / "file") == (
+        f"{tmp_path / 'file'}: expected a model folder, got a file. The model is given first."
+    )
+    (tmp_path / "other").mkdir()
+    assert _message(tmp_path / "other") == (
+        f"{tmp_path / 'other' / 'manifest.json'}: expected a file, found none. Is this a syntaxformer model folder?"
+    )
+
+
+def test_a_folder_of_models(folder):
+    assert _message(folder.parent) == (
+        f"{folder.parent}: expected a model folder, got one that holds models: {folder.name}. "
+        f"Give one of them, such as {folder}."
+    )
+
+
+def test_a_model_of_the_other_kind(folder, tmp_path):
+    from syntaxformer.encoders.classifier_folder import verify_classifier_folder
+
+    with pytest.raises(CheckpointError) as caught:
+        verify_classifier_folder(folder)
+    assert str(caught.value) == (
+        f"{folder}: expected a fine-tuned model, which `syntaxformer finetune` writes, got a translator. "
+        "`syntaxformer translate` or `evaluate` takes it."
+    )
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "classifier.json").write_text("{}")
+    assert _message(tmp_path / "labels") == (
+        f"{tmp_path / 'labels'}: expected a translator, which `syntaxformer train` writes, got a fine-tuned "
+        "model. `syntaxformer predict` takes it."
+    )
+
+
+def test_fields_of_another_kind(folder):
+    _rewrite(folder, "syntaxformer.json", lambda info: info.update(src=5))
+    assert _message(folder) == (
+        f"{folder / 'syntaxformer.json'}: src: Input should be a valid string. It was altered."
+    )
+    _rewrite(folder, "syntaxformer.json", lambda info: info.update(src="en", format_version=99))
+    assert _message(folder) == f"{folder / 'syntaxformer.json'}: expected format version 1, got 99."
+
+
+def test_a_factor_vocabulary_that_was_altered(infused, save_translator, tmp_path):
+    folder = save_translator(infused, tmp_path / "model")
+    _rewrite(folder, "syntaxformer.json", lambda info: info["factors"].__setitem__(0, {"name": "pos"}))
+    assert _message(folder).startswith('factor vocabulary: expected {"name": string, "values": [strings]}')
+
+
+def test_a_factor_that_the_network_does_not_have(infused, save_translator, tmp_path):
+    folder = save_translator(infused, tmp_path / "model")
+    _rewrite(folder, "syntaxformer.json", lambda info: info["factors"].pop())
+    assert _message(folder) == (
+        f"{folder / 'syntaxformer.json'}: expected the factors {{'pos': 20, 'case': 4, 'subword': 6}} of "
+        "config.json, got {'pos': 20, 'case': 4}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        (None, CheckpointError, r"syntaxformer\.json: expected the annotator's name, got none\. Give one with --annotator\."),
+        ("spacy:xx_none_such", BackendMissingError, "xx_none_such.* is not installed. Run: "),
+        ("stanzo:en", ConfigError, r"annotator: expected de, de_lower, en, .*got 'stanzo:en'"),
+    ],
+)  # fmt: skip
+def test_a_model_without_its_annotator(new_translator, save_translator, tmp_path, name, error, message):
+    folder = save_translator(new_translator("add", annotator=name), tmp_path / "model")
+    with pytest.raises(error, match=message):
+        Translator.load(folder)
+
+
+def test_another_version_of_the_annotator_is_reported(new_translator, save_translator, tmp_path, monkeypatch):
+    translator = new_translator("add", annotator_version="2")
+    folder = save_translator(translator, tmp_path / "model")
+    monkeypatch.setattr("syntaxformer.annotate.load_annotator", lambda name: translator.annotator)
+    message = r"^annotator: the model was trained with table 2, this is table 3; tags may differ\.$"
+    with pytest.warns(UserWarning, match=message):
+        Translator.load(folder)
+
+
+def test_a_device_that_is_not_there(folder):
+    with pytest.raises(ConfigError, match=r"^device: expected a device of this machine, got quantum\. "):
+        Translator.load(folder, device="quantum")

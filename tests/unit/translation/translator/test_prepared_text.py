@@ -1,0 +1,139 @@
+"""A translator of text as paper 004 prepares it: lower-cased, unescaped, a vocabulary for each language."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from syntaxformer.base.errors import CheckpointError
+from syntaxformer.cli.main import main
+from syntaxformer.translation.model import SyntaxTransformer
+from syntaxformer.translation.model_folder import load_source_encoder, read_info, scoring
+from syntaxformer.translation.recipe import load_recipe
+from syntaxformer.translation.scoring import score_translations
+from syntaxformer.translation.training import train_translator
+from syntaxformer.translation.translator import Translator
+
+DE = ["Das ist &quot; gut &quot; .", "Er sagt &apos;s nicht .", "Ein Hund lief", "Das Tier"] * 3
+EN = ["that &apos;s &quot; good &quot; .", "he does n&apos;t say .", "a dog ran", "the animal"] * 3
+
+
+def _settings(data):
+    for split in ("train", "dev"):
+        for language, lines in (("de", DE), ("en", EN)):
+            (data / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return [
+        f"output={data / 'run'}", f"data.dir={data}", "data.src=de", "data.tgt=en", "data.dev=dev",
+        "data.max_pieces=40", "data.tokenized=true", "data.unescape=true", "data.lowercase=true",
+        "annotation.annotator=de_lower", "infusion.kind=add", "subwords.vocab_size=330",
+        "subwords.joint=false", "model.d_model=14", "model.d_ff=17", "model.n_heads=2", "model.encoder_layers=1",
+        "model.decoder_layers=1", "model.share_source_embedding=true", "training.max_steps=2",
+        "training.eval_every=1", "training.max_batch_tokens=64", "training.tensorboard=false",
+        "training.precision=fp32", "training.best_by=bleu", "predict_target_pos.annotator=en",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return train_translator(load_recipe("tiny", _settings(tmp_path_factory.mktemp("iwslt"))))
+
+
+def test_dev_bleu_is_that_of_the_lines_whose_loss_is_taken(tmp_path, monkeypatch):
+    """Entities are undone once: "&amp;quot;" is the text "&quot;"."""
+    seen, encode = set(), Translator._encode
+
+    def seeing(self, lines, *arguments):
+        seen.update(lines)
+        return encode(self, lines, *arguments)
+
+    monkeypatch.setattr(Translator, "_encode", seeing)
+    settings = _settings(tmp_path)
+    (tmp_path / "dev.de").write_text("Er &amp;quot; lief &quot;\n" * len(EN), "utf-8")
+    train_translator(load_recipe("tiny", [*settings, "training.max_steps=1"]))
+    assert seen == {'Er &quot; lief "'}
+
+
+def test_each_side_has_its_vocabulary_and_table(folder):
+    encoder = load_source_encoder(folder, read_info(folder))
+    model = SyntaxTransformer.from_pretrained(folder)
+    assert model.config.source_vocab_size == len(encoder.tokenizer)
+    assert model.config.vocab_size == len(encoder.target_tokenizer)
+    assert model.encoder.embedding.word.weight is not model.decoder.embedding.weight
+    assert model.output.weight is model.decoder.embedding.weight
+    assert "hund" in encoder.tokenizer.decode(encoder.tokenizer("hund")["input_ids"])
+    assert encoder.target_tokenizer.eos_token == "</s>"
+
+
+def test_the_report_has_the_scores_that_chose_the_checkpoint(folder):
+    report = json.loads((folder / "run.json").read_text())
+    history = json.loads((folder / "checkpoints" / "checkpoint-2" / "trainer_state.json").read_text())
+    chosen = [one for one in history["log_history"] if one["step"] == report["best_step"]]
+    assert {"eval_loss": report["dev_loss"], "eval_bleu": report["dev_bleu"]}.items() <= chosen[-1].items()
+
+
+def test_whoever_reads_one_file_of_the_model_reads_all(folder):
+    (folder / "probe").touch()
+    wanted = (folder / "probe").stat().st_mode
+    (folder / "probe").unlink()
+    assert (folder / "model.safetensors").stat().st_mode == wanted
+
+
+def test_lines_are_prepared_as_in_training(folder):
+    translator = Translator.load(folder)
+    raw, prepared = translator.encode(["Das  ist &quot; gut"]), translator.encode(['das ist " gut'])
+    assert raw.pieces.tolist() == prepared.pieces.tolist()
+    texts = [best[0].text for best in translator.translate(["Das ist gut .", "Ein Hund", ""], beam_size=2)]
+    assert len(texts) == 3
+    assert texts[2] == ""
+
+
+def test_a_source_piece_with_the_number_of_target_padding_is_seen(folder):
+    """`generate` would mask it: it looks for the target's padding in the source."""
+    translator = Translator.load(folder)
+    source, decoder = translator.encode(["Das ist gut ."]), translator.decoder
+    padding = int(source.pieces[1])
+    decoder.tokenizer = SimpleNamespace(pad_token_id=padding, eos_token_id=2, bos_token_id=1, unk_token_id=3)
+    decoder.model.generation_config.pad_token_id = padding
+    seen = []
+    decoder.model.encoder.register_forward_hook(
+        lambda _, args, kwargs, __: seen.append(kwargs["attention_mask"]), with_kwargs=True
+    )
+    decoder.decode(source, [0], translator.info.decoding)
+    assert [mask.tolist() for mask in seen] == [[[1] * len(source.pieces)]]
+
+
+def test_the_report_has_the_accuracy_of_tags(folder):
+    assert 0 <= json.loads((folder / "run.json").read_text("utf-8"))["dev_target_pos_accuracy"] <= 1
+
+
+def test_scores_are_those_of_the_prepared_text(folder, tmp_path, capsys, monkeypatch):
+    assert scoring(read_info(folder)) == {"lowercase": True, "tokenize": "none"}
+    (tmp_path / "src").write_text("Das ist gut .\n", "utf-8")
+    (tmp_path / "ref").write_text("that &apos;s Good .\n", "utf-8")
+    arguments = ["evaluate", str(folder), "--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref")]
+    monkeypatch.setattr("sys.argv", ["syntaxformer", *arguments, "--json"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert not caught.value.code
+    report = json.loads(capsys.readouterr().out)
+    assert "case:lc" in report["bleu_signature"]
+    assert "tok:none" in report["bleu_signature"]
+
+
+def test_lower_case_and_words_as_they_are_change_the_score():
+    cased = score_translations(["That 's good ."], ["that 's good ."])
+    lower = score_translations(["That 's good ."], ["that 's good ."], lowercase=True, tokenize="none")
+    assert cased.bleu < lower.bleu == pytest.approx(100.0)
+    assert "case:lc|eff:no|tok:none" in lower.bleu_signature
+
+
+def test_a_target_tokenizer_that_is_gone_is_one_line(folder):
+    info = read_info(folder)
+    (folder / "target_tokenizer.json").rename(folder / "gone.json")
+    try:
+        with pytest.raises(CheckpointError, match=r"expected a tokenizer, got: "):
+            load_source_encoder(folder, info)
+    finally:
+        (folder / "gone.json").rename(folder / "target_tokenizer.json")

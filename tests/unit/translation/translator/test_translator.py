@@ -1,0 +1,321 @@
+"""Lines in, lines out: as many, in order, whatever they hold and however they are batched."""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+
+import pytest
+import torch
+
+from syntaxformer.base.errors import AlignmentError, ConfigError
+from syntaxformer.syntax import UnseenFactorValueWarning
+from syntaxformer.translation import translator as translator_module
+from syntaxformer.translation.length_limit import LengthLimit
+
+WORDS = ["the", "cat", "sat", "cats", "dog", "mat", ".", "👍", "unseen"]
+
+
+def _lines(n: int) -> list[str]:
+    chosen = random.Random(3)
+    return [" ".join(chosen.choices(WORDS, k=chosen.randint(1, 7))) for _ in range(n)]
+
+
+def _texts(results) -> list[str]:
+    return [best[0].text for best in results]
+
+
+def test_empty_and_blank_lines_stay_in_their_places(infused):
+    lines = ["", "the cat", "   ", "\t", "sat .", "\u2003", ""]
+    texts = _texts(infused.translate(lines))
+    assert len(texts) == 7
+    assert [bool(text) for text in texts] == [False, True, False, False, True, False, False]
+    assert texts[1] == _texts(infused.translate(["the cat"]))[0]
+
+
+@pytest.mark.parametrize("line", ["\0", " \0\0 "])
+def test_a_line_of_nothing_but_nul_is_blank(plain, line):
+    assert _texts(plain.translate([line, "the cat"]))[0] == ""
+    source = plain.encode([line])
+    assert _texts(plain.search([line], source, plain.info.decoding)) == [""]
+
+
+def test_a_string_is_no_list_of_lines(plain):
+    message = r"^lines: expected a list of strings, got the string 'the cat'\. Put it into a list\.$"
+    for call in (lambda: list(plain.translate("the cat")), lambda: plain.encode("the cat")):
+        with pytest.raises(TypeError, match=message):
+            call()
+    with pytest.raises(TypeError, match=message):
+        plain.as_written("the cat")
+
+
+def test_nothing_in_nothing_out(infused):
+    assert list(infused.translate([])) == []
+    assert _texts(infused.translate(["", ""])) == ["", ""]
+
+
+@pytest.mark.parametrize("n_ahead", [0, 2])
+def test_a_thousand_lines_in_and_out_in_order(plain, monkeypatch, n_ahead):
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 307)
+    monkeypatch.setattr(plain.decoder, "n_ahead", n_ahead, raising=False)
+    distinct = _lines(13)
+    alone = {line: _texts(plain.translate([line], beam_size=1))[0] for line in distinct}
+    lines = [distinct[row * 7 % 13] if row % 11 else "" for row in range(1000)]
+    assert _texts(plain.translate(lines, beam_size=1, batch_size=64)) == [
+        alone.get(line, "") for line in lines
+    ]
+
+
+def test_lines_come_as_they_are_read(plain):
+    """Constant memory: a chunk is translated before the next is read."""
+    read = []
+
+    def lines():
+        for number in range(5000):
+            read.append(number)
+            yield ""
+
+    next(plain.translate(lines()))
+    assert len(read) == translator_module.CHUNK_LINES
+
+
+@pytest.mark.parametrize("n_ahead", [0, 2])
+def test_a_line_that_is_typed_is_translated_before_the_next_is_typed(plain, monkeypatch, n_ahead):
+    monkeypatch.setattr(plain.decoder, "n_ahead", n_ahead, raising=False)
+
+    class Typed:
+        """Two lines at hand, and then somebody thinks."""
+
+        def __init__(self):
+            self.lines, self.taken = iter(["the cat", "sat", "cats"]), 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self.taken += 1
+            return next(self.lines)
+
+        def is_waiting(self):
+            return self.taken == 2
+
+    typed = Typed()
+    results = plain.translate(typed, beam_size=1)
+    next(results)
+    assert typed.taken == 2
+    assert len(list(results)) == 2
+
+
+def test_a_chunk_is_encoded_while_those_before_it_are_decoded(plain, monkeypatch):
+    monkeypatch.setattr(translator_module, "CHUNK_LINES_AHEAD", 4)
+    monkeypatch.setattr(plain.decoder, "n_ahead", 1, raising=False)
+    decode, second_is_read = plain.decoder.decode, threading.Event()
+
+    def decode_late(*arguments):
+        assert second_is_read.wait(timeout=60)
+        return decode(*arguments)
+
+    def lines():
+        yield from ["the cat", "sat", "cats", "sat"]
+        second_is_read.set()
+        yield "cats"
+
+    monkeypatch.setattr(plain.decoder, "decode", decode_late)
+    assert len(list(plain.translate(lines(), beam_size=1, batch_size=1))) == 5
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_the_result_does_not_depend_on_the_batch(infused, beam_size):
+    lines = _lines(11)
+    one = _texts(infused.translate(lines, beam_size, batch_size=1))
+    assert _texts(infused.translate(lines, beam_size, batch_size=3)) == one
+    assert _texts(infused.translate(lines, beam_size, batch_size=11)) == one
+    assert _texts(infused.translate(lines[::-1], beam_size, batch_size=11))[::-1] == one
+
+
+def test_control_characters_and_line_breaks_stay_inside_a_line(plain):
+    lines = ["the\0cat", "the\x1fcat", "the\u2028cat", "the\x85cat", "a\vb\fc", "\ud7ff"]
+    results = _texts(plain.translate(lines))
+    assert len(results) == 6
+    assert not any("\n" in text or "\r" in text for text in results)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
+def test_n_best_is_sorted_and_its_scores_are_those_of_the_text(infused, length_penalty):
+    """Each score is the log-probability of its pieces under the model, alone and without a cache."""
+    infused_line = "the cat sat"
+    (hypotheses,) = infused.translate([infused_line], 4, length_penalty, n_best=4, scored=True)
+    scores = [one.score for one in hypotheses]
+    assert len(hypotheses) == 4
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) > 1
+
+
+def test_the_score_is_a_log_probability(plain):
+    """By hand: one pass over the pieces that `generate` found, sum of their log-probabilities over length."""
+    line, power = "cats sit .", 0.6
+    ((best,),) = plain.translate([line], 3, power, n_best=1, scored=True)
+    source = plain.encode([line])
+    ids = torch.tensor(source.pieces, dtype=torch.long)[None]
+    with torch.no_grad():
+        found = plain.model.generate(
+            input_ids=ids, max_new_tokens=99, num_beams=3, length_penalty=power, do_sample=False,
+            logits_processor=[LengthLimit(torch.tensor([2 * len(source.pieces) + 10]), 2, 3)],
+        )  # fmt: skip
+        target = found[:, 1:]
+        logits = plain.model(input_ids=ids, labels=target).logits
+        total = float(logits.log_softmax(-1).gather(-1, target[..., None]).sum())
+    assert plain.encoder.tokenizer.decode(target[0], skip_special_tokens=True).strip() == best.text
+    assert best.score == pytest.approx(total / target.shape[1] ** power, rel=1e-4)
+
+
+def test_output_has_no_special_pieces(new_translator):
+    """Padding, start and unknown pieces are no output, however likely a bad model finds them."""
+    translator = new_translator()
+    with torch.no_grad():
+        translator.model.decoder.norm.bias.fill_(3.0)
+        translator.model.decoder.embedding.weight[[0, 1, 3]] = 3.0
+    ids = torch.tensor([[7, 8, 2]])
+    assert set(translator.model.generate(input_ids=ids, max_new_tokens=5)[0, 1:].tolist()) <= {0, 1, 3}
+    ((best,),) = translator.translate(["the cat"])
+    assert len(best.text) > 3
+
+
+def test_n_best_asks_for_as_many_beams(plain):
+    with pytest.raises(ValueError, match=r"^n_best: expected 1 to beam_size = 3, got 4\.$"):
+        list(plain.translate(["a"], n_best=4))
+    with pytest.raises(ValueError, match=r"^n_best: expected 1 to beam_size = 3, got 0\.$"):
+        list(plain.translate(["a"], n_best=0))
+
+
+def test_blank_lines_in_an_n_best_list(plain):
+    (hypotheses,) = plain.translate([""], n_best=3, scored=True)
+    assert [(one.text, one.score) for one in hypotheses] == [("", 0.0)] * 3
+
+
+def test_long_lines_are_cut_with_one_counted_warning(infused, monkeypatch):
+    monkeypatch.setattr(translator_module, "MAX_SOURCE_PIECES", 29)
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 2)
+    long = "the cat " * 40
+    with pytest.warns(UserWarning, match="were cut") as caught:
+        texts = _texts(infused.translate([long, "cats", long, "", long], beam_size=1))
+    assert [str(one.message) for one in caught] == [
+        "3 lines of more than 29 pieces were cut to 29: the rest of each is not translated. Divide them "
+        "into sentences."
+    ]
+    assert len(texts) == 5
+    cut = infused.encode([long])
+    assert cut.lengths.tolist() == [29]
+    assert cut.pieces[-1] == 2  # the end piece stays
+
+
+def test_lines_that_others_cut_are_not_counted(infused, monkeypatch):
+    monkeypatch.setattr(translator_module, "MAX_SOURCE_PIECES", 29)
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 1)
+    long = "the cat " * 40
+    assert infused.encode([long]).n_cut == 1
+    next(infused.translate([long, "cats"], beam_size=1))  # and no further
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(infused.translate(["the cat"], beam_size=1))) == 1
+
+
+def test_five_thousand_words(infused, monkeypatch):
+    monkeypatch.setattr(translator_module, "MAX_SOURCE_PIECES", 101)
+    with pytest.warns(UserWarning, match=r"^1 lines of more than 101 pieces were cut to 101"):
+        (best,) = infused.translate(["cat " * 5000], beam_size=1)
+    assert "\n" not in best[0].text
+
+
+def test_unseen_factor_values_warn_with_counts(new_translator):
+    translator = new_translator("add", ("deprel",))
+    for vocabulary in translator.encoder.vocabularies.values():
+        assert "dep" in vocabulary.values
+    translator.annotator._one = lambda line: _renamed(
+        type(translator.annotator)._one(translator.annotator, line)
+    )
+    message = r"^factor deprel: 3 values unseen in training read as <unk>: 'novel' 3x$"
+    with pytest.warns(UnseenFactorValueWarning, match=message):
+        list(translator.translate(["the cat", "cats sit ."], beam_size=1))
+
+
+def _renamed(sentence):
+    from dataclasses import replace
+
+    return replace(sentence, deprels=tuple("novel" if one == "dep" else one for one in sentence.deprels))
+
+
+def test_known_values_do_not_warn(infused):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(infused.translate(["the cat"], beam_size=1))) == 1
+
+
+USER = {"tone": [["h"] * 7, ["l"] * 3, ["h", "l", "h", "l", "h", "l"]]}
+
+
+@pytest.fixture
+def toned(new_translator):
+    return new_translator("add", ("pos", "tone"), USER)
+
+
+def test_user_factors_reach_the_model(toned, monkeypatch):
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 2)
+    lines = ["the cat", "", "cats sit .", "the cat"]
+    given = [["h", "l"], [], ["l"] * 3, ["l", "l"]]
+    results = _texts(toned.translate(lines, user_factors={"tone": given}))
+    assert len(results) == 4
+    ids = toned.encode(lines, {"tone": given}).factors[:, 1]
+    assert toned.encoder.vocabularies["tone"].decode(ids)[:2] == ["h", "l"]
+
+
+def test_user_factors_that_are_missing_or_unknown(toned, plain):
+    with pytest.raises(ConfigError) as caught:
+        list(toned.translate(["the cat"]))
+    assert str(caught.value) == (
+        "user factors: expected values of tone for the words of every line, got none. "
+        "Give them with --factor tone=FILE."
+    )
+    with pytest.raises(ConfigError, match=r"^user factors: expected none, as in training, got tone\.$"):
+        list(plain.translate(["the cat"], user_factors={"tone": [["h", "l"]]}))
+
+
+def test_user_factors_that_slip(toned, monkeypatch):
+    monkeypatch.setattr(translator_module, "CHUNK_LINES", 2)
+    lines = ["the cat", "", "cats sit ."]
+    with pytest.raises(
+        AlignmentError, match=r"^line 3: column tone: expected 3 values, one a word, got 2\.$"
+    ):
+        list(toned.translate(lines, user_factors={"tone": [["h", "l"], [], ["h", "h"]]}))
+    with pytest.raises(AlignmentError) as caught:
+        list(toned.translate(lines, user_factors={"tone": [["h", "l"], []]}))
+    assert str(caught.value) == (
+        "factor tone: expected 3 or more lines of values, one for each line of the text, got 2."
+    )
+    with pytest.raises(AlignmentError, match=r"^factor tone: expected 3 lines of values, .*, got 5\.$"):
+        list(toned.translate(lines, user_factors={"tone": [["h", "l"], [], ["h"] * 3, [], []]}))
+
+
+def test_lowercase_and_tokenized_as_in_training(new_translator):
+    plain, changed = new_translator(), new_translator(lowercase=True, tokenized=True)
+    assert changed.encode(["The  CAT "]).pieces.tolist() == plain.encode(["the cat"]).pieces.tolist()
+
+
+@pytest.mark.parametrize("penalty", [float("nan"), float("inf")])
+def test_a_length_penalty_is_a_number(plain, penalty):
+    with pytest.raises(
+        ConfigError, match=r"^translate: length_penalty: expected a finite number, got (nan|inf)\.$"
+    ):
+        list(plain.translate(["the cat"], length_penalty=penalty))
+
+
+def test_settings_are_held_to_their_ranges(plain):
+    with pytest.raises(ConfigError) as caught:
+        list(plain.translate(["the cat"], beam_size=0, batch_size=-1))
+    assert caught.value.problems == [
+        "translate: beam_size: expected greater than or equal to 1, got 0.",
+        "translate: batch_size: expected greater than or equal to 1, got -1.",
+    ]
+    with pytest.raises(ConfigError, match=r"^translate: batch_size: expected a valid integer"):
+        list(plain.translate(["the cat"], batch_size=2.5))

@@ -26,7 +26,7 @@ def _environment(**more: str) -> dict[str, str]:
 KILLED = """
 import os, signal
 from syntaxformer.cli.main import main
-from syntaxformer.runs.callbacks import Flow
+from syntaxformer.translation.trainer import Flow
 
 def kill(self, args, state, control, **_):
     if state.global_step == 20 and os.environ["RANK"] == "1":

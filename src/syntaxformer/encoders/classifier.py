@@ -28,7 +28,7 @@ from syntaxformer.encoders.onnx_network import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
 from syntaxformer.encoders.text_labels import TextLabels
 from syntaxformer.encoders.text_sets import TextExample, TextSet
-from syntaxformer.translation.torch_decoder import pick_device
+from syntaxformer.runs.loading import pick_device
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from syntaxformer.base.config import MAX_SEED, apply_overrides, validate
+from syntaxformer.base.config import apply_overrides, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.runs.config import RunConfig, RunTraining, Section
 
 __all__ = ["OWN_TASKS", "FinetuneConfig", "FinetuneTraining", "LabelledData", "ParserConfig", "load_finetune"]
 
@@ -26,11 +26,7 @@ _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "pos_tags"})
 """Settings that are lists."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class LabelledData(_Section):
+class LabelledData(Section):
     """Where texts and labels come from."""
 
     dir: Path | None = Field(
@@ -64,7 +60,7 @@ class LabelledData(_Section):
     )
 
 
-class ParserConfig(_Section):
+class ParserConfig(Section):
     """Who tags and parses."""
 
     annotator: str | None = Field(
@@ -78,7 +74,7 @@ class ParserConfig(_Section):
     )
 
 
-class FinetuneTraining(_Section):
+class FinetuneTraining(RunTraining):
     """How the model is trained: BERT's recipe, as papers 000 and 003 use it."""
 
     epochs: int = Field(default=3, ge=1, description="passes over the training data (papers 000, 003: 3)")
@@ -104,17 +100,7 @@ class FinetuneTraining(_Section):
     max_length: int = Field(
         default=128, ge=8, description="most pieces of an example; longer ones are cut, and counted"
     )
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="auto: bf16 where that is faster"
-    )
-    activation_checkpointing: bool = Field(
-        default=False, description="make states inside layers anew: half the memory, slower by a quarter"
-    )
-    sharded: bool = Field(
-        default=False, description="several processes: each keeps a part of weights and optimizer (FSDP)"
-    )
     eval_batch_size: int = Field(default=64, ge=1, description="examples evaluated together")
-    log_every: int = Field(default=50, ge=1, description="updates between log lines")
     tensorboard: bool = Field(default=False, description="write OUTPUT/logs for TensorBoard")
     keep_checkpoints: bool = Field(
         default=False, description="keep the checkpoints of a run that is finished (about 3 × the model each)"
@@ -143,17 +129,15 @@ class FinetuneTraining(_Section):
         return self.learning_rates if self.learning_rate == "auto" else (float(self.learning_rate),)
 
 
-class FinetuneConfig(_Section):
+class FinetuneConfig(RunConfig):
     """A fine-tuning run."""
 
-    output: Path = Field(description="folder of the finished model")
     task: str = Field(description="cola, sst2, …, or classify or regress for a table of your own")
     model: str = Field(description="folder of a pretrained checkpoint, or its name on the Hub")
     head: Literal["auto", "classifier", "text"] = Field(
         default="auto",
         description="text: the model writes the label's words; auto: text for encoder-decoders (T5)",
     )
-    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of initialisation, dropout and data order")
     data: LabelledData = LabelledData()
     annotation: ParserConfig = ParserConfig()
     infusion: InfusionConfig = InfusionConfig()
@@ -165,11 +149,6 @@ class FinetuneConfig(_Section):
         if "seed" not in self.infusion.model_fields_set:
             self.infusion = self.infusion.model_copy(update={"seed": self.seed})
         return self
-
-    def to_yaml(self) -> str:
-        """The resolved settings, as written beside the model."""
-        content: dict[str, Any] = self.model_dump(mode="json")
-        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
 def load_finetune(

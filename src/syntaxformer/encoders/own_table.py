@@ -33,7 +33,7 @@ from syntaxformer.encoders.tables import (
 )
 from syntaxformer.encoders.task_table import Task
 from syntaxformer.encoders.text_sets import TextSet
-from syntaxformer.translation.prepare import FRACTION_SEED
+from syntaxformer.runs.config import FRACTION_SEED
 
 __all__ = ["OWN_TASKS", "TableColumns", "hold_out", "own_task", "read_own_table"]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +20,13 @@ from transformers import (
     AutoTokenizer,
     PreTrainedModel,
 )
-from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.folder_checks import check_weights, folder_errors
 from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.runs.model_kind import TRANSLATOR
+from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading
 
 __all__ = [
     "load_collator",
@@ -210,37 +207,6 @@ def load_collator(folder: Path) -> SyntaxCollator:
     """
     with folder_errors(folder, "a tokenizer"):
         return SyntaxCollator.from_pretrained(folder)
-
-
-@contextmanager
-def checkpoint_errors(path: str, expected: str = "model: expected a pretrained checkpoint") -> Iterator[None]:
-    """Whatever a library raises while it reads a checkpoint is one line.
-
-    Args:
-        path: Folder, or name on the Hub.
-        expected: The setting that names it, and what it should be.
-
-    Raises:
-        ConfigError: It did.
-    """
-    try:
-        yield
-    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
-        raise ConfigError(f"{expected} at {path}, got: {_short(error)}") from error
-
-
-@contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Loading a small file is no work that needs a bar, and a library does not print."""
-    enabled, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
-    hf_logging.disable_progress_bar()
-    hf_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        hf_logging.set_verbosity(level)
-        if enabled:
-            hf_logging.enable_progress_bar()
 
 
 def _looks_local(path: str) -> bool:

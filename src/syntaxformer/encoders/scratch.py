@@ -22,8 +22,8 @@ from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.folders import atomic_folder
 from syntaxformer.base.textfile import read_lines
-from syntaxformer.encoders.pretrained import quiet_loading
 from syntaxformer.encoders.word_vectors import read_word_vectors
+from syntaxformer.runs.loading import quiet_loading
 from syntaxformer.runs.run_folder import share_files
 
 __all__ = ["EncoderShape", "build_scratch_encoder", "count_words", "vectors_for", "word_tokenizer"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from syntaxformer.translation.prepare import FRACTION_SEED
+from syntaxformer.runs.config import FRACTION_SEED
 
 __all__ = ["TextExample", "TextSet", "hash_examples"]
 

@@ -1,4 +1,4 @@
-"""Callbacks of the trainer: the epoch of the data order, when to stop, lines that say how it goes."""
+"""Callbacks of every trainer: noise of each process, lines that say how it goes, TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,25 +13,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.progress import terminal_bar
-from syntaxformer.runs.tallies import JUDGED_BY, n_without_gain
-from syntaxformer.translation.batches import TokenBudgetBatches
-from syntaxformer.translation.recipe import TrainingConfig
 
-__all__ = ["Beginning", "Curves", "Flow", "ProgressLines", "is_finished"]
+__all__ = ["Beginning", "Curves", "ProgressLines"]
 
 _log = logging.getLogger("syntaxformer.training")
-
-
-def is_out_of_patience(state: TrainerState, config: TrainingConfig) -> bool:
-    """Whether so many evaluations as the recipe allows brought nothing better."""
-    return (
-        config.patience is not None and n_without_gain(state.log_history, config.best_by) >= config.patience
-    )
-
-
-def is_finished(state: TrainerState, config: TrainingConfig) -> bool:
-    """Whether nothing is left to train."""
-    return state.global_step >= config.max_steps or is_out_of_patience(state, config)
 
 
 class Beginning(TrainerCallback):
@@ -44,36 +29,6 @@ class Beginning(TrainerCallback):
         state.logging_steps = args.logging_steps
         if state.global_step == 0 and args.process_index:
             set_seed((args.seed + args.process_index) % (MAX_SEED + 1))
-
-
-class Flow(TrainerCallback):
-    """Sets the epoch of the data order, evaluates after the last update, stops when patience is used up."""
-
-    def __init__(self, batches: TokenBudgetBatches, config: TrainingConfig) -> None:
-        self.batches = batches
-        self.config = config
-
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Batches of epoch n are the same however often training was interrupted."""
-        self.batches.set_epoch(int(state.epoch or 0))
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """The last update is evaluated and saved, whatever its number."""
-        if state.global_step >= self.config.max_steps:
-            control.should_evaluate = control.should_save = control.should_log = True
-
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Early stopping: each evaluation is followed by a checkpoint, so this is called once for each."""
-        if is_out_of_patience(state, self.config):
-            names = " or ".join(JUDGED_BY[self.config.best_by])
-            _log.info("no better %s in %d evaluations: stopping", names, self.config.patience)
-            control.should_training_stop = True
 
 
 class ProgressLines(TrainerCallback):

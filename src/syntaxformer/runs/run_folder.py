@@ -18,10 +18,9 @@ from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.config import flat_settings, read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.folders import LOCK, MANIFEST, PARTIAL, remove_partials
-from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
+from syntaxformer.runs.config import RunConfig
 from syntaxformer.runs.precision import pick_precision
-from syntaxformer.translation.recipe import Recipe
 
 __all__ = [
     "NO_EFFECT",
@@ -70,7 +69,7 @@ FREE_ON_RESUME = NO_EFFECT | {"training.max_steps", "training.patience", "traini
 """Settings that may change between an interruption and its resumption."""
 
 
-Settings = TypeVar("Settings", Recipe, FinetuneConfig)
+Settings = TypeVar("Settings", bound=RunConfig)
 
 
 def settle_precision(recipe: Settings, resume: bool = False) -> Settings:
@@ -85,7 +84,7 @@ def settle_precision(recipe: Settings, resume: bool = False) -> Settings:
     return recipe.model_copy(update={"training": training})
 
 
-def check_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> None:
+def check_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -> None:
     """Hold that the output folder may be used, before any work is done; changes nothing.
 
     Raises:
@@ -98,7 +97,7 @@ def check_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> 
             pass
 
 
-def _check(recipe: Recipe, resume: bool, overwrite: bool) -> None:
+def _check(recipe: RunConfig, resume: bool, overwrite: bool) -> None:
     output, stored = recipe.output, recipe.output / RECIPE
     if resume and overwrite:
         raise ConfigError("resume and overwrite: expected one of them, got both.")
@@ -121,7 +120,7 @@ def _check(recipe: Recipe, resume: bool, overwrite: bool) -> None:
         )
 
 
-def is_finished_without_checkpoints(recipe: Recipe) -> bool:
+def is_finished_without_checkpoints(recipe: RunConfig) -> bool:
     """Whether the output folder is a finished model whose checkpoints were deleted: nothing to resume.
 
     Raises:
@@ -181,7 +180,7 @@ def hold_run(output: Path) -> Iterator[None]:
             lock.release()
 
 
-def open_run(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> None:
+def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -> None:
     """Make the output folder, which `hold_run` holds, ready: an older run goes, the recipe is stored.
 
     A run that is resumed is unfinished again: its manifest goes, and what a killed process left half-written.
@@ -247,7 +246,7 @@ def _foreign(output: Path) -> list[str]:
     return [name for name in names if not any(fnmatch(name, pattern) for pattern in own)]
 
 
-def _same_run(recipe: Recipe, stored: Path) -> None:
+def _same_run(recipe: RunConfig, stored: Path) -> None:
     if not stored.exists():
         raise ConfigError(
             f"resume: expected a run in {stored.parent}, found none. Leave --resume out to start one."
@@ -266,7 +265,7 @@ def _same_run(recipe: Recipe, stored: Path) -> None:
         raise ConfigError(problems)
 
 
-def _with_defaults(content: dict[str, Any], kind: type[Recipe]) -> dict[str, Any]:
+def _with_defaults(content: dict[str, Any], kind: type[RunConfig]) -> dict[str, Any]:
     """A stored recipe with what it does not name: an earlier version had fewer settings."""
     try:
         return kind.model_validate(content).model_dump(mode="json")

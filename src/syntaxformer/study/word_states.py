@@ -209,7 +209,7 @@ def load_word_encoder(
     """
     from syntaxformer.annotate.trust import trusted_annotator
     from syntaxformer.encoders.classifier_folder import CLASSIFIER, read_classifier_info
-    from syntaxformer.translation.torch_decoder import pick_device
+    from syntaxformer.runs.loading import pick_device
     from syntaxformer.translation.translator import Translator
 
     folder = Path(folder)

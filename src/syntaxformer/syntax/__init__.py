@@ -1,4 +1,4 @@
-"""A sentence and its pieces as arrays: factors of pieces, relation matrices of trees. NumPy only, no parameters."""
+"""A sentence and its pieces as arrays: factors of pieces, relations of trees. NumPy only."""
 
 from syntaxformer.syntax.columns import CodedColumn, WordColumns
 from syntaxformer.syntax.constituency_relations import batch_constituency_relations, constituency_relations

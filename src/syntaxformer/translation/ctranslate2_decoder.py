@@ -15,8 +15,7 @@ from syntaxformer.base.errors import BackendMissingError, CheckpointError, Confi
 from syntaxformer.base.folder_checks import check_pieces
 from syntaxformer.translation.decoding import FoundPieces
 from syntaxformer.translation.exported_folder import INSTALL, SourceTokens, read_export, read_names
-from syntaxformer.translation.length_limit import longest_translations
-from syntaxformer.translation.recipe import DecodingConfig
+from syntaxformer.translation.length_limit import DecodingConfig, longest_translations
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.torch_decoder import never_output
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from syntaxformer.base.errors import CheckpointError
+from syntaxformer.translation.length_limit import DecodingConfig
 from syntaxformer.translation.model_folder import INFO, FolderInfo
-from syntaxformer.translation.recipe import DecodingConfig
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 
 __all__ = ["DECODERS", "FoundPieces", "PieceDecoder", "load_decoder"]

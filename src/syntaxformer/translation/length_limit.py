@@ -7,10 +7,26 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 from transformers import LogitsProcessor
 
-__all__ = ["LengthLimit", "longest_translations"]
+__all__ = ["DecodingConfig", "LengthLimit", "longest_translations"]
+
+
+class DecodingConfig(BaseModel):
+    """Beam search; the defaults of `translate` for the trained model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    beam_size: int = Field(default=5, ge=1, le=256, description="hypotheses kept at each step")
+    length_penalty: float = Field(
+        default=1.0, allow_inf_nan=False, description="log-probability is divided by length to this power"
+    )
+    max_length_factor: float = Field(
+        default=2.0, gt=0, le=100, description="longest output = factor × source pieces + 10"
+    )
+    batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
 
 
 def longest_translations(src_lengths: NDArray[np.integer[Any]], factor: float) -> NDArray[np.int64]:

@@ -22,12 +22,11 @@ from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.folder_checks import check_pieces, check_weights, folder_errors
 from syntaxformer.base.folders import disk_errors, read_record
 from syntaxformer.base.languages import language_of, language_of_side
-from syntaxformer.encoders.pretrained import quiet_loading
-from syntaxformer.runs.model_kind import TRANSLATOR, verify_folder
+from syntaxformer.runs.loading import TRANSLATOR, quiet_loading, verify_folder
 from syntaxformer.syntax import FactorVocabulary
+from syntaxformer.translation.length_limit import DecodingConfig
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.preparation import TextPreparation
-from syntaxformer.translation.recipe import DecodingConfig
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.tag_pieces import TagPlace

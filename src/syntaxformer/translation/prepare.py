@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.annotated_chunks import CHUNK_LINES, AnnotatedChunks
 from syntaxformer.translation.collator import EncodedPairs
@@ -39,9 +40,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger("syntaxformer.data")
-
-FRACTION_SEED = 20190919
-"""Fixed: the 1 % of every run is the same, and inside the 5 %."""
 
 
 def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:

@@ -17,10 +17,10 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers import PretrainedConfig as PretrainedConfiguration
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders.pretrained import checkpoint_errors, quiet_loading
+from syntaxformer.runs.config import FRACTION_SEED
+from syntaxformer.runs.loading import checkpoint_errors, quiet_loading
 from syntaxformer.translation.encoder_tokenizer import encoder_tokenizer
 from syntaxformer.translation.model import SyntaxTransformer
-from syntaxformer.translation.prepare import FRACTION_SEED
 from syntaxformer.translation.pretrained_vectors import (
     PieceVectors,
     check_columns,

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from syntaxformer.base.config import MAX_SEED, apply_overrides, nearest, read_yaml, validate
+from syntaxformer.base.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_side
 from syntaxformer.infusion.config import LisaConfig, RelationBiasConfig, with_trees_of_masks
 from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
 from syntaxformer.translation.encoder_syntax import EncoderMasks
 from syntaxformer.translation.infusion_sections import (
@@ -24,6 +24,7 @@ from syntaxformer.translation.infusion_sections import (
     infusion_problems,
     syntax_problems,
 )
+from syntaxformer.translation.length_limit import DecodingConfig
 from syntaxformer.translation.parallel import CorpusConfig
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig
@@ -43,11 +44,7 @@ ANNOTATIONS = ("upos", "governors", "deprels")
 """What an annotator may give that a factor needs."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class AnnotationConfig(_Section):
+class AnnotationConfig(Section):
     """Who tags and parses the source."""
 
     annotator: str | None = Field(
@@ -65,7 +62,7 @@ class AnnotationConfig(_Section):
     )
 
 
-class ModelConfig(_Section):
+class ModelConfig(Section):
     """Shape of the Transformer."""
 
     d_model: int = Field(default=512, ge=2, description="width of encoder and decoder")
@@ -89,7 +86,7 @@ class ModelConfig(_Section):
     )
 
 
-class TrainingConfig(_Section):
+class TrainingConfig(RunTraining):
     """Optimisation, evaluation and checkpoints."""
 
     max_steps: int = Field(default=100_000, ge=1, description="updates")
@@ -118,15 +115,6 @@ class TrainingConfig(_Section):
     label_smoothing: float = Field(
         default=0.1, ge=0, lt=1, description="share of probability spread over all pieces"
     )
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="auto: bf16 where that is faster"
-    )
-    activation_checkpointing: bool = Field(
-        default=False, description="make states inside layers anew: half the memory, slower by a quarter"
-    )
-    sharded: bool = Field(
-        default=False, description="several processes: each keeps a part of weights and optimizer (FSDP)"
-    )
     eval_every: int = Field(
         default=1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
     )
@@ -140,28 +128,12 @@ class TrainingConfig(_Section):
     average: int = Field(
         default=1, ge=1, description="the model is the mean of so many checkpoints near the best, if no worse"
     )
-    log_every: int = Field(default=50, ge=1, description="updates between log lines")
     tensorboard: bool = Field(default=True, description="write OUTPUT/logs for TensorBoard")
 
 
-class DecodingConfig(_Section):
-    """Beam search; the defaults of `translate` for the trained model."""
-
-    beam_size: int = Field(default=5, ge=1, le=256, description="hypotheses kept at each step")
-    length_penalty: float = Field(
-        default=1.0, allow_inf_nan=False, description="log-probability is divided by length to this power"
-    )
-    max_length_factor: float = Field(
-        default=2.0, gt=0, le=100, description="longest output = factor × source pieces + 10"
-    )
-    batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
-
-
-class Recipe(_Section):
+class Recipe(RunConfig):
     """A training run of a translator."""
 
-    output: Path = Field(description="folder of the finished model, its checkpoints and logs")
-    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of initialisation, dropout and data order")
     data: CorpusConfig
     annotation: AnnotationConfig = AnnotationConfig()
     subwords: SubwordConfig = SubwordConfig()
@@ -270,11 +242,6 @@ class Recipe(_Section):
         lisa = self.lisa
         wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
         return SyntaxInputs.of(self.masks or self.relation_bias, wanted)
-
-    def to_yaml(self) -> str:
-        """The resolved recipe, as written beside checkpoints."""
-        content: dict[str, Any] = self.model_dump(mode="json")
-        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -9,18 +9,17 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.kernels.freed_memory import keep_freed_memory
+from syntaxformer.runs.loading import pick_device
 from syntaxformer.translation.collator import source_batch
 from syntaxformer.translation.decoder import TranslationCache
 from syntaxformer.translation.decoding import FoundPieces
-from syntaxformer.translation.length_limit import LengthLimit, longest_translations
+from syntaxformer.translation.length_limit import DecodingConfig, LengthLimit, longest_translations
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.model_folder import load_network
-from syntaxformer.translation.recipe import DecodingConfig
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 
-__all__ = ["TorchDecoder", "load", "never_output", "pick_device"]
+__all__ = ["TorchDecoder", "load", "never_output"]
 
 
 class TorchDecoder:
@@ -113,20 +112,3 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     """Start and unknown pieces are no text; a badly trained model could find them likely."""
     pieces = (tokenizer.bos_token_id, tokenizer.unk_token_id)
     return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
-
-
-def pick_device(wanted: str | None) -> torch.device:
-    """The device of a name; None for the best there is.
-
-    Raises:
-        ConfigError: This machine has no such device.
-    """
-    try:
-        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(
-            f"device: expected a device of this machine, got {wanted}. PyTorch says: {reason}"
-        ) from error
-    return device

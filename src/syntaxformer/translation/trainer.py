@@ -19,20 +19,22 @@ from torch.utils.data import DataLoader
 from transformers import (
     PreTrainedModel,
     Trainer,
+    TrainerCallback,
+    TrainerControl,
     TrainerState,
     TrainingArguments,
 )
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.runs.callbacks import Beginning, Curves, Flow, ProgressLines, is_finished
+from syntaxformer.runs.callbacks import Beginning, Curves, ProgressLines
 from syntaxformer.runs.checkpoints import around, average_weights, best_and_near, load_weights, step_of
 from syntaxformer.runs.precision import pick_precision
 from syntaxformer.runs.processes import one_device
 from syntaxformer.runs.safe_checkpoints import SafeCheckpoints
 from syntaxformer.runs.schedules import SCHEDULES
 from syntaxformer.runs.sharding import shard
-from syntaxformer.runs.tallies import JUDGED_BY, TallyBook, best_step, rank, scores_at
+from syntaxformer.runs.tallies import JUDGED_BY, TallyBook, best_step, n_without_gain, rank, scores_at
 from syntaxformer.translation.batches import TokenBudgetBatches
 from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
 from syntaxformer.translation.recipe import Recipe, TrainingConfig
@@ -253,3 +255,45 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
                 chosen, scores = near, mean
         dev = {f"dev_{name}": value for name, value in scores.items()}
         return chosen, {**dev, "best_step": step_of(best), "last_step": self.state.global_step}
+
+
+class Flow(TrainerCallback):
+    """Sets the epoch of the data order, evaluates after the last update, stops when patience is used up."""
+
+    def __init__(self, batches: TokenBudgetBatches, config: TrainingConfig) -> None:
+        self.batches = batches
+        self.config = config
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Batches of epoch n are the same however often training was interrupted."""
+        self.batches.set_epoch(int(state.epoch or 0))
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """The last update is evaluated and saved, whatever its number."""
+        if state.global_step >= self.config.max_steps:
+            control.should_evaluate = control.should_save = control.should_log = True
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Early stopping: each evaluation is followed by a checkpoint, so this is called once for each."""
+        if is_out_of_patience(state, self.config):
+            names = " or ".join(JUDGED_BY[self.config.best_by])
+            _log.info("no better %s in %d evaluations: stopping", names, self.config.patience)
+            control.should_training_stop = True
+
+
+def is_out_of_patience(state: TrainerState, config: TrainingConfig) -> bool:
+    """Whether so many evaluations as the recipe allows brought nothing better."""
+    return (
+        config.patience is not None and n_without_gain(state.log_history, config.best_by) >= config.patience
+    )
+
+
+def is_finished(state: TrainerState, config: TrainingConfig) -> bool:
+    """Whether nothing is left to train."""
+    return state.global_step >= config.max_steps or is_out_of_patience(state, config)

@@ -23,6 +23,7 @@ from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigErro
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.syntax import FACTORS, WordColumns
 from syntaxformer.translation.decoding import FoundPieces, PieceDecoder, load_decoder
+from syntaxformer.translation.length_limit import DecodingConfig
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.model_folder import (
     FolderInfo,
@@ -30,7 +31,6 @@ from syntaxformer.translation.model_folder import (
     read_info,
     verify_model_folder,
 )
-from syntaxformer.translation.recipe import DecodingConfig
 from syntaxformer.translation.source import EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.translation.source_syntax import check_syntax
 from syntaxformer.translation.torch_decoder import TorchDecoder

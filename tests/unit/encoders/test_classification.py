@@ -420,7 +420,7 @@ def test_phrases_are_made_of_the_parses_that_the_annotator_has(config_of, tmp_pa
 
 
 def test_long_errors_of_a_library_are_cut_between_words():
-    from syntaxformer.encoders.pretrained import checkpoint_errors
+    from syntaxformer.runs.loading import checkpoint_errors
 
     with pytest.raises(ConfigError) as caught, checkpoint_errors("x"):
         raise ValueError("seven77 " * 50)

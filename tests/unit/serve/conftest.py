@@ -79,9 +79,9 @@ def _tiny_translator(kind, layers, parser):
 
     from syntaxformer.nn import plan_widths
     from syntaxformer.syntax import WordColumns, build_vocabularies
+    from syntaxformer.translation.length_limit import DecodingConfig
     from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
     from syntaxformer.translation.model_folder import FolderInfo
-    from syntaxformer.translation.recipe import DecodingConfig
     from syntaxformer.translation.source import SourceEncoder
     from syntaxformer.translation.subwords import SubwordConfig, train_subwords
     from syntaxformer.translation.translator import Translator

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from syntaxformer.base.errors import CheckpointError
+import torch
+from transformers.utils import logging as hf_logging
+
+from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.folder_checks import check_settings
 from syntaxformer.base.folders import MANIFEST, verify_manifest
 
-__all__ = ["CLASSIFIER", "TRANSLATOR", "check_kind", "kind_of", "verify_folder"]
+__all__ = [
+    "CLASSIFIER",
+    "TRANSLATOR",
+    "check_kind",
+    "checkpoint_errors",
+    "kind_of",
+    "pick_device",
+    "quiet_loading",
+    "verify_folder",
+]
 
 TRANSLATOR = "syntaxformer.json"
 """What every translator's folder holds."""
@@ -76,3 +91,55 @@ def verify_folder(folder: Path, wanted: str) -> None:
     if not (folder / wanted).exists():
         raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {wanted}.")
     check_settings(folder)
+
+
+@contextmanager
+def checkpoint_errors(path: str, expected: str = "model: expected a pretrained checkpoint") -> Iterator[None]:
+    """Whatever a library raises while it reads a checkpoint is one line.
+
+    Args:
+        path: Folder, or name on the Hub.
+        expected: The setting that names it, and what it should be.
+
+    Raises:
+        ConfigError: It did.
+    """
+    try:
+        yield
+    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
+        raise ConfigError(f"{expected} at {path}, got: {_short(error)}") from error
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Loading a small file is no work that needs a bar, and a library does not print."""
+    enabled, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
+    hf_logging.disable_progress_bar()
+    hf_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if enabled:
+            hf_logging.enable_progress_bar()
+
+
+def pick_device(wanted: str | None) -> torch.device:
+    """The device of a name; None for the best there is.
+
+    Raises:
+        ConfigError: This machine has no such device.
+    """
+    try:
+        device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"device: expected a device of this machine, got {wanted}. PyTorch says: {reason}"
+        ) from error
+    return device
+
+
+def _short(error: Exception) -> str:
+    return textwrap.shorten(str(error), 300, placeholder=" …")

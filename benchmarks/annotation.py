@@ -20,7 +20,7 @@ from typing import Any
 
 from syntaxformer.annotate import load_annotator, write_annotations
 from syntaxformer.annotate.spacy_backend import BATCH_SIZE, SpacyAnnotator
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 
 _SENTENCES = (
     "A man in a blue shirt is standing on a ladder cleaning a window.",

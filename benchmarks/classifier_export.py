@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from syntaxformer import InfusionConfig, SyntaxCollator, SyntaxExample, infuse, load_annotator
-from syntaxformer.base.folders import write_manifest
+from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders.annotated_examples import needed_columns
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.classifier_folder import ClassifierInfo

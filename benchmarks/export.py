@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.translation.export_agreement import difference_on
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.exported_folder import read_export

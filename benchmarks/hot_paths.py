@@ -25,7 +25,7 @@ from timing import best_seconds
 from syntaxformer.annotate import load_annotator, write_annotations
 from syntaxformer.annotate.spacy_backend import BATCH_SIZE, SpacyAnnotator
 from syntaxformer.annotate.spacy_docs import DocReader
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.runs.precision import pick_precision
 from syntaxformer.syntax import WordColumns, build_vocabularies

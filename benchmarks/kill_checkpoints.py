@@ -31,7 +31,7 @@ from transformers.utils import logging as hf_logging
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit" / "training"))
 
 from conftest import make_recipe, make_trainer
-from syntaxformer.base.folders import MANIFEST, remove_partials, verify_manifest
+from syntaxformer.base.files import MANIFEST, remove_partials, verify_manifest
 from syntaxformer.demo.generated import write_demo
 from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors, numbered_checkpoints, step_of
 from syntaxformer.translation.training import last_checkpoint

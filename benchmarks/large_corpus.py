@@ -25,7 +25,7 @@ import numpy as np
 
 def write_corpus(folder: Path, sources: tuple[Path, Path], n_pairs: int, n_distinct: int) -> None:
     """`train.en`, `train.de` of so many pairs, and 200 for `dev`."""
-    from syntaxformer.base.textfile import read_lines
+    from syntaxformer.base.files import read_lines
 
     random = np.random.default_rng(1)
     pairs = [pair for pair in zip(*map(read_lines, sources), strict=True) if all(map(str.strip, pair))]
@@ -53,7 +53,7 @@ def annotate_by_repetition(folder: Path) -> float:
     from syntaxformer.annotate import annotate_cached, load_annotator
     from syntaxformer.annotate import store as annotation_store
     from syntaxformer.annotate.fingerprint import hash_lines
-    from syntaxformer.base.textfile import TextLines
+    from syntaxformer.base.files import TextLines
 
     cache, lines, annotator = folder / "cache", TextLines(folder / "train.en"), load_annotator("en")
     distinct = list(dict.fromkeys(lines))

@@ -58,7 +58,7 @@ class Client(threading.Thread):
 
 
 def offline(model, text, n_lines):
-    from syntaxformer.base.textfile import read_lines
+    from syntaxformer.base.files import read_lines
     from syntaxformer.translation.translator import Translator
 
     lines = list(dict.fromkeys(read_lines(text)))[:n_lines]

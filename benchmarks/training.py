@@ -18,7 +18,7 @@ import torch
 from bare_loop import BareTransformer, seconds_per_run
 from transformers import TrainerCallback
 
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.nn import plan_widths
 from syntaxformer.runs.precision import pick_precision
 from syntaxformer.translation.batches import TokenBudgetBatches, padding_share

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from syntaxformer.annotate import load_annotator
-from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.files import atomic_file, read_lines
 from syntaxformer.base.languages import choose_annotator, language_of_side
-from syntaxformer.base.textfile import read_lines
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.study import (
     Ablation,

@@ -14,8 +14,7 @@ import random
 import sys
 from pathlib import Path
 
-from syntaxformer.base.atomic import atomic_file
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import atomic_file, read_lines
 
 SEED, N_DEV, N_TEST = 20190919, 1000, 2000
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from transformers import TrainerCallback
 
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.nn import plan_widths
 from syntaxformer.runs.precision import pick_precision
 from syntaxformer.translation.collator import EncodedPairs

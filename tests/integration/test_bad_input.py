@@ -287,7 +287,7 @@ def test_a_truncated_and_a_tampered_model(digits, cli, tmp_path):
 
 
 def test_a_model_without_its_annotator(digits, cli, tmp_path):
-    from syntaxformer.base.folders import write_manifest
+    from syntaxformer.base.files import write_manifest
 
     model = _copy(digits.sum_then_concat, tmp_path)
     info = json.loads((model / "syntaxformer.json").read_text())

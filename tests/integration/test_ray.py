@@ -11,7 +11,7 @@ import time
 import pytest
 
 from syntaxformer.annotate import annotate_to_file, load_annotator
-from syntaxformer.base.textfile import TextLines
+from syntaxformer.base.files import TextLines
 
 pytest.importorskip("ray", reason="ray is not installed")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from syntaxformer.annotate import read_annotations, write_annotations
 from syntaxformer.base.errors import SyntaxformerError
-from syntaxformer.base.folders import read_json, verify_manifest
+from syntaxformer.base.files import read_json, verify_manifest
 from syntaxformer.encoders.classifier_folder import read_classifier_info
 from syntaxformer.encoders.tables import read_rows
 from syntaxformer.encoders.word_vectors import read_word_vectors

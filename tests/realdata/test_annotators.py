@@ -6,7 +6,7 @@ import pytest
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import BackendMissingError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.trees import check_governors, read_conllu
 
 UPOS = {
@@ -46,7 +46,7 @@ def test_gold_words_are_tagged_as_in_the_treebank(data_root, language, treebank)
 
 def test_lines_are_annotated_once_per_file(data_root, tmp_path):
     from syntaxformer.annotate import annotate_cached
-    from syntaxformer.base.textfile import TextLines
+    from syntaxformer.base.files import TextLines
 
     annotator = bundled("en")
     lines = TextLines(data_root / "multi30k" / "test2017.en.gz")

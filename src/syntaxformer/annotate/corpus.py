@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from syntaxformer.annotate.columns import CODED, SCHEMA, AnnotationHeader
 from syntaxformer.annotate.location import cache_folder
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import DataError
+from syntaxformer.base.files import atomic_file
 from syntaxformer.trees import Sentence
 
 __all__ = ["HEADER_KEY", "AnnotatedCorpus", "Columns", "read_annotations"]

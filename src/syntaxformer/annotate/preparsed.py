@@ -15,8 +15,8 @@ from syntaxformer.annotate.annotator import COLUMNS, blank_sentence, check_words
 from syntaxformer.annotate.fingerprint import hash_file
 from syntaxformer.annotate.splits import SPLIT, SplitAnnotator
 from syntaxformer.base.errors import DataError, TreeError
+from syntaxformer.base.files import open_bytes
 from syntaxformer.base.progress import track
-from syntaxformer.base.textfile import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
 
 __all__ = ["PreparsedAnnotator", "load_conllu", "load_ptb"]

@@ -29,9 +29,8 @@ from syntaxformer.annotate.parallel import map_in_processes, short_enough
 from syntaxformer.annotate.registry import load_annotator
 from syntaxformer.annotate.sources import SourceLines
 from syntaxformer.annotate.store import read_if_current, write_annotations
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
-from syntaxformer.base.folders import remove_partials
+from syntaxformer.base.files import atomic_file, remove_partials
 from syntaxformer.base.progress import track
 
 __all__ = [

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from syntaxformer.base.errors import DataError, SyntaxformerError
-from syntaxformer.base.textfile import count_lines, open_bytes, read_lines
+from syntaxformer.base.files import count_lines, open_bytes, read_lines
 
 __all__ = ["SourceLines"]
 

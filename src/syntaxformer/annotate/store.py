@@ -24,9 +24,8 @@ from syntaxformer.annotate.columns import FORMAT, SCHEMA, AnnotationHeader, Sent
 from syntaxformer.annotate.corpus import HEADER_KEY, AnnotatedCorpus, Columns, read_annotations
 from syntaxformer.annotate.fingerprint import hash_lines
 from syntaxformer.annotate.location import cache_folder
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.folders import remove_partials
+from syntaxformer.base.files import atomic_file, remove_partials
 from syntaxformer.base.progress import track
 from syntaxformer.trees import Sentence
 

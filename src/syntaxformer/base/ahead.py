@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from itertools import islice
 from typing import TypeVar
 
-from syntaxformer.base.textfile import decode_lines
+from syntaxformer.base.files import decode_lines
 
 __all__ = ["LiveLines", "is_waiting_for", "lines_at_hand", "map_ahead", "standard_input"]
 

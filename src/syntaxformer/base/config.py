@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 

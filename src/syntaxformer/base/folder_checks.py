@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.base.errors import CheckpointError
-from syntaxformer.base.folders import MAX_JSON_BYTES, read_json
+from syntaxformer.base.files import MAX_JSON_BYTES, read_json
 
 __all__ = ["check_pieces", "check_settings", "check_weights", "folder_errors"]
 

@@ -175,8 +175,8 @@ def _spread(
 ) -> None:
     from syntaxformer.annotate import WordsAsGiven, load_annotator
     from syntaxformer.base.errors import DataError
+    from syntaxformer.base.files import read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_side
-    from syntaxformer.base.textfile import read_lines
     from syntaxformer.study import attention_spread
     from syntaxformer.study.attention_spread import MEASURES
     from syntaxformer.translation.model_folder import check_directions

@@ -45,10 +45,9 @@ def compare(
     syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
     """
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.base.atomic import atomic_file
     from syntaxformer.base.errors import ConfigError, DataError
+    from syntaxformer.base.files import atomic_file, read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_file, language_of_side
-    from syntaxformer.base.textfile import read_lines
     from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
     from syntaxformer.study.case_report import case_blocks
     from syntaxformer.study.case_texts import cases_of_lines
@@ -102,7 +101,7 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
 def _outputs(path: Path, sources: list[str], *options: Any) -> tuple[list[str], Translator | None]:
     """Translations and the model that made them; None for a file."""
     from syntaxformer.base.errors import ConfigError
-    from syntaxformer.base.textfile import read_lines
+    from syntaxformer.base.files import read_lines
     from syntaxformer.syntax import FACTORS
 
     if path.is_dir():

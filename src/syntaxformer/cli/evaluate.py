@@ -51,9 +51,8 @@ def evaluate(
 
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
     """
-    from syntaxformer.base.atomic import atomic_text
     from syntaxformer.base.errors import DataError
-    from syntaxformer.base.textfile import read_lines
+    from syntaxformer.base.files import atomic_text, read_lines
     from syntaxformer.cli.outputs import factor_files, refuse_inputs
     from syntaxformer.cli.translate import check_factor_names, read_factors
     from syntaxformer.study.ablation import Ablation, ablate_translator
@@ -146,7 +145,7 @@ def _print_difference(report: Mapping[str, Any]) -> None:
 
 def _table_note(model: Path, baseline: Path) -> str | None:
     """What a difference may be of besides syntax: one model has a table for source words alone."""
-    from syntaxformer.base.folders import read_json
+    from syntaxformer.base.files import read_json
     from syntaxformer.runs.run_folder import RUN
 
     kinds = {

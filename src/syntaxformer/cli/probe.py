@@ -44,7 +44,7 @@ def probe(
 
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
-    from syntaxformer.base.atomic import atomic_file
+    from syntaxformer.base.files import atomic_file
     from syntaxformer.cli.outputs import refuse_inputs
     from syntaxformer.study.probing import ProbeConfig, probe_model
     from syntaxformer.study.treebank import read_probe_treebank

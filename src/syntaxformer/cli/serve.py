@@ -43,7 +43,7 @@ def serve(
     syntaxformer serve runs/sit-int8 --port 8000
     """
     from syntaxformer.base.errors import BackendMissingError, ConfigError
-    from syntaxformer.base.textfile import read_lines
+    from syntaxformer.base.files import read_lines
 
     try:
         from syntaxformer.serve import ServiceConfig, name_models, run

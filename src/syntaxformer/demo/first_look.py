@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.demo.generated import write_demo
 from syntaxformer.runs.run_folder import empty_folder
 from syntaxformer.study import cross_attention, draw_attention

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from syntaxformer.base.folders import read_record
+from syntaxformer.base.files import read_record
 from syntaxformer.runs.loading import CLASSIFIER, verify_folder
 
 __all__ = ["CLASSIFIER", "ClassifierInfo", "missed_note", "read_classifier_info", "verify_classifier_folder"]

@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.folders import read_json
+from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn import first_pieces, governor_targets
 from syntaxformer.syntax import (

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.folders import MANIFEST, atomic_folder, hash_file
+from syntaxformer.base.files import MANIFEST, atomic_folder, hash_file
 from syntaxformer.encoders.classifier_folder import (
     ClassifierInfo,
     read_classifier_info,

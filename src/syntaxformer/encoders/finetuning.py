@@ -20,11 +20,11 @@ import torch
 from transformers import PreTrainedModel, set_seed
 from transformers.utils import logging as hf_logging
 
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.folders import (
+from syntaxformer.base.files import (
     MANIFEST,
     PARTIAL,
+    atomic_file,
     disk_errors,
     read_json,
     verify_manifest,

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.base.files import read_record
 from syntaxformer.base.folder_checks import folder_errors
-from syntaxformer.base.folders import read_record
 
 __all__ = ["GRAPH", "INSTALL", "ONNX", "OnnxInfo", "OnnxNetwork", "read_onnx_info"]
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.encoders.finetune_config import OWN_TASKS
 from syntaxformer.encoders.labelled_rows import Binding, examples_from_rows, one_line, unlabelled_cells
 from syntaxformer.encoders.tables import (

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.textfile import decode_lines, read_lines
+from syntaxformer.base.files import decode_lines, read_lines
 from syntaxformer.encoders.classifier_folder import ClassifierInfo
 from syntaxformer.encoders.finetune_data import read_any_split
 from syntaxformer.encoders.labelled_rows import examples_from_rows, unlabelled_cells

@@ -20,8 +20,7 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.folders import atomic_folder
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import atomic_folder, read_lines
 from syntaxformer.encoders.word_vectors import read_word_vectors
 from syntaxformer.runs.loading import quiet_loading
 from syntaxformer.runs.run_folder import share_files

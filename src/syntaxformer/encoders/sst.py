@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.encoders.task_table import Task
 from syntaxformer.encoders.text_sets import TextExample, TextSet
 from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees

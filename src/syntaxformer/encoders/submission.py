@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from syntaxformer.base.atomic import atomic_text
 from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.files import atomic_text
 from syntaxformer.encoders.classifier import Predictions
 from syntaxformer.encoders.task_table import Task
 from syntaxformer.encoders.text_sets import TextSet

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 
 __all__ = ["BrokenRow", "Row", "csv_quoted", "first_cells", "pick_column", "read_rows", "table_format"]
 

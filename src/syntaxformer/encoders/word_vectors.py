@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 
 __all__ = ["read_word_vectors"]
 

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.folders import read_json, verify_manifest
+from syntaxformer.base.files import read_json, verify_manifest
 from syntaxformer.runs.sharding import shard_like, whole
 
 __all__ = [

@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.config import flat_settings, read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.folders import LOCK, MANIFEST, PARTIAL, remove_partials
+from syntaxformer.base.files import LOCK, MANIFEST, PARTIAL, atomic_file, remove_partials
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
 from syntaxformer.runs.precision import pick_precision

@@ -14,7 +14,7 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import TrainerState
 
-from syntaxformer.base.folders import atomic_folder, verify_manifest
+from syntaxformer.base.files import atomic_folder, verify_manifest
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
     load_optimizer,

@@ -11,8 +11,8 @@ import threading
 import time
 from pathlib import Path
 
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import DataError
+from syntaxformer.base.files import atomic_file
 
 __all__ = ["Stopwatch", "counted_seconds"]
 

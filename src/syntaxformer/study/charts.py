@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.files import atomic_file
 
 __all__ = ["Curve", "draw_curves", "save_png"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.files import atomic_file
 from syntaxformer.study.attention_maps import CrossAttentionMap
 from syntaxformer.study.subnetworks import SubnetworkView
 

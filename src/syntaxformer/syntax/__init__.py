@@ -1,21 +1,16 @@
 """A sentence and its pieces as arrays: factors of pieces, relations of trees. NumPy only."""
 
-from syntaxformer.syntax.columns import CodedColumn, WordColumns
-from syntaxformer.syntax.constituency_relations import batch_constituency_relations, constituency_relations
-from syntaxformer.syntax.dependency_relations import (
-    NO_PATH,
-    batch_dependency_distances,
-    batch_dependency_relations,
-    dependency_depths,
-    dependency_relations,
-)
-from syntaxformer.syntax.encodings import encoding_offsets, segment_offsets
+from syntaxformer.syntax.columns import CodedColumn, WordColumns, read_user_column, read_user_values
 from syntaxformer.syntax.factors import (
     FACTORS,
     Factor,
+    FactorVocabulary,
+    UnseenFactorValueWarning,
+    UnseenValues,
     build_vocabularies,
     check_factors,
     piece_factors,
+    word_depths,
     word_factor,
 )
 from syntaxformer.syntax.head_rules import head_child
@@ -23,23 +18,30 @@ from syntaxformer.syntax.phrase_columns import NO_PHRASE, PhraseColumns, phrase_
 from syntaxformer.syntax.piece_relations import pair_words_of_pieces, piece_relations
 from syntaxformer.syntax.pieces import (
     NO_WORD,
+    SUBWORD_POSITIONS,
     batch_word_of_piece,
+    encoding_offsets,
     row_of_item,
+    segment_offsets,
+    subword_codes,
     uncovered_words,
     word_of_piece,
 )
-from syntaxformer.syntax.relation_ids import (
+from syntaxformer.syntax.relations import (
     MAX_DISTANCE,
+    NO_PATH,
     RELATIONS_VERSION,
+    batch_constituency_relations,
+    batch_dependency_distances,
+    batch_dependency_relations,
+    constituency_relations,
+    dependency_depths,
+    dependency_relations,
     n_relations,
     pair_relation,
     relation_name,
 )
-from syntaxformer.syntax.subword import SUBWORD_POSITIONS, subword_codes
-from syntaxformer.syntax.user_columns import read_user_column, read_user_values
-from syntaxformer.syntax.vocabulary import FactorVocabulary, UnseenFactorValueWarning, UnseenValues
 from syntaxformer.syntax.word_relations import WordTrees, word_relations
-from syntaxformer.syntax.word_values import word_depths
 
 __all__ = [
     "FACTORS",

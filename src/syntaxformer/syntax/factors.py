@@ -6,30 +6,289 @@ factor's values per word, `piece_factors` the ids per piece that enter a batch. 
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import CheckpointError, ConfigError, TreeError
 from syntaxformer.syntax.columns import CodedColumn, WordColumns
-from syntaxformer.syntax.pieces import NO_WORD, batch_word_of_piece, row_of_item
-from syntaxformer.syntax.subword import SUBWORD_POSITIONS, subword_codes
-from syntaxformer.syntax.vocabulary import FactorVocabulary, UnseenValues
-from syntaxformer.syntax.word_values import (
-    BINARY,
-    DEPTHS,
-    POS_TAGS,
-    starts_with_capital,
-    tree_depth,
-    verbal_predicate,
+from syntaxformer.syntax.pieces import (
+    NO_WORD,
+    SUBWORD_POSITIONS,
+    batch_word_of_piece,
+    row_of_item,
+    subword_codes,
 )
+from syntaxformer.trees.sentence import ROOT
 
-__all__ = ["FACTORS", "Factor", "build_vocabularies", "check_factors", "piece_factors", "word_factor"]
+__all__ = [
+    "BINARY",
+    "DEPTHS",
+    "FACTORS",
+    "MAX_DEPTH",
+    "NONE",
+    "POS_TAGS",
+    "UNKNOWN",
+    "Factor",
+    "FactorVocabulary",
+    "UnseenFactorValueWarning",
+    "UnseenValues",
+    "build_vocabularies",
+    "check_factors",
+    "piece_factors",
+    "starts_with_capital",
+    "tree_depth",
+    "verbal_predicate",
+    "word_depths",
+    "word_factor",
+]
+
+NONE, UNKNOWN = "<none>", "<unk>"
+_RESERVED = (NONE, UNKNOWN)
+_LISTED_VALUES = 10
+
+
+class UnseenFactorValueWarning(UserWarning):
+    """Values of a factor that the model never saw in training."""
+
+
+class UnseenValues:
+    """Collects factor values that were read as `<unk>`, for one warning about all of them."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {}
+
+    def add(self, factor: str, counts: Mapping[str, int]) -> None:
+        """Count further unseen values of a factor."""
+        if counts:
+            self.counts.setdefault(factor, Counter()).update(counts)
+
+    def message(self) -> str | None:
+        """One line: per factor how many values were unseen, and which; None where all were known."""
+        return "; ".join(_unseen(factor, counts) for factor, counts in self.counts.items()) or None
+
+    def warn(self) -> None:
+        """Give the one warning, where there is something to warn of, and start again from zero."""
+        message = self.message()
+        self.counts.clear()
+        if message:
+            warnings.warn(message, UnseenFactorValueWarning, stacklevel=2)
+
+
+def _unseen(factor: str, counts: Counter[str]) -> str:
+    total = counts.total()
+    listed = ", ".join(f"{value!r} {count}x" for value, count in counts.most_common(_LISTED_VALUES))
+    others = f" and {len(counts) - _LISTED_VALUES} more" if len(counts) > _LISTED_VALUES else ""
+    plural = "value" if total == 1 else "values"
+    return f"factor {factor}: {total} {plural} unseen in training read as {UNKNOWN}: {listed}{others}"
+
+
+@dataclass(frozen=True, slots=True)
+class FactorVocabulary:
+    """Values of one factor; id 0 is `<none>`, 1 is `<unk>`, then come the values in order.
+
+    Args:
+        name: The factor.
+        values: Distinct values, without the two reserved ones.
+
+    Raises:
+        ConfigError: A value that stands twice or is reserved.
+    """
+
+    name: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        problems = _value_problems(self.values)
+        if problems:
+            raise ConfigError([f"factor {self.name}: {problem}" for problem in problems])
+
+    def __len__(self) -> int:
+        return len(_RESERVED) + len(self.values)
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """All values in the order of their ids."""
+        return (*_RESERVED, *self.values)
+
+    @property
+    def dtype(self) -> np.dtype[np.integer[Any]]:
+        """Smallest integer type that holds every id."""
+        fitting = (dtype for dtype in (np.uint8, np.int16, np.int32) if len(self) - 1 <= np.iinfo(dtype).max)
+        return np.dtype(next(fitting))
+
+    @classmethod
+    def from_counts(cls, name: str, counts: Mapping[str, int], min_count: int = 1) -> FactorVocabulary:
+        """An open vocabulary out of data, most frequent value first, ties by name.
+
+        Args:
+            name: The factor.
+            counts: How often each value was seen.
+            min_count: Values seen less often stay out and are read as `<unk>`, so that this entry is trained.
+
+        Raises:
+            ConfigError: No value is frequent enough.
+        """
+        frequent = {value: n for value, n in counts.items() if n >= min_count and value not in _RESERVED}
+        kept = sorted(frequent, key=lambda value: (-frequent[value], value))
+        if not kept:
+            raise ConfigError(
+                f"factor {name}: expected a value seen {min_count} times or more, got none of {len(counts)}. "
+                "Lower min_count or leave the factor out."
+            )
+        return cls(name, tuple(kept))
+
+    def encode(self, values: Sequence[str], unseen: UnseenValues | None = None) -> NDArray[np.integer[Any]]:
+        """Ids of values, `[items]`, in `dtype`; see `encode_column`."""
+        return self.encode_column(CodedColumn.from_values(values), unseen)
+
+    def encode_column(
+        self, column: CodedColumn, unseen: UnseenValues | None = None
+    ) -> NDArray[np.integer[Any]]:
+        """Ids of a coded column.
+
+        Args:
+            column: Items without a value (code -1) get the id of `<none>`.
+            unseen: Where to count values that are not in the vocabulary, and get the id of `<unk>`.
+
+        Returns:
+            `[items]`, in `dtype`.
+        """
+        ids = {value: index for index, value in enumerate(self.entries)}
+        # The last entry is that of code -1.
+        table = np.array([ids.get(value, 1) for value in column.values] + [0], self.dtype)
+        if unseen is not None:
+            # Shifted by one, since bincount takes no -1.
+            counts = np.bincount(column.codes + 1, minlength=len(column.values) + 1)[1:].tolist()
+            occurring = zip(column.values, counts, strict=True)
+            unseen.add(self.name, {value: n for value, n in occurring if n and ids.get(value, 1) == 1})
+        return table[column.codes]
+
+    def decode(self, ids: NDArray[np.integer[Any]]) -> list[str]:
+        """Values of ids, with `<none>` and `<unk>` spelled out."""
+        entries = self.entries
+        return [entries[index] for index in ids.tolist()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A form that JSON can hold; `from_dict` reads it."""
+        return {"name": self.name, "values": list(self.values)}
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> FactorVocabulary:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            CheckpointError: Anything else.
+        """
+        content = cast("dict[str, object]", stored) if isinstance(stored, dict) else {}
+        name, values = content.get("name"), content.get("values")
+        if set(content) != {"name", "values"} or not isinstance(name, str) or not _is_strings(values):
+            shown = repr(cast("object", stored))[:80]
+            raise CheckpointError(
+                f'factor vocabulary: expected {{"name": string, "values": [strings]}}, got {shown}. '
+                "The model folder was altered or written by another version."
+            )
+        try:
+            return cls(name, tuple(values))
+        except ConfigError as error:
+            raise CheckpointError(f"factor vocabulary: {error}") from error
+
+
+def _is_strings(values: object) -> TypeGuard[list[str]]:
+    return isinstance(values, list) and all(isinstance(value, str) for value in cast("list[object]", values))
+
+
+def _value_problems(values: Sequence[str]) -> list[str]:
+    counts = Counter(values)
+    problems = [f"expected distinct values, got {value!r} {n} times." for value, n in counts.items() if n > 1]
+    reserved = [value for value in _RESERVED if value in counts]
+    return problems + [
+        f"expected values other than {NONE} and {UNKNOWN}, got {value!r}." for value in reserved
+    ]
+
+
+POS_TAGS = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X", "SPACE"),
+)
+"""The 17 universal parts of speech, and spaCy's tag for words that are only white space."""
+
+BINARY = ("0", "1")
+
+MAX_DEPTH = 15
+DEPTHS = (*map(str, range(MAX_DEPTH)), f"{MAX_DEPTH}+")
+"""Distance to the root; all from `MAX_DEPTH` on are one value."""
+
+
+def starts_with_capital(columns: WordColumns) -> CodedColumn:
+    """1 where the word's first character in the original line is an upper-case or title-case letter.
+
+    "iPhone", "3D" and a word that opens with a quotation mark are 0, as are scripts without case.
+    """
+    line_lengths = np.fromiter(map(len, columns.texts), np.int64, len(columns.texts))
+    line_starts = np.concatenate([[0], np.cumsum(line_lengths)])
+    text = "".join(columns.texts).encode("utf-32-le", "surrogatepass")
+    characters = np.append(np.frombuffer(text, np.uint32), np.uint32(0))
+    first = characters[line_starts[row_of_item(columns.row_splits, columns.n_words)] + columns.starts]
+    # Few distinct characters begin words: ask Unicode once for each.
+    distinct, which = np.unique(first, return_inverse=True)
+    capital = np.fromiter((chr(code).istitle() for code in distinct.tolist()), np.bool_, len(distinct))
+    return CodedColumn((capital[which] & (columns.ends > columns.starts)).astype(np.int8), BINARY)
+
+
+def verbal_predicate(columns: WordColumns) -> CodedColumn:
+    """1 for every VERB and for the root of each tree, whatever its part of speech."""
+    assert columns.upos is not None, "held by check_factors"
+    assert columns.governors is not None, "held by check_factors"
+    is_verb = np.array([value == "VERB" for value in columns.upos.values] + [False])[columns.upos.codes]
+    return CodedColumn((is_verb | (columns.governors == ROOT)).astype(np.int8), BINARY)
+
+
+def tree_depth(columns: WordColumns) -> CodedColumn:
+    """Number of edges from each word up to its root, from `MAX_DEPTH` on one value."""
+    return CodedColumn(np.minimum(word_depths(columns), MAX_DEPTH), DEPTHS)
+
+
+def word_depths(columns: WordColumns) -> NDArray[np.int64]:
+    """Number of edges from each word up to its root, `[words]`.
+
+    Raises:
+        TreeError: A governor outside its line, or a cycle; names the line and a word in it.
+    """
+    assert columns.governors is not None, "held by check_factors"
+    rows = row_of_item(columns.row_splits, columns.n_words)
+    governors = np.asarray(columns.governors, np.int64)
+    lengths = np.diff(columns.row_splits)
+    outside = (governors < ROOT) | (governors >= lengths[rows])
+    if outside.any():
+        word = int(outside.argmax())
+        wanted = f"a governor from -1 to {lengths[rows[word]] - 1}, 0-based"
+        raise _tree_error(columns, word, f"expected {wanted}, got {governors[word]}")
+    words = np.arange(columns.n_words, dtype=np.int64)
+    is_root = governors == ROOT
+    # Pointer jumping: after k rounds `ancestor` is 2^k edges up, or the root, and `depth` what lies between.
+    ancestor = np.where(is_root, words, governors + columns.row_splits[rows])
+    depth = (~is_root).astype(np.int64)
+    for _ in range(int(lengths.max(initial=1)).bit_length()):
+        depth += depth[ancestor]
+        ancestor = ancestor[ancestor]
+    if not is_root[ancestor].all():
+        word = int(is_root[ancestor].argmin())
+        raise _tree_error(columns, word, "expected governors that lead to a root, got a cycle")
+    return depth
+
+
+def _tree_error(columns: WordColumns, word: int, problem: str) -> TreeError:
+    line = columns.line_of_word(word)
+    row = line - columns.first_line
+    form = columns.texts[row][int(columns.starts[word]) : int(columns.ends[word])]
+    return TreeError(f"word {word - int(columns.row_splits[row]) + 1}, {form!r}: {problem}.", line=line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import AlignmentError
-from syntaxformer.syntax.relation_ids import RelationArray
+from syntaxformer.syntax.relations import RelationArray
 
 __all__ = ["Specials", "pair_words_of_pieces", "piece_relations"]
 

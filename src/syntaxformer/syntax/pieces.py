@@ -8,7 +8,9 @@ A batch is flat: the offsets of all pieces one after the other, and `row_splits`
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +19,13 @@ from syntaxformer.base.errors import AlignmentError
 
 __all__ = [
     "NO_WORD",
+    "SUBWORD_POSITIONS",
+    "EncodingLike",
     "batch_word_of_piece",
+    "encoding_offsets",
     "row_of_item",
+    "segment_offsets",
+    "subword_codes",
     "uncovered_words",
     "word_of_piece",
 ]
@@ -189,3 +196,152 @@ def _pairs(offsets: ArrayLike, what: str) -> NDArray[np.int64]:
             f"{what}: expected 0 <= start <= end, got {start}, {end} at position {wrong[0]}."
         )
     return pairs
+
+
+OffsetList = Sequence[tuple[int, int]]
+
+
+class EncodingLike(Protocol):
+    """The part of `tokenizers.Encoding` that is needed here."""
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        """Character start and end of each piece; (0, 0) for specials and padding."""
+        ...
+
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        """Segment of each piece; None for specials and padding."""
+        ...
+
+
+def encoding_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Offsets of all pieces of single-segment encodings.
+
+    Args:
+        encoded: `tokenizers.Encoding` objects, a `BatchEncoding` of a fast tokenizer, or offset lists.
+
+    Returns:
+        `(piece_offsets [pieces, 2], piece_row_splits [rows + 1])`.
+
+    Raises:
+        AlignmentError: `encoded` carries no offsets.
+    """
+    rows = [item.offsets if _is_encoding(item) else item for item in _items(encoded)]
+    return _flat(rows), _splits(len(row) for row in rows)
+
+
+def segment_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Offsets of sentence pairs encoded together, two rows a pair.
+
+    The offsets of a second segment start again at 0, so the segments must be aligned apart: row `2 * i` holds
+    the pieces of pair `i` before its second segment, row `2 * i + 1` the others. Align them with the words of
+    the sentences in the same order (first, second, first, second, …). The flat order of the pieces stays.
+
+    Args:
+        encoded: `tokenizers.Encoding` objects or a `BatchEncoding`; offset lists alone do not tell segments.
+
+    Returns:
+        `(piece_offsets [pieces, 2], piece_row_splits [2 * pairs + 1])`.
+
+    Raises:
+        AlignmentError: `encoded` carries no offsets or no segments.
+    """
+    rows: list[OffsetList] = []
+    lengths: list[int] = []
+    for item in _items(encoded):
+        if not _is_encoding(item):
+            raise AlignmentError("segments: expected encodings with sequence_ids, got bare offsets.")
+        segments = item.sequence_ids
+        first = segments.index(1) if 1 in segments else len(segments)
+        rows.append(item.offsets)
+        lengths += [first, len(segments) - first]
+    return _flat(rows), _splits(lengths)
+
+
+def _is_encoding(item: Any) -> bool:
+    # Asked of the class: on an object, hasattr would build the whole list.
+    return hasattr(cast("type[object]", type(item)), "offsets")
+
+
+def _items(encoded: Any) -> list[Any]:
+    """The encodings of any accepted form, one a row."""
+    if _is_encoding(encoded):
+        raise AlignmentError(
+            "encodings: expected a list, one a sentence, got a single one. Put it into a list."
+        )
+    if hasattr(encoded, "encodings"):
+        encoded = encoded.encodings
+        if not encoded:
+            raise AlignmentError(
+                "encodings: expected a fast tokenizer's result, with character offsets, got a slow one's. "
+                "Load the tokenizer with use_fast=True."
+            )
+    return list(encoded)
+
+
+def _flat(rows: Sequence[OffsetList]) -> NDArray[np.int32]:
+    """All rows as one `[pieces, 2]` array; `fromiter` over single numbers is fastest."""
+    n_numbers = 2 * sum(map(len, rows))
+    numbers = chain.from_iterable(chain.from_iterable(rows))
+    try:
+        return np.fromiter(cast("Iterable[int]", numbers), np.int32, n_numbers).reshape(-1, 2)
+    except (TypeError, ValueError) as error:
+        raise AlignmentError(f"offsets: expected a (start, end) pair for each piece, got {error}.") from error
+
+
+def _splits(lengths: Iterable[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(np.fromiter(lengths, np.int64))]).astype(np.int64)
+
+
+SUBWORD_POSITIONS = ("B", "M", "E", "O")
+"""Positions in the order of their codes."""
+
+_BEGINNING, _MIDDLE, _END, _WHOLE = range(4)
+
+
+def subword_codes(words_of_pieces: ArrayLike, piece_row_splits: ArrayLike) -> NDArray[np.int8]:
+    """Position of every piece of many sentences.
+
+    A word of one piece has O, of two B E, of more B M* E. The pieces of a word are those that belong to it,
+    in their order, next to each other or not.
+
+    Args:
+        words_of_pieces: `[pieces]`, word index within the sentence or `NO_WORD`.
+        piece_row_splits: `[rows + 1]`.
+
+    Returns:
+        `[pieces]`, index into `SUBWORD_POSITIONS`, or -1 for a piece without word.
+
+    Raises:
+        AlignmentError: Row splits that do not cut the pieces into rows.
+
+    Source: Sundararaman et al. (2019), section 3.1.
+    """
+    words = np.asarray(words_of_pieces, np.int64)
+    rows = row_of_item(piece_row_splits, len(words), "piece_row_splits")
+    pieces = np.flatnonzero(words != NO_WORD)
+    codes = np.full(len(words), -1, np.int8)
+    if not len(pieces):
+        return codes
+    # A number for every (row, word): rows are `stride` apart.
+    stride = int(words.max()) + 1
+    key = rows[pieces] * stride + words[pieces]
+    first, last = _first_and_last(key, len(pieces))
+    position = np.where(first, np.where(last, _WHOLE, _BEGINNING), np.where(last, _END, _MIDDLE))
+    codes[pieces] = position
+    return codes
+
+
+def _first_and_last(key: NDArray[np.int64], n_pieces: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each piece is the first, and the last, of those with its key."""
+    order: NDArray[np.int64] | None = None
+    if np.any(key[1:] < key[:-1]):
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+    changes = key[1:] != key[:-1]
+    first, last = np.ones(n_pieces, bool), np.ones(n_pieces, bool)
+    first[1:], last[:-1] = changes, changes
+    if order is not None:
+        first[order], last[order] = first.copy(), last.copy()
+    return first, last

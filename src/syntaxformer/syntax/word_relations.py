@@ -14,10 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.syntax.constituency_relations import Nodes, batch_constituency_relations
-from syntaxformer.syntax.dependency_relations import batch_dependency_relations, dependency_depths
 from syntaxformer.syntax.phrase_columns import PhraseColumns
-from syntaxformer.syntax.relation_ids import MAX_DISTANCE, RelationArray, pair_relation
+from syntaxformer.syntax.relations import (
+    MAX_DISTANCE,
+    Nodes,
+    RelationArray,
+    batch_constituency_relations,
+    batch_dependency_relations,
+    dependency_depths,
+    pair_relation,
+)
 
 __all__ = ["TreeKind", "WordTrees", "word_relations"]
 

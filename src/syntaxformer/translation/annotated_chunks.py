@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from syntaxformer.base.errors import AlignmentError
-from syntaxformer.base.textfile import count_lines
+from syntaxformer.base.files import count_lines
 from syntaxformer.syntax import CodedColumn, WordColumns, read_user_column
 from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.folders import hash_file, read_json
+from syntaxformer.base.files import hash_file, read_json
 from syntaxformer.translation.hub import read_dataset
 from syntaxformer.translation.parallel import (
     CorpusConfig,

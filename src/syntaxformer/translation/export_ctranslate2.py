@@ -18,7 +18,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.folders import MANIFEST, atomic_folder, hash_file
+from syntaxformer.base.files import MANIFEST, atomic_folder, hash_file
 from syntaxformer.translation.export_agreement import largest_difference
 from syntaxformer.translation.export_network import network_spec
 from syntaxformer.translation.export_refusals import why_not

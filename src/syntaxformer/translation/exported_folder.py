@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.base.errors import CheckpointError
+from syntaxformer.base.files import read_record
 from syntaxformer.base.folder_checks import folder_errors
-from syntaxformer.base.folders import read_record
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 
 __all__ = ["EXPORT", "INSTALL", "SEPARATOR", "ExportInfo", "SourceTokens", "read_export", "read_names"]

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.files import disk_errors, read_record
 from syntaxformer.base.folder_checks import check_pieces, check_weights, folder_errors
-from syntaxformer.base.folders import disk_errors, read_record
 from syntaxformer.base.languages import language_of, language_of_side
 from syntaxformer.runs.loading import TRANSLATOR, quiet_loading, verify_folder
 from syntaxformer.syntax import FactorVocabulary

@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.files import count_lines, read_lines
 from syntaxformer.base.languages import given_language, language_of_side
-from syntaxformer.base.textfile import count_lines, read_lines
 from syntaxformer.translation.preparation import TextPreparation
 from syntaxformer.translation.stored_lines import StoredLines
 

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from syntaxformer.annotate.location import cache_folder
 from syntaxformer.base.errors import CheckpointError, DataError
-from syntaxformer.base.folders import PARTIAL, atomic_folder, verify_manifest
+from syntaxformer.base.files import PARTIAL, atomic_folder, verify_manifest
 
 __all__ = ["GrowingArray", "map_array", "stored_folder"]
 

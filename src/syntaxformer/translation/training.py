@@ -21,9 +21,8 @@ import torch
 from pydantic import BaseModel
 from transformers.utils import logging as hf_logging
 
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.folders import PARTIAL, disk_errors, hash_file, read_json, write_manifest
+from syntaxformer.base.files import PARTIAL, atomic_file, disk_errors, hash_file, read_json, write_manifest
 from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
 from syntaxformer.runs.checkpoints import (
     average_weights,

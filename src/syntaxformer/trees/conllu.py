@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 from syntaxformer.trees.dependency import check_governors
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.sentence import Sentence

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from syntaxformer.base.atomic import atomic_text
 from syntaxformer.base.errors import TreeError
+from syntaxformer.base.files import atomic_text
 from syntaxformer.trees.conllu import CONSTITUENCY_KEY, NO_SPACE, RANGE_KEY, TEXT_KEY
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.sentence import Sentence

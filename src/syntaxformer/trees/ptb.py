@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import read_lines
 
 __all__ = ["Tree", "format_tree", "parse_tree", "parse_trees", "read_ptb"]
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.base.atomic import atomic_file, atomic_text
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.folders import atomic_folder, verify_manifest
+from syntaxformer.base.files import atomic_file, atomic_folder, atomic_text, verify_manifest
 
 
 def test_the_file_appears_whole(tmp_path):

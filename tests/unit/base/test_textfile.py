@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.textfile import TextLines, count_lines, read_lines
+from syntaxformer.base.files import TextLines, count_lines, read_lines
 
 CONTENT = "\ufeffein Satz\r\n\nb\u2028c\x85d\tü\nlast".encode()
 

@@ -23,7 +23,7 @@ from transformers import (
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
-from syntaxformer.base.folders import verify_manifest
+from syntaxformer.base.files import verify_manifest
 from syntaxformer.encoders import finetuning as classification
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.finetune_trainer import FinetuneTrainer

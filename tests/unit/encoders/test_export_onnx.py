@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime", reason="the extra `export` is not installed: 
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.folders import write_manifest
+from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders import export_onnx as onnx_folder
 from syntaxformer.encoders.annotated_examples import needed_columns
 from syntaxformer.encoders.classifier import Classifier

@@ -11,10 +11,10 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import POS_TAGS as TAGS
 from syntaxformer.infusion.config import InfusionConfig, MaskConfig, TreeOptions
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation
-from syntaxformer.syntax.constituency_relations import Nodes
+from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.syntax.piece_relations import Specials
+from syntaxformer.syntax.relations import Nodes
 from syntaxformer.syntax.word_relations import TreeKind
-from syntaxformer.syntax.word_values import POS_TAGS
 
 
 def test_choices_are_those_of_the_rooms_that_act_on_them():

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch.optim.lr_scheduler import LambdaLR
 
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
-from syntaxformer.base.folders import MANIFEST, atomic_folder, read_json, verify_manifest, write_manifest
+from syntaxformer.base.files import MANIFEST, atomic_folder, read_json, verify_manifest, write_manifest
 from syntaxformer.runs.checkpoints import (
     average_weights,
     check_finite,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.folders import verify_manifest, write_manifest
+from syntaxformer.base.files import verify_manifest, write_manifest
 from syntaxformer.runs import run_folder
 from syntaxformer.runs.run_folder import (
     check_run,

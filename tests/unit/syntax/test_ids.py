@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from syntaxformer.syntax import n_relations, pair_relation, relation_name
-from syntaxformer.syntax.relation_ids import relations_of_steps
+from syntaxformer.syntax.relations import relations_of_steps
 
 
 def test_names_of_all_ids():

@@ -14,10 +14,8 @@ from typing import Any
 
 from filelock import FileLock
 
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.config import read_yaml
-from syntaxformer.base.folders import MANIFEST, hash_file, read_json
-from syntaxformer.base.textfile import read_lines
+from syntaxformer.base.files import MANIFEST, atomic_file, hash_file, read_json, read_lines
 from syntaxformer.runs.checkpoints import numbered_checkpoints
 from syntaxformer.runs.stopwatch import Stopwatch
 from syntaxformer.study.experiments.cell_config import finetune_config, translator_recipe

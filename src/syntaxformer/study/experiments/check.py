@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from syntaxformer.annotate.splits import SPLIT
 from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.files import read_lines
 from syntaxformer.base.languages import choose_annotator, language_of_side
-from syntaxformer.base.textfile import read_lines
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.official_files import find_task
 from syntaxformer.encoders.own_table import OWN_TASKS, own_task

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.base.atomic import atomic_file
-from syntaxformer.base.folders import hash_file
+from syntaxformer.base.files import atomic_file, hash_file, read_lines
 from syntaxformer.base.statistics import Spread, paired_t_test, spread
-from syntaxformer.base.textfile import read_lines
 from syntaxformer.study.experiments.cell_run import HYPOTHESES, REFERENCES
 from syntaxformer.study.experiments.spec import SEED, PaperNumber, Spec, matches
 from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun

@@ -14,9 +14,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from syntaxformer import __version__
-from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.folders import hash_file, read_json
+from syntaxformer.base.files import atomic_file, hash_file, read_json
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.runs.run_folder import NO_EFFECT
 from syntaxformer.study.experiments.cell_config import resolve

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from syntaxformer.base.atomic import atomic_file
+from syntaxformer.base.files import atomic_file
 from syntaxformer.base.statistics import Spread, spread
 from syntaxformer.encoders.classifier_folder import missed_note
 from syntaxformer.study.document import (

@@ -21,7 +21,7 @@ from typing import Any
 from filelock import Timeout
 
 from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
-from syntaxformer.base.folders import read_json
+from syntaxformer.base.files import read_json
 from syntaxformer.base.statistics import spread
 from syntaxformer.runs.stopwatch import counted_seconds
 from syntaxformer.study.experiments.cell_config import resolve

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from syntaxformer.base.folders import write_manifest
+from syntaxformer.base.files import write_manifest
 from syntaxformer.nn import plan_widths
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.length_limit import DecodingConfig

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.folders import verify_manifest, write_manifest
+from syntaxformer.base.files import verify_manifest, write_manifest
 from syntaxformer.nn import InfusedEmbedding, plan_widths
 from syntaxformer.translation.export_ctranslate2 import QUANTIZATIONS, export_translator
 from syntaxformer.translation.export_refusals import why_not

@@ -7,7 +7,7 @@ import pytest
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns
-from syntaxformer.syntax.vocabulary import UnseenFactorValueWarning
+from syntaxformer.syntax.factors import UnseenFactorValueWarning
 from syntaxformer.translation import target
 from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
 from syntaxformer.translation.parallel import CorpusConfig, ParallelText

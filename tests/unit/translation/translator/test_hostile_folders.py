@@ -22,7 +22,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 import syntaxformer as sf
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
-from syntaxformer.base.folders import write_manifest
+from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.classifier_folder import ClassifierInfo
 from syntaxformer.translation.export_ctranslate2 import export_translator

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.folders import write_manifest
+from syntaxformer.base.files import write_manifest
 from syntaxformer.translation import model_folder
 from syntaxformer.translation.translator import Translator
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, T5Config, T5Model
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.folders import MANIFEST
+from syntaxformer.base.files import MANIFEST
 from syntaxformer.cli.main import main
 from syntaxformer.translation.decoding import FoundPieces
 from syntaxformer.translation.encoder_tokenizer import encoder_tokenizer

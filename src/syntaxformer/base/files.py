@@ -1,25 +1,28 @@
-"""Folders written whole or not at all, with a manifest that tells when a file was cut off or changed later.
+"""Writing a file whole or not at all.
 
-Used for checkpoints and for finished models. What is inside such a folder is safetensors, JSON and text only.
+The content goes to a temporary name in the same folder, reaches the disk, and takes the final name in one
+step: a crash, a full disk or a second writer never leaves half a file under the name that others read.
 """
 
 from __future__ import annotations
 
 import glob
+import gzip
 import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from syntaxformer.base.atomic import sync
 from syntaxformer.base.errors import CheckpointError, DataError
 
 __all__ = [
@@ -27,15 +30,112 @@ __all__ = [
     "MANIFEST",
     "MAX_JSON_BYTES",
     "PARTIAL",
+    "TextLines",
+    "atomic_file",
     "atomic_folder",
+    "atomic_text",
+    "count_lines",
+    "decode_lines",
     "disk_errors",
     "hash_file",
+    "open_bytes",
     "read_json",
+    "read_lines",
     "read_record",
     "remove_partials",
+    "sync",
     "verify_manifest",
     "write_manifest",
 ]
+
+_OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
+"""Folders whose files are open already, also where they lead to a plain one."""
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Generator[Path, None, None]:
+    """Give a temporary path to write to; on success it becomes `path`, on any error nothing stays behind.
+
+    Args:
+        path: Final name. Its folder is created; an older file of that name is replaced, and where the name
+            is a link, the file that it leads to. A pipe or a device gets the content at the end.
+
+    Raises:
+        DataError: The folder or the file cannot be written (no space left, no permission, read-only disk).
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(None, "it is a folder")
+        if is_open_ended := _is_open_ended(path):
+            temporary = _new_file_in(Path(tempfile.gettempdir()), path.name)
+        else:
+            path = Path(os.path.realpath(path))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = _new_file_in(path.parent, path.name)
+        yield temporary
+        if is_open_ended:
+            with temporary.open("rb") as content, path.open("wb") as target:
+                shutil.copyfileobj(content, target)
+        else:
+            sync(temporary)
+            temporary.replace(path)
+            sync(path.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError(f"expected to write the file, got: {reason}. Nothing was written.", path) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
+    """The same as a stream of UTF-8 text, packed where the name ends in `.gz`.
+
+    Args:
+        path: Final name.
+
+    Raises:
+        DataError: The folder or the file cannot be written.
+    """
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        if Path(path).suffix != ".gz":
+            with TextIOWrapper(file, "utf-8", newline="\n") as text:
+                yield text
+            return
+        # Neither name nor time: the same content gives the same bytes.
+        with (
+            gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+            TextIOWrapper(packed, "utf-8", newline="\n") as text,
+        ):
+            yield text
+
+
+def _is_open_ended(path: Path) -> bool:
+    """Whether a pipe or a device is there, whose place no file may take; /dev/stdout is a link to one."""
+    return (path.exists() and not path.is_file()) or str(path.absolute().parent) in _OF_PROCESSES
+
+
+def _new_file_in(folder: Path, name: str) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
+    os.close(handle)
+    umask = os.umask(0)
+    os.umask(umask)
+    # mkstemp makes files private; the result should be as readable as any file that the user creates.
+    Path(name).chmod(0o666 & ~umask)
+    return Path(name)
+
+
+def sync(path: Path) -> None:
+    """Bring a file or a folder's entries to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
 
 LOCK = ".lock"
 """What a command holds while it works in a folder."""
@@ -236,3 +336,109 @@ def read_record(path: Path, record: type[_Record], format_version: int | None = 
     if format_version is not None and (version := getattr(found, "format_version", None)) != format_version:
         raise CheckpointError(f"{path}: expected format version {format_version}, got {version}.")
     return found
+
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def open_bytes(path: str | Path) -> BinaryIO:
+    """Open a plain file or, by its suffix `.gz`, a gzip file for reading bytes.
+
+    Raises:
+        DataError: There is no such file, it is a folder, or it may not be read.
+    """
+    path = Path(path)
+    try:
+        return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+    except OSError as error:
+        remedy = " Download it first." if ":/" in str(path) else ""
+        raise DataError(f"expected a readable file, got: {error.strerror}.{remedy}", path) from error
+
+
+def read_lines(path: str | Path, first: int = 0) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file without their line ends; a byte order mark is dropped.
+
+    Args:
+        path: Plain file, or gzip where the name ends in `.gz`.
+        first: The line to begin with, from 0; those before are not looked at.
+
+    Raises:
+        DataError: The file cannot be read or unpacked, or a line holds bytes that are not UTF-8 or a NUL.
+    """
+    return decode_lines(_raw_lines(path), path, first)
+
+
+def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -> Iterator[str]:
+    """Yield the lines of an open binary file or stream, checked as `read_lines` does.
+
+    Args:
+        raw_lines: Lines with their line feeds.
+        name: What error messages call it.
+        first: The line to begin with, from 0; those before are not looked at.
+
+    Raises:
+        DataError: A line holds bytes that are not UTF-8 or a NUL.
+    """
+    position = 0
+    for number, raw in enumerate(raw_lines, 1):
+        if number > first:
+            line = raw.removesuffix(b"\n").removesuffix(b"\r")
+            if number == 1:
+                line = line.removeprefix(_BOM)
+            yield _decode(line, name, number, position + raw.find(line))
+        position += len(raw)
+
+
+def count_lines(path: str | Path) -> int:
+    """Count the lines that `read_lines` yields, without decoding them.
+
+    Raises:
+        DataError: The file cannot be read or unpacked.
+    """
+    return sum(1 for _ in _raw_lines(path))
+
+
+class TextLines:
+    """The lines of a file as something that can be walked through more than once, and has a length.
+
+    Args:
+        path: Plain or gzip file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._length: int | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return read_lines(self.path)
+
+    def __len__(self) -> int:
+        if self._length is None:
+            self._length = count_lines(self.path)
+        return self._length
+
+
+def _raw_lines(path: str | Path) -> Iterator[bytes]:
+    with open_bytes(path) as file:
+        try:
+            yield from file
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"expected a whole file, got: {error}. Copy or pack it again.", path) from error
+
+
+def _decode(line: bytes, path: str | Path, number: int, position: int) -> str:
+    if (nul := line.find(b"\0")) >= 0:
+        raise DataError(
+            f"expected text, got a NUL at byte {nul + 1} of the line ({position + nul + 1} of the file).",
+            path,
+            number,
+        )
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"expected UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line "
+            f"({position + error.start + 1} of the file). Convert the file to UTF-8.",
+            path,
+            number,
+        ) from error

@@ -1,0 +1,366 @@
+"""Numbers of the syntactic relations between two words, and the table that gives them.
+
+With D the largest distance, for query i and key j: 0 none; d (1..D) i is an ancestor of j, d edges away; D +
+d a descendant; 2D + d neither, linked over their lowest common ancestor; 3D + 1 in the other segment of a
+pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from syntaxformer.base.errors import TreeError
+from syntaxformer.syntax.phrase_columns import NO_PHRASE, phrase_columns
+from syntaxformer.trees import ROOT, Tree, check_governors
+
+__all__ = [
+    "MAX_DISTANCE",
+    "NO_PATH",
+    "RELATIONS_VERSION",
+    "Nodes",
+    "RelationArray",
+    "batch_constituency_relations",
+    "batch_dependency_distances",
+    "batch_dependency_relations",
+    "constituency_relations",
+    "dependency_depths",
+    "dependency_relations",
+    "n_relations",
+    "pair_relation",
+    "relation_name",
+    "relations_of_steps",
+]
+
+MAX_DISTANCE = 15
+"""Largest distance by default, as in the paper."""
+
+RELATIONS_VERSION = 1
+"""Of the definitions of this room, stored with each model: one trained on others would read these wrongly."""
+
+_LARGEST = 84
+"""3 * 84 + 1 = 253 is the largest pair relation that fits into a byte."""
+
+RelationArray = NDArray[np.uint8]
+
+
+def n_relations(max_distance: int = MAX_DISTANCE) -> int:
+    """Number of relation ids, `none` and `pair` included: 3D + 2."""
+    return pair_relation(max_distance) + 1
+
+
+def pair_relation(max_distance: int = MAX_DISTANCE) -> int:
+    """Relation of two words in different segments: 3D + 1.
+
+    Raises:
+        ValueError: The largest distance is not between 1 and 84.
+    """
+    if not 1 <= max_distance <= _LARGEST:
+        raise ValueError(
+            f"max_distance: expected 1 to {_LARGEST}, so that an id fits into a byte, got {max_distance}."
+        )
+    return 3 * max_distance + 1
+
+
+def relation_name(relation: int, max_distance: int = MAX_DISTANCE) -> str:
+    """Name of a relation id: "none", "parent 2", "child 1", "sibling 3", "pair".
+
+    Raises:
+        ValueError: No such relation.
+    """
+    if not 0 <= relation < n_relations(max_distance):
+        raise ValueError(f"relation: expected 0 to {n_relations(max_distance) - 1}, got {relation}.")
+    if relation in (0, pair_relation(max_distance)):
+        return "pair" if relation else "none"
+    kind, distance = divmod(relation - 1, max_distance)
+    return f"{('parent', 'child', 'sibling')[kind]} {distance + 1}"
+
+
+def relations_of_steps(
+    steps_up: NDArray[np.integer[Any]],
+    steps_down: NDArray[np.integer[Any]],
+    linked: NDArray[np.bool_],
+    max_distance: int,
+) -> RelationArray:
+    """Relations of pairs of words from the way between them.
+
+    Args:
+        steps_up: Edges from i up to the lowest common ancestor of i and j, `[...]`; 0 if i is that ancestor.
+        steps_down: Edges from there down to j, `[...]`.
+        linked: Whether a tree links i and j at all, `[...]`; the steps do not count where it does not.
+        max_distance: D.
+
+    Returns:
+        Relation ids, `[...]`.
+    """
+    side = max_distance + 2
+    # All distances above D are alike; int16 holds an index into the table.
+    index = np.minimum(steps_up, max_distance + 1).astype(np.int16)
+    index *= side
+    index += np.minimum(steps_down, max_distance + 1).astype(np.int16)
+    # Unlinked pairs go to the corner of the table, where i = j: no relation.
+    index *= linked
+    return np.take(_table(max_distance), index)
+
+
+@cache
+def _table(max_distance: int) -> RelationArray:
+    """Relation of each (steps up, steps down), flat over a square of side D + 2."""
+    pair_relation(max_distance)
+    up, down = np.indices((max_distance + 2, max_distance + 2))
+    distance = up + down
+    kind = np.where(up == 0, 0, np.where(down == 0, 1, 2))
+    table = np.where((distance > 0) & (distance <= max_distance), kind * max_distance + distance, 0)
+    flat = table.astype(np.uint8).ravel()
+    flat.flags.writeable = False
+    return flat
+
+
+NO_PATH = -1
+"""Distance of two words that no tree links, and of padding."""
+
+
+def dependency_relations(governors: Sequence[int], max_distance: int = MAX_DISTANCE) -> RelationArray:
+    """Relation of every pair of words in a dependency tree.
+
+    Args:
+        governors: 0-based governor of each word, -1 for a root, `[words]`; several roots allowed.
+        max_distance: D, the largest distance that has a relation.
+
+    Returns:
+        Relation ids as in `ids`, `[words, words]`; row i sees column j.
+
+    Raises:
+        TreeError: A governor is out of range, or there is a cycle.
+        ValueError: `max_distance` is not between 1 and 84.
+
+    Source: Bai et al. (2021), section 3.2.
+    """
+    row = np.asarray(governors, np.int64).reshape(1, -1)
+    return batch_dependency_relations(row, [row.shape[1]], max_distance)[0]
+
+
+def batch_dependency_relations(
+    governors: ArrayLike,
+    n_words: ArrayLike,
+    max_distance: int = MAX_DISTANCE,
+    *,
+    first_line: int | None = None,
+) -> RelationArray:
+    """Relations of many sentences at once.
+
+    Args:
+        governors: `[rows, words]`, padded with anything.
+        n_words: Words of each row, `[rows]`.
+        max_distance: D.
+        first_line: 1-based line of the first row, for messages.
+
+    Returns:
+        `[rows, words, words]`; 0 wherever a word is padding.
+
+    Raises:
+        TreeError: A governor is out of range, or there is a cycle; names the words and, if given, the line.
+        ValueError: `max_distance` is not between 1 and 84.
+    """
+    parents, sizes = _parents_and_sizes(governors, n_words, first_line)
+    shared = _shared_ancestors(parents, sizes)
+    return relations_of_steps(
+        sizes[:, :, None] - shared, sizes[:, None, :] - shared, shared > 0, max_distance
+    )
+
+
+def batch_dependency_distances(
+    governors: ArrayLike, n_words: ArrayLike, *, first_line: int | None = None
+) -> NDArray[np.int32]:
+    """Edges on the path between every two words, whatever their relation: what a structural probe is to find.
+
+    Returns:
+        `[rows, words, words]`; 0 on the diagonal, `NO_PATH` between trees and wherever a word is padding.
+
+    Args and raises as `batch_dependency_relations`.
+    """
+    parents, sizes = _parents_and_sizes(governors, n_words, first_line)
+    shared = _shared_ancestors(parents, sizes).astype(np.int32)
+    depths = sizes.astype(np.int32)
+    return np.where(shared > 0, depths[:, :, None] + depths[:, None, :] - 2 * shared, NO_PATH)
+
+
+def dependency_depths(
+    governors: ArrayLike, n_words: ArrayLike, *, first_line: int | None = None
+) -> NDArray[np.integer[Any]]:
+    """Edges between each word and the root, plus one: 1 for a root, 0 for padding, `[rows, words]`.
+
+    Args and raises as `batch_dependency_relations`.
+    """
+    return _parents_and_sizes(governors, n_words, first_line)[1]
+
+
+def _parents_and_sizes(
+    governors: ArrayLike, n_words: ArrayLike, first_line: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
+    """Checked parents (a root is its own) and number of ancestors, each word counted as one of its own."""
+    given, lengths = np.asarray(governors, np.int64), np.asarray(n_words, np.int64)
+    words = np.arange(given.shape[1], dtype=np.int64)
+    is_word = words < lengths[:, None]
+    is_root = (given == ROOT) | ~is_word
+    outside = is_word & ((given < ROOT) | (given >= lengths[:, None]))
+    parents = np.where(is_root | outside, words, given)
+    # Pointer jumping in one flat list: after k rounds an ancestor 2^k up, or the root.
+    flat = (parents + (np.arange(len(given), dtype=np.int64) * given.shape[1])[:, None]).ravel()
+    is_top, sizes = is_root.ravel(), (~is_root).ravel().astype(np.int64)
+    for _ in range(given.shape[1].bit_length()):
+        if is_top[flat].all():
+            break
+        sizes += sizes[flat]
+        flat = flat[flat]
+    wrong = outside.any(axis=1) | ~is_top[flat].reshape(given.shape).all(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        _refuse(given[row, : lengths[row]].tolist(), None if first_line is None else first_line + row)
+    counted = np.where(is_word, sizes.reshape(given.shape) + 1, 0)
+    return parents, counted.astype(np.min_scalar_type(int(counted.max(initial=0))))
+
+
+def _refuse(governors: list[int], line: int | None) -> None:
+    try:
+        check_governors(governors)
+    except TreeError as error:
+        raise TreeError(str(error), line=line) from error
+
+
+def _shared_ancestors(
+    parents: NDArray[np.int64], sizes: NDArray[np.integer[Any]]
+) -> NDArray[np.integer[Any]]:
+    """Number of ancestors that two words have in common, themselves included, `[rows, words, words]`.
+
+    Compares the paths from the root down, one level at a time: as many rounds as the deepest tree has levels.
+    """
+    n_rows, n_words = parents.shape
+    index_type = np.min_scalar_type(n_words + 1)
+    words = np.arange(n_words, dtype=np.int64)
+    flat_parents = (parents + (np.arange(n_rows, dtype=np.int64) * n_words)[:, None]).ravel()
+    own = np.arange(n_rows * n_words, dtype=np.int64)
+    flat_sizes, local = sizes.ravel(), np.tile(words, n_rows).astype(index_type)
+    shared = np.zeros((n_rows, n_words, n_words), sizes.dtype)
+    same = np.empty(shared.shape, np.bool_)
+    ancestor = own
+    for level in range(int(sizes.max(initial=0)), 0, -1):
+        # Ancestor at this level; a word that is not so deep yet stands for itself.
+        ancestor = np.where(flat_sizes > level, flat_parents[ancestor], own)
+        reaches = flat_sizes >= level
+        # Words above this level have no ancestor here: two numbers that no word has, so that they never
+        # agree.
+        of_query = np.where(reaches, local[ancestor], index_type.type(n_words)).reshape(n_rows, n_words)
+        of_key = np.where(reaches, local[ancestor], index_type.type(n_words + 1)).reshape(n_rows, n_words)
+        np.equal(of_query[:, :, None], of_key[:, None, :], out=same)
+        shared += same
+    return shared
+
+
+Nodes = Literal["headed", "leaves"]
+"""What a word is in the tree: the owner of the phrases that it heads, or only a leaf."""
+
+
+def constituency_relations(
+    tree: Tree | str,
+    max_distance: int = MAX_DISTANCE,
+    nodes: Nodes = "headed",
+    *,
+    governors: Sequence[int] | None = None,
+    labels: bool = True,
+) -> RelationArray:
+    """Relation of every pair of words in a constituency tree.
+
+    With P the lowest phrase over i and j: where i is P's head word, i is the ancestor of j, at as many edges
+    as lead from j up to P; where neither heads P they are siblings, at as many edges as lead from i over P
+    to j. With `nodes="leaves"` all pairs are siblings.
+
+    Args:
+        tree: A tree or its brackets.
+        max_distance: D, the largest distance that has a relation.
+        nodes: "headed" or "leaves".
+        governors: Dependency governors that decide the heads, as in `phrase_columns`.
+        labels: As in `parse_tree`, for brackets.
+
+    Returns:
+        Relation ids as in `ids`, `[words, words]`; row i sees column j.
+
+    Raises:
+        TreeError: No tree, or governors that do not fit it.
+        ValueError: `nodes` or `max_distance` is not one of those.
+
+    Source: Bai et al. (2021), section 3.2; differs: there words have no phrases, so that no word is an
+    ancestor.
+    """
+    columns = phrase_columns(tree, governors, labels=labels)
+    rows = (columns.word_depths[None], columns.gap_depths[None], columns.gap_heads[None])
+    return batch_constituency_relations(*rows, [len(columns)], max_distance, nodes)[0]
+
+
+def batch_constituency_relations(
+    word_depths: ArrayLike,
+    gap_depths: ArrayLike,
+    gap_heads: ArrayLike,
+    n_words: ArrayLike,
+    max_distance: int = MAX_DISTANCE,
+    nodes: Nodes = "headed",
+) -> RelationArray:
+    """Relations of many sentences at once.
+
+    Args:
+        word_depths: As in `PhraseColumns`, `[rows, words]`, padded with anything.
+        gap_depths: `[rows, words]`.
+        gap_heads: `[rows, words]`.
+        n_words: Words of each row, `[rows]`.
+        max_distance: D.
+        nodes: "headed" or "leaves".
+
+    Returns:
+        `[rows, words, words]`; 0 wherever a word is padding.
+
+    Raises:
+        ValueError: `nodes` or `max_distance` is not one of those.
+    """
+    if nodes not in get_args(Nodes):
+        raise ValueError(f"nodes: expected one of {', '.join(get_args(Nodes))}, got {nodes!r}.")
+    depths, gaps, heads = (np.asarray(column, np.int64) for column in (word_depths, gap_depths, gap_heads))
+    words = np.arange(depths.shape[1], dtype=np.int64)
+    is_word = words < np.asarray(n_words, np.int64)[:, None]
+    depths = np.where(is_word, depths, 0)
+    # Nothing joins padding to the words before it.
+    gaps, heads = np.where(is_word, gaps, NO_PHRASE), np.where(is_word, heads, 0)
+    common, owner = _lowest_phrases(gaps, heads, int(depths.max(initial=0)))
+    depths, words = depths.astype(common.dtype), words.astype(common.dtype)
+    steps_up, steps_down = depths[:, :, None] - common, depths[:, None, :] - common
+    if nodes == "headed":
+        steps_up *= owner != words[:, None]
+        steps_down *= owner != words
+    return relations_of_steps(steps_up, steps_down, common != NO_PHRASE, max_distance)
+
+
+def _lowest_phrases(
+    gap_depths: NDArray[np.integer[Any]], gap_heads: NDArray[np.integer[Any]], deepest: int
+) -> tuple[NDArray[np.signedinteger[Any]], NDArray[np.signedinteger[Any]]]:
+    """Depth (`NO_PHRASE` for none) and head of the lowest phrase over two words, `[rows, words, words]`."""
+    n_rows, n_words = gap_depths.shape
+    # Depth and head in one number, so that one minimum finds both: equal depths between two words are one
+    # phrase.
+    bits = max(n_words - 1, 1).bit_length()
+    largest = (deepest + 2) << bits
+    number = np.min_scalar_type(-largest)
+    keys = ((gap_depths.astype(np.int64) << bits) | gap_heads).astype(number)
+    # [later word, rows, earlier word]: the running minimum then goes over whole planes.
+    planes = np.full((n_words, n_rows, n_words), largest - 1, number)
+    words = np.arange(n_words, dtype=np.int64)
+    earlier = words[:, None] > words
+    np.copyto(planes, keys.T[:, :, None], where=earlier[:, None, :])
+    for later in range(1, n_words):
+        np.minimum(planes[later], planes[later - 1], out=planes[later])
+    half = planes.transpose(1, 2, 0)
+    both = np.minimum(half, half.transpose(0, 2, 1))
+    both[:, range(n_words), range(n_words)] = NO_PHRASE
+    return both >> bits, both & number.type((1 << bits) - 1)

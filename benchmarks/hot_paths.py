@@ -27,7 +27,7 @@ from syntaxformer.annotate.spacy_backend import BATCH_SIZE, SpacyAnnotator
 from syntaxformer.annotate.spacy_docs import DocReader
 from syntaxformer.base.files import read_lines
 from syntaxformer.infusion.config import TreeOptions
-from syntaxformer.runs.precision import pick_precision
+from syntaxformer.runs.processes import pick_precision
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.batches import TokenBudgetBatches
 from syntaxformer.translation.collator import source_batch

@@ -20,7 +20,7 @@ from transformers import TrainerCallback
 
 from syntaxformer.base.files import read_lines
 from syntaxformer.nn import plan_widths
-from syntaxformer.runs.precision import pick_precision
+from syntaxformer.runs.processes import pick_precision
 from syntaxformer.translation.batches import TokenBudgetBatches, padding_share
 from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig

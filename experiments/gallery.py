@@ -30,10 +30,8 @@ from syntaxformer.study import (
     plain_attention_beside,
     subnetwork_view,
 )
-from syntaxformer.study.attention_spread import MEASURES
-from syntaxformer.study.case_report import case_blocks
-from syntaxformer.study.case_texts import cases_of_lines
-from syntaxformer.study.cases import Case
+from syntaxformer.study.attention import MEASURES
+from syntaxformer.study.cases import Case, case_blocks, cases_of_lines
 from syntaxformer.study.charts import Curve, draw_curves
 from syntaxformer.study.document import Block, Figure, Heading, Paragraph, Table, to_markdown
 from syntaxformer.translation.model_folder import check_directions, scoring

@@ -24,7 +24,7 @@ from transformers import TrainerCallback
 
 from syntaxformer.base.files import read_lines
 from syntaxformer.nn import plan_widths
-from syntaxformer.runs.precision import pick_precision
+from syntaxformer.runs.processes import pick_precision
 from syntaxformer.translation.collator import EncodedPairs
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.parallel import find_file

@@ -8,7 +8,7 @@ import sys
 import yaml
 
 from syntaxformer.study.experiments import RunStore, load_spec, run_cell, write_report
-from syntaxformer.study.experiments.cell_run import HYPOTHESES, write_cell
+from syntaxformer.study.experiments.cell import HYPOTHESES, write_cell
 from syntaxformer.translation.scoring import score_translations
 
 SETTINGS = {

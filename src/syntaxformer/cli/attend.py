@@ -178,7 +178,7 @@ def _spread(
     from syntaxformer.base.files import read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_side
     from syntaxformer.study import attention_spread
-    from syntaxformer.study.attention_spread import MEASURES
+    from syntaxformer.study.attention import MEASURES
     from syntaxformer.translation.model_folder import check_directions
     from syntaxformer.translation.translator import Translator
 

@@ -49,8 +49,7 @@ def compare(
     from syntaxformer.base.files import atomic_file, read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_file, language_of_side
     from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
-    from syntaxformer.study.case_report import case_blocks
-    from syntaxformer.study.case_texts import cases_of_lines
+    from syntaxformer.study.cases import case_blocks, cases_of_lines
     from syntaxformer.study.document import to_html, to_markdown
     from syntaxformer.translation.model_folder import check_directions
 

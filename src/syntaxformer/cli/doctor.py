@@ -60,7 +60,7 @@ def _optional_packages() -> list[str]:
 def _devices() -> list[str]:
     import torch
 
-    from syntaxformer.runs.precision import pick_precision
+    from syntaxformer.runs.processes import pick_precision
 
     devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     place = ", ".join(devices) or f"CPU, {torch.get_num_threads()} threads"

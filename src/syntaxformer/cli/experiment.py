@@ -103,7 +103,7 @@ def _executor(engine: Engine, jobs: int, address: str | None) -> AbstractContext
 
     if engine is Engine.local:
         return nullcontext(LocalExecutor(jobs))
-    from syntaxformer.study.experiments.ray_executor import RayExecutor
+    from syntaxformer.study.experiments.executors import RayExecutor
 
     return RayExecutor(jobs, address)
 

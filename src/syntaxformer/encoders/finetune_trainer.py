@@ -29,11 +29,9 @@ from syntaxformer.encoders.finetune_config import FinetuneTraining
 from syntaxformer.encoders.length_batches import LengthBatches
 from syntaxformer.nn import Dropout
 from syntaxformer.runs.callbacks import Beginning, Curves, ProgressLines
-from syntaxformer.runs.precision import pick_precision
-from syntaxformer.runs.processes import one_device
-from syntaxformer.runs.safe_checkpoints import SafeCheckpoints
+from syntaxformer.runs.checkpoints import SafeCheckpoints, shard
+from syntaxformer.runs.processes import one_device, pick_precision
 from syntaxformer.runs.schedules import linear
-from syntaxformer.runs.sharding import shard
 
 __all__ = ["FinetuneTrainer"]
 

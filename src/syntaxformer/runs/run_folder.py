@@ -19,7 +19,7 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import LOCK, MANIFEST, PARTIAL, atomic_file, remove_partials
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
-from syntaxformer.runs.precision import pick_precision
+from syntaxformer.runs.processes import pick_precision
 
 __all__ = [
     "NO_EFFECT",

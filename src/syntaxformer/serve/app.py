@@ -17,9 +17,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from syntaxformer import __version__
 from syntaxformer.base.errors import SyntaxformerError
-from syntaxformer.serve.batcher import Batcher
-from syntaxformer.serve.bodies import BoundedRoute
+from syntaxformer.serve.batcher import Batcher, Metrics
 from syntaxformer.serve.checks import (
+    BoundedRoute,
     check_explained,
     check_pairs,
     check_texts,
@@ -28,16 +28,15 @@ from syntaxformer.serve.checks import (
     translate_settings,
 )
 from syntaxformer.serve.config import ServiceConfig
-from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslatorEngine
-from syntaxformer.serve.explain_schemas import ExplainAnswer, ExplainRequest
-from syntaxformer.serve.explanations import ExplainSettings
+from syntaxformer.serve.engines import ClassifierEngine, Engine, ExplainSettings, TranslatorEngine
 from syntaxformer.serve.gate import Gate
-from syntaxformer.serve.metrics import Metrics
 from syntaxformer.serve.problems import Problem, handle_problems
 from syntaxformer.serve.schemas import (
     ClassifyAnswer,
     ClassifyRequest,
     ErrorBody,
+    ExplainAnswer,
+    ExplainRequest,
     ModelList,
     TranslateAnswer,
     TranslateRequest,

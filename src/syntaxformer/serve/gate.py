@@ -14,10 +14,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from syntaxformer.serve.batcher import Metrics
 from syntaxformer.serve.config import ServiceConfig
-from syntaxformer.serve.metrics import Metrics
-from syntaxformer.serve.problems import Problem, problem_response, shown
-from syntaxformer.serve.request_ids import HEADER, set_request_id
+from syntaxformer.serve.problems import HEADER, Problem, problem_response, set_request_id, shown
 
 __all__ = ["Gate", "JsonLines"]
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import re
+import uuid
+from contextvars import ContextVar
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,9 +15,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from syntaxformer.serve.request_ids import current_request_id
-
-__all__ = ["Problem", "handle_problems", "problem_response", "shown"]
+__all__ = [
+    "HEADER",
+    "Problem",
+    "current_request_id",
+    "handle_problems",
+    "problem_response",
+    "set_request_id",
+    "shown",
+]
 
 CODES = {
     400: "not_json",
@@ -124,3 +132,21 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
         return Problem(400, "body: expected JSON, got brackets too deep, too long a number, or no UTF-8.")
     code = CODES.get(error.status_code, "http")
     return Problem(error.status_code, f"request: {error.detail}.", code, headers)
+
+
+HEADER = "x-request-id"
+
+_PROPER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_current: ContextVar[str] = ContextVar("request_id", default="")
+
+
+def current_request_id() -> str:
+    """The id of the request that is being answered; empty outside of one."""
+    return _current.get()
+
+
+def set_request_id(given: str | None) -> str:
+    """Begin a request; an id of letters, digits, ".", "_" and "-" is taken over."""
+    request_id = given if given and _PROPER.fullmatch(given) else uuid.uuid4().hex
+    _current.set(request_id)
+    return request_id

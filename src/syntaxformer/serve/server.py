@@ -16,6 +16,9 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from syntaxformer.base.errors import ConfigError
@@ -23,9 +26,54 @@ from syntaxformer.serve.app import create_app
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine
 from syntaxformer.serve.gate import JsonLines
-from syntaxformer.serve.pages import add_explorer
 
-__all__ = ["PAGES", "app_from_environment", "name_models", "run", "serve_app"]
+__all__ = [
+    "FOLDER",
+    "PAGES",
+    "POLICY",
+    "add_explorer",
+    "app_from_environment",
+    "name_models",
+    "run",
+    "serve_app",
+]
+
+FOLDER = Path(__file__).parent / "explorer"
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""Content-Security-Policy: nothing inline, nothing from elsewhere, in no other page's frame."""
+
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class _Files(StaticFiles):
+    """Files with the page's headers."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Answer a request for a file."""
+        response = await super().get_response(path, scope)
+        response.headers.update(_HEADERS)
+        return response
+
+
+def add_explorer(app: FastAPI) -> None:
+    """Add the page at `/` and `/explore`."""
+
+    async def page() -> Response:
+        return FileResponse(FOLDER / "index.html", headers=_HEADERS)
+
+    for path in ("/", "/explore"):
+        app.get(path, include_in_schema=False)(page)
+    app.mount("/explore/static", _Files(directory=FOLDER), name="explorer")
+
 
 CONFIG = "SYNTAXFORMER_SERVE"
 """Variable that carries the settings to worker processes."""

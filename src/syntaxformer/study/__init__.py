@@ -1,9 +1,14 @@
 """Looking into models: attention as arrays and pictures, its spread, ablation, cases where they differ."""
 
 from syntaxformer.study.ablation import Ablation, ablate_classifier, ablate_translator
-from syntaxformer.study.attention_maps import CrossAttentionMap, cross_attention
-from syntaxformer.study.attention_spread import SpreadOfAttention, attention_spread
-from syntaxformer.study.encoder_attention import EncoderAttention, encoder_attention
+from syntaxformer.study.attention import (
+    CrossAttentionMap,
+    EncoderAttention,
+    SpreadOfAttention,
+    attention_spread,
+    cross_attention,
+    encoder_attention,
+)
 from syntaxformer.study.plots import draw_attention, draw_subnetwork
 from syntaxformer.study.subnetworks import SubnetworkView, plain_attention_beside, subnetwork_view
 from syntaxformer.study.text_view import Parser, TextView, classifier_text, parser_for, translator_text

@@ -24,7 +24,6 @@ from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.nn import first_pieces
-from syntaxformer.study.word_shuffle import drawn_for, piece_roles, word_roles
 from syntaxformer.syntax import FACTORS, WordColumns
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.source_syntax import SourceSyntax
@@ -37,6 +36,9 @@ __all__ = [
     "ablate_classifier",
     "ablate_factors",
     "ablate_translator",
+    "drawn_for",
+    "piece_roles",
+    "word_roles",
 ]
 
 KINDS = ("parent", "child", "sibling")
@@ -291,3 +293,52 @@ class _AblatedCollator:
     @n_truncated.setter
     def n_truncated(self, n_cut: int) -> None:
         self._collator.n_truncated = n_cut
+
+
+def drawn_for(seed: int, text: int, name: str) -> np.random.Generator:
+    """What is drawn for one factor or tree of one text: the same in whatever batch the text stands.
+
+    Args:
+        seed: Of the whole ablation.
+        text: Number that stands for the text, a checksum.
+        name: Of the factor or the tree: each is shuffled apart.
+    """
+    return np.random.default_rng([seed, text, zlib.crc32(name.encode())])
+
+
+def word_roles(
+    words: NDArray[np.int64], segments: NDArray[np.int64], drawn: np.random.Generator
+) -> NDArray[np.int64]:
+    """Let words change places within their segment.
+
+    Args:
+        words: Word of each piece, -1 for none, `[pieces]`; no word of one segment has the number of one of
+            the other.
+        segments: 0 or 1, `[pieces]`.
+        drawn: Source of the shuffling.
+
+    Returns:
+        `[pieces]`: for all pieces of a word the first piece of the word whose role it plays; pieces of no
+        word play their own.
+    """
+    roles = np.arange(len(words))
+    of_words = words >= 0
+    present, first = np.unique(words[of_words], return_index=True)
+    first = np.flatnonzero(of_words)[first]
+    played = first.copy()
+    for segment in np.unique(segments[first]):
+        own = segments[first] == segment
+        played[own] = drawn.permutation(first[own])
+    roles[of_words] = played[np.searchsorted(present, words[of_words])]
+    return roles
+
+
+def piece_roles(
+    words: NDArray[np.int64], segments: NDArray[np.int64], drawn: np.random.Generator
+) -> NDArray[np.int64]:
+    """Let pieces of words change places within their segment; arguments and result as of `word_roles`."""
+    roles = np.arange(len(words))
+    for segment in np.unique(segments):
+        own = np.flatnonzero((words >= 0) & (segments == segment))
+        roles[own] = drawn.permutation(own)
+    return roles

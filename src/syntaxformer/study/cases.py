@@ -11,17 +11,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from sacrebleu.metrics import CHRF
 
+from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.base.statistics import Interval, bootstrap_interval
+from syntaxformer.translation.model_folder import FolderInfo, scoring
 from syntaxformer.trees import Sentence, depths_of
+
+if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
+from collections.abc import Mapping
+
+from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
 
 __all__ = [
     "MIN_SENTENCES",
     "Case",
     "CaseGroup",
     "TagRow",
+    "case_blocks",
+    "cases_of_lines",
     "compare_cases",
     "group_cases",
     "tag_rows",
@@ -223,3 +234,132 @@ def _range(low: int, high: int) -> str:
     if high >= 10**6:
         return f"{low} and more"
     return str(low) if low == high else f"{low} to {high}"
+
+
+def cases_of_lines(
+    sources: Sequence[str],
+    references: Sequence[str],
+    outputs: tuple[Sequence[str], Sequence[str]],
+    parser: Annotator,
+    tagger: Annotator,
+    infos: Sequence[FolderInfo] = (),
+    train: Iterable[str] = (),
+) -> list[Case]:
+    """Annotate lines and compare two systems on them.
+
+    Args:
+        sources: Source lines.
+        references: Reference translations.
+        outputs: Of the first system, the baseline, and of the second.
+        parser: Of the source.
+        tagger: Of the target: it splits references and outputs into words, by one rule.
+        infos: Of the models that made the outputs, as far as models made them: lines are cleaned, split and
+            compared as `evaluate` does for them. Case does not count where it does not for one of them.
+        train: Source lines in which words are rare or not; none to leave that out.
+
+    Raises:
+        ValueError: Other numbers of lines, or none.
+    """
+    if any(info.tokenized for info in infos):
+        parser, tagger = WordsAsGiven(parser), WordsAsGiven(tagger)
+    for preparation in dict.fromkeys(info.preparation(info.src) for info in infos):
+        sources, train = [preparation.clean(one) for one in sources], map(preparation.clean, train)
+    for preparation in dict.fromkeys(info.preparation(info.tgt) for info in infos):
+        references = [preparation.clean(one) for one in references]
+    n_lines, n_first = len(references), len(references) + len(outputs[0])
+    tagged = tagger.annotate([*references, *outputs[0], *outputs[1]])
+    counts = word_counts(one.words for one in parser.stream(train))
+    lowercase = any(scoring(info)["lowercase"] for info in infos)
+    parts = tagged[:n_lines], tagged[n_lines:n_first], tagged[n_first:]
+    return compare_cases(parser.annotate(sources), *parts, counts or None, lowercase)
+
+
+def case_blocks(cases: Sequence[Case], names: tuple[str, str], n_examples: int = 10) -> list[Block]:
+    """A report as blocks for `document.to_markdown`.
+
+    Args:
+        cases: From `compare_cases`.
+        names: Of the two systems.
+        n_examples: Sentences shown on each side.
+
+    Source: Sundararaman et al. (2019), table 3.
+    """
+    better = sorted((case for case in cases if case.gain > 0), key=lambda case: -case.gain)
+    worse = sorted((case for case in cases if case.gain < 0), key=lambda case: case.gain)
+    n_equal = len(cases) - len(better) - len(worse)
+    groups = group_cases(cases)
+    blocks: list[Block] = [
+        Heading(f"{names[0]} and {names[1]}, sentence by sentence", 1),
+        Paragraph(
+            f"{len(cases)} sentences; chrF of a sentence is higher with {names[1]} in {len(better)}, with "
+            f"{names[0]} in {len(worse)}, equal in {n_equal}. Gains are {names[1]} minus {names[0]}, with "
+            f"95 % bootstrap intervals{_exception(groups)}."
+        ),
+    ]
+    for kind, of_kind in groups.items():
+        blocks += [Heading(f"By {kind}"), _group_table(kind, of_kind, names)]
+    blocks += _tag_blocks(cases, names)
+    for title, chosen in ((names[1], better), (names[0], worse)):
+        blocks += [Heading(f"Where {title} is better")]
+        blocks += [_example(case, names) for case in chosen[:n_examples]]
+    return blocks
+
+
+def _exception(groups: Mapping[str, Sequence[CaseGroup]]) -> str:
+    """What the report says where a group is too small for an interval."""
+    if all(one.n >= MIN_SENTENCES for of_kind in groups.values() for one in of_kind):
+        return ""
+    return f"; groups of fewer than {MIN_SENTENCES} sentences have none (–)"
+
+
+def _group_table(kind: str, groups: Sequence[CaseGroup], names: tuple[str, str]) -> Table:
+    rows = [
+        [
+            one.name,
+            str(one.n),
+            f"{one.first:.2f}",
+            f"{one.second:.2f}",
+            f"{one.gain.mean:+.2f}",
+            f"{one.gain.low:+.2f} to {one.gain.high:+.2f}" if one.n >= MIN_SENTENCES else "–",
+        ]
+        for one in groups
+    ]
+    return Table([kind, "sentences", *(f"chrF {name}" for name in names), "gain", "95 %"], rows)
+
+
+def _tag_blocks(cases: Sequence[Case], names: tuple[str, str]) -> list[Block]:
+    rows = tag_rows(cases)
+    if not rows:
+        return []
+    table = [
+        [
+            one.tag,
+            str(one.n),
+            str(one.only_first),
+            str(one.only_second),
+            f"{one.only_second - one.only_first:+d}",
+        ]
+        for one in rows
+    ]
+    header = ["part of speech", "reference words", *(f"only {name}" for name in names), "difference"]
+    return [Heading("Reference words that only one system has"), Table(header, table)]
+
+
+def _example(case: Case, names: tuple[str, str]) -> Table:
+    """A case as a small table; words that only one system has are in bold."""
+    right = case.only_first, case.only_second
+    rows: list[list[str | Marked]] = [["source", case.source.text], ["reference", case.reference.text]]
+    for name, output, score, places in zip(names, case.outputs, case.scores, right, strict=True):
+        words = [case.comparable(case.reference.words[place]) for place in places]
+        rows.append([f"{name}, {score:.1f}", _marked(case, output, words)])
+    return Table([f"gain {case.gain:+.1f}", ""], rows)
+
+
+def _marked(case: Case, output: Sentence, words: Sequence[str]) -> Marked:
+    """The first occurrences of words, as many of each as are given."""
+    left, bold = Counter(words), []
+    for word, place in zip(output.words, output.offsets, strict=True):
+        if left[case.comparable(word)] > 0:
+            left[case.comparable(word)] -= 1
+            bold.append(place)
+    return Marked(output.text, bold)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import atomic_file
-from syntaxformer.study.attention_maps import CrossAttentionMap
+from syntaxformer.study.attention import CrossAttentionMap
 from syntaxformer.study.subnetworks import SubnetworkView
 
 __all__ = ["draw_attention", "draw_subnetwork"]

@@ -9,31 +9,193 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.study.probe_batches import ProbeBatches
-from syntaxformer.study.structural_probe import DepthProbe, DistanceProbe, depth_loss, distance_loss
-from syntaxformer.study.tree_scores import (
+from syntaxformer.study.treebank import (
+    ProbeTreebank,
     attachment_score,
     root_accuracy,
     spearman_by_length,
     spearman_score,
 )
-from syntaxformer.study.treebank import ProbeTreebank
 from syntaxformer.study.word_states import WordEncoder, cache_states
 
-__all__ = ["ProbeConfig", "ProbeReport", "ProbeScores", "linear_chain", "probe_model", "probe_states"]
+__all__ = [
+    "DepthProbe",
+    "DistanceProbe",
+    "ProbeBatches",
+    "ProbeConfig",
+    "ProbeReport",
+    "ProbeScores",
+    "depth_loss",
+    "distance_loss",
+    "linear_chain",
+    "probe_model",
+    "probe_states",
+]
+
+
+class ProbeBatches:
+    """Batches of one treebank; vectors are looked up when a batch is asked for.
+
+    Args:
+        treebank: Sentences with what is to be found.
+        vectors: `[words, d_model]`, all sentences one after the other.
+        batch_size: Sentences of a batch.
+    """
+
+    def __init__(self, treebank: ProbeTreebank, vectors: Tensor, batch_size: int) -> None:
+        self.vectors, self.n_sentences = vectors, len(treebank)
+        lengths = np.diff(treebank.splits)
+        order = np.argsort(lengths, kind="stable").tolist()
+        self.rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        self.lengths = [lengths[rows] for rows in self.rows]
+        self.is_word = [torch.from_numpy(np.arange(one.max()) < one[:, None]) for one in self.lengths]
+        self.where = [
+            torch.from_numpy(
+                np.minimum(treebank.splits[rows][:, None] + np.arange(one.max()), len(vectors) - 1)
+            )
+            for rows, one in zip(self.rows, self.lengths, strict=True)
+        ]
+        self.distances = [self._padded(treebank.distances, place, 2) for place in range(len(self))]
+        self.depths = [self._padded(treebank.depths, place, 1) for place in range(len(self))]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
+        """Vectors `[batch, words, d_model]`, zero where padded, and what is a word `[batch, words]`."""
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        is_word = self.is_word[place]
+        return self.vectors[self.where[place]] * is_word[..., None], is_word
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return (self[place] for place in range(len(self)))
+
+    @torch.inference_mode()
+    def predict(self, probe: nn.Module) -> list[NDArray[np.float32]]:
+        """What a probe says of each sentence, in the treebank's order, without padding."""
+        found: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * self.n_sentences
+        for place, (vectors, _) in enumerate(self):
+            predicted = probe(vectors).numpy()
+            for row, length, one in zip(self.rows[place], self.lengths[place], predicted, strict=True):
+                found[row] = one[(slice(length),) * one.ndim].copy()
+        return found
+
+    def _padded(self, values: Sequence[NDArray[np.int32]], place: int, n_axes: int) -> Tensor:
+        rows, longest = self.rows[place], int(self.lengths[place].max())
+        padded = torch.zeros(len(rows), *(longest,) * n_axes)
+        for number, row in enumerate(rows):
+            one = torch.from_numpy(values[row]).float()
+            padded[(number, *(slice(size) for size in one.shape))] = one
+        return padded
+
+
+INITIAL_BOUND = 0.05
+"""Entries of a fresh map are uniform in ± this."""
+
+
+class _Projection(nn.Module):
+    """x ↦ B x, the one parameter of either probe."""
+
+    def __init__(self, d_model: int, rank: int) -> None:
+        super().__init__()
+        if not 1 <= rank <= d_model:
+            raise ValueError(f"rank: expected 1 to the width of the vectors, {d_model}, got {rank}.")
+        self.map = nn.Parameter(torch.empty(d_model, rank).uniform_(-INITIAL_BOUND, INITIAL_BOUND))
+
+    def forward(self, vectors: Float[Tensor, "batch words d_model"]) -> Float[Tensor, "batch words rank"]:
+        return vectors @ self.map
+
+
+class DistanceProbe(nn.Module):
+    """d(i, j)² = ‖B (h_i − h_j)‖²: the squared distance stands for edges in the tree.
+
+    Args:
+        d_model: Width of the word vectors.
+        rank: Rows of B, at most `d_model`.
+
+    Raises:
+        ValueError: The rank is not between 1 and `d_model`.
+
+    Source: Hewitt & Manning (2019), eq. 1.
+    """
+
+    def __init__(self, d_model: int, rank: int) -> None:
+        super().__init__()
+        self.project = _Projection(d_model, rank)
+
+    def forward(self, vectors: Float[Tensor, "batch words d_model"]) -> Float[Tensor, "batch words words"]:
+        """Squared distance of every two words."""
+        projected = self.project(vectors)
+        # Distances do not see a shift; without it the products below would be large and nearly cancel.
+        projected = projected - projected.mean(1, keepdim=True)
+        squares = projected.square().sum(-1)
+        products = projected @ projected.transpose(1, 2)
+        return (squares[:, :, None] + squares[:, None, :] - 2 * products).clamp_min(0)
+
+
+class DepthProbe(nn.Module):
+    """‖B h_i‖²: the squared norm stands for edges to the root.
+
+    Args:
+        d_model: Width of the word vectors.
+        rank: Rows of B, at most `d_model`.
+
+    Raises:
+        ValueError: The rank is not between 1 and `d_model`.
+
+    Source: Hewitt & Manning (2019), section 2.2.
+    """
+
+    def __init__(self, d_model: int, rank: int) -> None:
+        super().__init__()
+        self.project = _Projection(d_model, rank)
+
+    def forward(self, vectors: Float[Tensor, "batch words d_model"]) -> Float[Tensor, "batch words"]:
+        """Squared norm of every word."""
+        return self.project(vectors).square().sum(-1)
+
+
+def distance_loss(
+    predicted: Float[Tensor, "batch words words"],
+    gold: Float[Tensor, "batch words words"],
+    is_word: Bool[Tensor, "batch words"],
+) -> Float[Tensor, ""]:
+    """Mean over sentences of 1/n² Σ_ij |gold_ij − predicted_ij|.
+
+    Source: Hewitt & Manning (2019), section 2.2.
+    """
+    pairs = is_word[:, :, None] & is_word[:, None, :]
+    wrong = (gold - predicted).abs().where(pairs, 0.0)
+    return (wrong.sum((1, 2)) / is_word.sum(1).square()).mean()
+
+
+def depth_loss(
+    predicted: Float[Tensor, "batch words"],
+    gold: Float[Tensor, "batch words"],
+    is_word: Bool[Tensor, "batch words"],
+) -> Float[Tensor, ""]:
+    """Mean over sentences of 1/n Σ_i |gold_i − predicted_i|.
+
+    Source: Hewitt & Manning (2019), section 2.2.
+    """
+    wrong = (gold - predicted).abs().where(is_word, 0.0)
+    return (wrong.sum(1) / is_word.sum(1)).mean()
+
 
 _log = logging.getLogger("syntaxformer.probe")
 

@@ -16,7 +16,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.annotated_examples import annotate_examples
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.text_sets import TextExample
-from syntaxformer.study.encoder_attention import encoder_attention
+from syntaxformer.study.attention import encoder_attention
 from syntaxformer.syntax import n_relations, relation_name
 
 __all__ = ["SubnetworkView", "plain_attention_beside", "subnetwork_view"]

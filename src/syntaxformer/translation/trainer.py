@@ -28,12 +28,17 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.callbacks import Beginning, Curves, ProgressLines
-from syntaxformer.runs.checkpoints import around, average_weights, best_and_near, load_weights, step_of
-from syntaxformer.runs.precision import pick_precision
-from syntaxformer.runs.processes import one_device
-from syntaxformer.runs.safe_checkpoints import SafeCheckpoints
+from syntaxformer.runs.checkpoints import (
+    SafeCheckpoints,
+    around,
+    average_weights,
+    best_and_near,
+    load_weights,
+    shard,
+    step_of,
+)
+from syntaxformer.runs.processes import one_device, pick_precision
 from syntaxformer.runs.schedules import SCHEDULES
-from syntaxformer.runs.sharding import shard
 from syntaxformer.runs.tallies import JUDGED_BY, TallyBook, best_step, n_without_gain, rank, scores_at
 from syntaxformer.translation.batches import TokenBudgetBatches
 from syntaxformer.translation.collator import EncodedPairs, TranslationCollator

@@ -1,25 +1,30 @@
 """Sentences and trees: plain Python, no torch, no model."""
 
 from syntaxformer.trees.bracket_score import BracketScore, bracket_score, bracket_spans
-from syntaxformer.trees.conllu import parse_conllu, read_conllu
-from syntaxformer.trees.conllu_writer import format_conllu, write_conllu
+from syntaxformer.trees.conllu import format_conllu, parse_conllu, read_conllu, write_conllu
 from syntaxformer.trees.constituency import (
     Span,
     leaves_of,
     remove_traces,
     sentence_from_tree,
+    sentence_of_column,
     spans_of,
     strip_functions,
     strip_root,
     tags_of,
+    tree_of_column,
 )
-from syntaxformer.trees.dependency import check_governors, children_of, depths_of, is_projective
+from syntaxformer.trees.dependency import (
+    check_governors,
+    children_of,
+    depths_of,
+    is_projective,
+    projective_governors,
+)
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.phrase_structure import phrase_structure
-from syntaxformer.trees.projective import projective_governors
 from syntaxformer.trees.ptb import Tree, format_tree, parse_tree, parse_trees, read_ptb
 from syntaxformer.trees.sentence import ROOT, Sentence
-from syntaxformer.trees.tree_columns import sentence_of_column, tree_of_column
 
 __all__ = [
     "ROOT",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.locate import locate_words
-from syntaxformer.trees.ptb import Tree, format_tree
+from syntaxformer.trees.ptb import Tree, format_tree, parse_tree
 from syntaxformer.trees.sentence import Sentence
 
 __all__ = [
@@ -19,10 +19,12 @@ __all__ = [
     "leaves_of",
     "remove_traces",
     "sentence_from_tree",
+    "sentence_of_column",
     "spans_of",
     "strip_functions",
     "strip_root",
     "tags_of",
+    "tree_of_column",
 ]
 
 TRACE = "-NONE-"
@@ -162,3 +164,32 @@ def _rebuild(tree: Tree, make: Callable[[Tree, tuple[Tree | str, ...]], Tree | N
         new = (child if isinstance(child, str) else made[id(child)] for child in node.children)
         made[id(node)] = make(node, tuple(child for child in new if child is not None))
     return made[id(tree)]
+
+
+# A label stands right after its bracket; binary parses are written with a space there.
+_LABEL = re.compile(r"\([^\s()]")
+
+
+def tree_of_column(text: str) -> Tree:
+    """Read a tree: `(ROOT (S ...))`, `(3 (2 It) (4 works))`, or without labels `( ( A girl ) dances )`.
+
+    Args:
+        text: One cell of the column.
+
+    Raises:
+        TreeError: The brackets do not match, a phrase is empty, or there is not exactly one tree.
+    """
+    return parse_tree(text, labels=_LABEL.search(text) is not None)
+
+
+def sentence_of_column(text: str, line: str | None = None) -> Sentence:
+    """Make a `Sentence` of a tree column and its text column.
+
+    Args:
+        text: One cell of the tree column.
+        line: The text that it is the tree of; by default the words joined by spaces.
+
+    Raises:
+        TreeError: As in `tree_of_column`, or the words do not fit the line.
+    """
+    return sentence_from_tree(tree_of_column(text), line)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from syntaxformer.trees.dependency import check_governors, children_of
-from syntaxformer.trees.projective import projective_governors, top_down
+from syntaxformer.trees.dependency import check_governors, children_of, projective_governors, top_down
 from syntaxformer.trees.sentence import ROOT, Sentence
 
 __all__ = ["Phrase", "Skeleton"]

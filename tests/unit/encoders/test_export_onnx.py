@@ -143,7 +143,7 @@ def test_an_exported_model_in_the_service(exported):
     assert [one.label for one in engine.classify(TEXTS)] == Classifier.from_folder(folder).predict(
         TEXTS
     ).labels
-    from syntaxformer.serve.explanations import ExplainSettings
+    from syntaxformer.serve.engines import ExplainSettings
 
     (explained,) = engine.work(ExplainSettings(), TEXTS[:1])
     assert set(explained.missing) == {"attention", "networks"}

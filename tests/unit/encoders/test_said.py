@@ -12,7 +12,7 @@ import syntaxformer as sf
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetune_data import read_finetune_data
 from syntaxformer.encoders.official_files import TASKS, read_split
-from syntaxformer.study.experiments.cell_run import run_cell, write_cell
+from syntaxformer.study.experiments.cell import run_cell, write_cell
 from syntaxformer.study.experiments.spec import Cell
 
 QUICK = ("--set", "training.precision=fp32", "--set", "training.batch_size=4", "--set", "training.max_length=32",

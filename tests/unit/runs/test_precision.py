@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from syntaxformer.runs import precision
-from syntaxformer.runs.precision import pick_precision
+from syntaxformer.runs import processes as precision
+from syntaxformer.runs.processes import pick_precision
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.serve.explanations import ExplainSettings, explain_translation
+from syntaxformer.serve.engines import ExplainSettings, explain_translation
 from syntaxformer.study import (
     classifier_text,
     cross_attention,
@@ -166,7 +166,7 @@ def test_what_cannot_be_shown_says_what_to_change(client):
 
 
 def test_layers_without_masks_have_no_sub_network(tiny_engines):
-    from syntaxformer.serve.explanations import _attention_of_network
+    from syntaxformer.serve.engines import _attention_of_network
 
     inside = SimpleNamespace(layers=[0, 2], logits=np.zeros((2, 2, 1, 1)))
     with pytest.raises(ConfigError, match=r"^layer: expected one with sub-networks \(0, 2\), got 1\.$"):

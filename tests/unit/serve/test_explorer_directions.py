@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from syntaxformer.serve.pages import FOLDER
+from syntaxformer.serve.server import FOLDER
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="no node: apt-get install nodejs")

@@ -15,8 +15,12 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
 from syntaxformer.nn import plan_widths
-from syntaxformer.study.attention_maps import cross_attention
-from syntaxformer.study.attention_spread import SpreadOfAttention, attention_spread, spread_of_weights
+from syntaxformer.study.attention import (
+    SpreadOfAttention,
+    attention_spread,
+    cross_attention,
+    spread_of_weights,
+)
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.source import SourceEncoder
@@ -105,7 +109,7 @@ def _seen_owners(monkeypatch):
         seen.append((weights.shape[1], owners.tolist()))
         return spread_of_weights(weights, owners, sentence)
 
-    module = import_module("syntaxformer.study.attention_spread")  # the package has a function of that name
+    module = import_module("syntaxformer.study.attention")  # the package has a function of that name
     monkeypatch.setattr(module, "spread_of_weights", measured)
     return seen
 

@@ -13,9 +13,14 @@ from sacrebleu.metrics import CHRF
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.cli.compare import _names
-from syntaxformer.study.case_report import case_blocks
-from syntaxformer.study.case_texts import cases_of_lines
-from syntaxformer.study.cases import compare_cases, group_cases, tag_rows, word_counts
+from syntaxformer.study.cases import (
+    case_blocks,
+    cases_of_lines,
+    compare_cases,
+    group_cases,
+    tag_rows,
+    word_counts,
+)
 from syntaxformer.study.document import Marked, Table, to_html, to_markdown
 from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.trees import Sentence
@@ -294,7 +299,7 @@ def compare(tmp_path, monkeypatch):
             return cases_of_lines(sources, references, *rest)
 
         monkeypatch.setattr("syntaxformer.translation.translator.Translator.load", load)
-        monkeypatch.setattr("syntaxformer.study.case_texts.cases_of_lines", cases)
+        monkeypatch.setattr("syntaxformer.study.cases.cases_of_lines", cases)
         files = ["--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref"), *more]
         return CliRunner().invoke(
             app, ["compare", str(tmp_path / "file"), str(tmp_path / "model"), *files]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from syntaxformer.study.structural_probe import DepthProbe, DistanceProbe, depth_loss, distance_loss
+from syntaxformer.study.probing import DepthProbe, DistanceProbe, depth_loss, distance_loss
 
 # Three words in two dimensions; B keeps the first and doubles the second.
 VECTORS = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [1.0, 0.5]]])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from syntaxformer.study.tree_scores import (
+from syntaxformer.study.treebank import (
     attachment_score,
     root_accuracy,
     spanning_edges,

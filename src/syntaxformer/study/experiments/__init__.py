@@ -1,6 +1,6 @@
 """Grids of runs that answer a question with error bars: specification, store, runner, report."""
 
-from syntaxformer.study.experiments.cell_run import run_cell
+from syntaxformer.study.experiments.cell import run_cell
 from syntaxformer.study.experiments.check import check_experiment
 from syntaxformer.study.experiments.executors import Executor, LocalExecutor
 from syntaxformer.study.experiments.plan import planned_cells

@@ -11,9 +11,8 @@ from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.official_files import find_task
 from syntaxformer.encoders.own_table import OWN_TASKS, own_task
-from syntaxformer.study.experiments.cell_config import resolve
+from syntaxformer.study.experiments.cell import check_recipe, resolve
 from syntaxformer.study.experiments.plan import own_runs
-from syntaxformer.study.experiments.provenance import check_recipe
 from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec
 from syntaxformer.study.experiments.store import StoredRun
 from syntaxformer.translation.prepare import needs_annotator

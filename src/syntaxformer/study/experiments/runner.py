@@ -24,8 +24,7 @@ from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.files import read_json
 from syntaxformer.base.statistics import spread
 from syntaxformer.runs.stopwatch import counted_seconds
-from syntaxformer.study.experiments.cell_config import resolve
-from syntaxformer.study.experiments.cell_run import RESULT, write_cell
+from syntaxformer.study.experiments.cell import RESULT, check_recipe, recipe_settings, resolve, write_cell
 from syntaxformer.study.experiments.check import check_experiment
 from syntaxformer.study.experiments.executors import (
     LOG,
@@ -35,9 +34,7 @@ from syntaxformer.study.experiments.executors import (
     LocalExecutor,
     RunProcess,
 )
-from syntaxformer.study.experiments.plan import own_runs
-from syntaxformer.study.experiments.provenance import check_recipe, recipe_settings
-from syntaxformer.study.experiments.search import next_trial
+from syntaxformer.study.experiments.plan import next_trial, own_runs
 from syntaxformer.study.experiments.spec import SEED, Cell, Only, Spec, is_wanted
 from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, RunStore, StoredRun
 

@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
 from syntaxformer.study.experiments import check_experiment, estimate_seconds, load_spec, run_experiment
-from syntaxformer.study.experiments.cell_config import resolve
-from syntaxformer.study.experiments.plan import own_runs
-from syntaxformer.study.experiments.provenance import (
+from syntaxformer.study.experiments.cell import (
     checkpoint_sha256,
     differing_settings,
     recipe_settings,
+    resolve,
 )
+from syntaxformer.study.experiments.plan import own_runs
 from syntaxformer.study.experiments.store import FAILED
 
-RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+RECIPES = Path(__file__).resolve().parents[4] / "recipes"
 FINETUNE = {
     "verb": "finetune",
     "recipe": None,

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.study.experiments import RunStore, figures, load_spec
+from syntaxformer.study.experiments import RunStore, load_spec
+from syntaxformer.study.experiments import groups as figures
+from syntaxformer.study.experiments.cell import check_recipe
 from syntaxformer.study.experiments.plan import own_runs
-from syntaxformer.study.experiments.provenance import check_recipe
 from syntaxformer.study.experiments.store import DONE
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def _pages():

@@ -12,12 +12,11 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import DataError
 from syntaxformer.cli.main import app
 from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
-from syntaxformer.study.experiments import figures, load_spec, write_report
-from syntaxformer.study.experiments.cell_config import resolve
-from syntaxformer.study.experiments.cell_run import HYPOTHESES
+from syntaxformer.study.experiments import groups as figures
+from syntaxformer.study.experiments import load_spec, write_report
+from syntaxformer.study.experiments.cell import HYPOTHESES, recipe_settings, resolve
 from syntaxformer.study.experiments.groups import compare_groups, group_runs
-from syntaxformer.study.experiments.mixture import mixtures
-from syntaxformer.study.experiments.provenance import recipe_settings
+from syntaxformer.study.experiments.report import mixtures
 from syntaxformer.study.experiments.spec import PaperNumber, ScoredText
 from syntaxformer.translation.scoring import compare_translations
 

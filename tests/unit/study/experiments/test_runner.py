@@ -20,10 +20,9 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli.main import app
 from syntaxformer.runs.stopwatch import Stopwatch, counted_seconds
 from syntaxformer.study.experiments import RunStore, estimate_seconds, load_spec, run_experiment
-from syntaxformer.study.experiments.cell_config import resolve
+from syntaxformer.study.experiments.cell import recipe_settings, resolve
 from syntaxformer.study.experiments.executors import LocalExecutor
 from syntaxformer.study.experiments.plan import own_runs
-from syntaxformer.study.experiments.provenance import recipe_settings
 from syntaxformer.study.experiments.runner import MOST_KILLS
 from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING
 from syntaxformer.translation.recipe import load_recipe

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from syntaxformer import __version__
-from syntaxformer.study.experiments import cell_run, groups, provenance
-from syntaxformer.study.experiments.cell_run import HYPOTHESES, REFERENCES
-from syntaxformer.study.experiments.provenance import checkpoint_sha256
+from syntaxformer.study.experiments import cell as cell_run
+from syntaxformer.study.experiments import cell as provenance
+from syntaxformer.study.experiments import groups
+from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES, checkpoint_sha256
 from syntaxformer.study.experiments.spec import Cell, ScoredText
 from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.translator import Hypothesis

@@ -12,7 +12,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.study.experiments import check_experiment, load_spec
 from syntaxformer.study.experiments.spec import ReportConfig
 
-SPECS = sorted((Path(__file__).resolve().parents[3] / "experiments").glob("*.yaml"))
+SPECS = sorted((Path(__file__).resolve().parents[4] / "experiments").glob("*.yaml"))
 
 
 def test_the_grid(spec):

@@ -8,7 +8,7 @@ from pathlib import Path
 from syntaxformer.translation.corpora import read_train
 from syntaxformer.translation.recipe import load_recipe
 
-FILE = Path(__file__).resolve().parents[3] / "experiments" / "split_tatoeba.py"
+FILE = Path(__file__).resolve().parents[4] / "experiments" / "split_tatoeba.py"
 
 
 def _module():

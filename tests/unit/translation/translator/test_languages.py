@@ -347,8 +347,7 @@ def test_words_of_a_score_are_those_of_the_language(ending, tokenize, translator
 
 
 def test_another_parser_for_a_plain_model_of_the_service(translator_folder):
-    from syntaxformer.serve.engines import load_engine
-    from syntaxformer.serve.explanations import ExplainSettings, explain_translation
+    from syntaxformer.serve.engines import ExplainSettings, explain_translation, load_engine
 
     engine = load_engine("model", translator_folder("src"), annotator="de")
     found = explain_translation(engine, GERMAN, ExplainSettings())
@@ -361,7 +360,7 @@ def test_another_parser_for_a_plain_model_of_the_service(translator_folder):
 
 @pytest.mark.parametrize(("task", "lacks"), [("cola", False), ("classify", True)])
 def test_a_classifiers_trees_are_english_where_its_task_is(task, lacks, monkeypatch):
-    from syntaxformer.serve import explanations
+    from syntaxformer.serve import engines as explanations
 
     asked = []
     monkeypatch.setattr(

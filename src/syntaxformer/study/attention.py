@@ -1,22 +1,22 @@
-"""How widely a translator's attention is spread, over a whole test set: numbers with confidence intervals.
-
-For each target piece the weights on source words are a distribution p. Its spread is the entropy −Σ p log₂ p,
-and the mean distance Σ_ij p_i p_j d(i, j) of two words drawn from it, with d in words or in tree edges.
-"""
+"""Attention of a translator as arrays: which source pieces a target piece looks at. See `plots`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval, bootstrap_interval
-from syntaxformer.study.attention_maps import target_pieces
+from syntaxformer.encoders.annotated_examples import annotate_examples
+from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.text_sets import TextExample
 from syntaxformer.study.cases import MIN_SENTENCES
 from syntaxformer.syntax import (
     FACTORS,
@@ -32,7 +32,159 @@ from syntaxformer.translation.tag_pieces import fitting_pieces
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES, Translator
 from syntaxformer.trees import Sentence
 
-__all__ = ["MEASURES", "SpreadOfAttention", "attention_spread", "spread_of_weights"]
+__all__ = [
+    "MEASURES",
+    "CrossAttentionMap",
+    "EncoderAttention",
+    "SpreadOfAttention",
+    "attention_spread",
+    "cross_attention",
+    "encoder_attention",
+    "spread_of_weights",
+    "target_pieces",
+]
+
+
+@dataclass(frozen=True)
+class CrossAttentionMap:
+    """Cross-attention for one sentence and its translation.
+
+    Args:
+        src_pieces: Source pieces, `[src]`.
+        tgt_pieces: Target pieces, `[tgt]`.
+        weights: `[layers, heads, tgt, src]`, each row sums to 1.
+        factors: Factor name → value of each source piece.
+        translation: The target side as text.
+    """
+
+    src_pieces: list[str]
+    tgt_pieces: list[str]
+    weights: NDArray[np.float32]
+    factors: dict[str, list[str]]
+    translation: str
+
+    def average(self, layer: int = -1, head: int | None = None) -> NDArray[np.float32]:
+        """One layer's weights, `[tgt, src]`: the mean over its heads, or one head."""
+        weights = self.weights[layer]
+        return weights.mean(0) if head is None else weights[head]
+
+
+@torch.inference_mode()
+def cross_attention(
+    translator: Translator,
+    line: str,
+    user_factors: Mapping[str, Sequence[str]] | None = None,
+    translation: str | None = None,
+) -> CrossAttentionMap:
+    """Look at the attention that scores the translation of a line.
+
+    Args:
+        translator: A loaded model.
+        line: Raw text with at least one word.
+        user_factors: For each factor of the user's own, the values of the line's words.
+        translation: As the translator gave it; None to translate the line now.
+
+    Raises:
+        ValueError: The line is empty.
+        ConfigError: The values of a user factor are missing.
+
+    Source: Sundararaman et al. (2019), figure 3.
+    """
+    if not line.strip():
+        raise ValueError("line: expected text, got an empty line.")
+    own = {name: [list(values)] for name, values in (user_factors or {}).items()}
+    if translation is None:
+        (best,) = translator.translate([line], user_factors=own)
+        translation = best[0].text
+    source = translator.encode([line], own)
+    (target,) = target_pieces(translator, [translation])
+    device, pad_id = translator.model.device, translator.model.source_pad_id
+    batch = {name: tensor.to(device) for name, tensor in source_batch(source, [0], pad_id).items()}
+    output = translator.model(**batch, labels=torch.tensor([target], device=device), output_attentions=True)
+    factors = {
+        name: translator.encoder.vocabularies[name].decode(source.factors[:, column])
+        for column, name in enumerate(translator.encoder.columns)
+    }
+    return CrossAttentionMap(
+        translator.encoder.piece_names(source.pieces),
+        translator.encoder.target_tokenizer.convert_ids_to_tokens(target),
+        torch.stack(output.cross_attentions)[:, 0].float().cpu().numpy(),
+        factors,
+        translation,
+    )
+
+
+def target_pieces(translator: Translator, texts: Sequence[str]) -> list[list[int]]:
+    """Pieces of translations, each with its end piece, as the decoder writes them.
+
+    Args:
+        translator: A loaded model.
+        texts: In the target language, as a reader sees them: joined after Moses, in any case.
+    """
+    info = translator.info
+    prepared = info.preparation(info.tgt).prepare(texts)
+    return [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]
+
+
+@dataclass(frozen=True)
+class EncoderAttention:
+    """Self-attention for one text, or pair.
+
+    Args:
+        pieces: `[pieces]`.
+        weights: `[layers, heads, pieces, pieces]`, each row sums to 1; of an infused layer what all its
+            sub-networks together attend to.
+    """
+
+    pieces: list[str]
+    weights: NDArray[np.float32]
+
+
+@torch.no_grad()
+def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> EncoderAttention:
+    """Run one text through a classifier's encoder and look at its attention.
+
+    Args:
+        classifier: A fine-tuned model, infused or plain.
+        text: A text, or a pair where the model was trained on pairs.
+
+    Raises:
+        ConfigError: The model does not tell its attention.
+    """
+    texts = (text,) if isinstance(text, str) else text
+    example = TextExample(tuple(" ".join(one.split()) for one in texts))
+    batch = classifier.collator(annotate_examples([example], classifier.annotator, False, cached=False))
+    pieces = classifier.collator.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
+    infusion = getattr(classifier.model, "infusion", None)
+    if infusion is not None and infusion.attends:
+        with infusion.record(attention=True):
+            classifier.predict([text])
+        seen = infusion.seen.attention
+        layers = [one for layer in sorted(seen) for one in seen[layer]]
+    else:
+        layers = _eager(classifier, batch)
+    return EncoderAttention(pieces, torch.stack([one[0] for one in layers]).float().cpu().numpy())
+
+
+def _eager(classifier: Classifier, batch: dict[str, Tensor]) -> list[Tensor]:
+    """Attention of a plain encoder, which only the plain kernel gives."""
+    model: Any = classifier.model
+    encoder = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+    before = encoder.config._attn_implementation
+    try:
+        encoder.set_attn_implementation("eager")
+        output = encoder(
+            **{name: tensor.to(model.device) for name, tensor in batch.items()}, output_attentions=True
+        )
+    finally:
+        encoder.set_attn_implementation(before)
+    if not (found := output.attentions) or any(one is None for one in found):
+        raise ConfigError(
+            f"model: expected an encoder that tells its attention, got {type(encoder).__name__}, "
+            "which does not."
+        )
+    return list(found)
+
 
 MEASURES = ("entropy", "words", "edges", "on_words")
 """Entropy in bits, mean distance in words and in tree edges, share of the weight that is on words at all."""

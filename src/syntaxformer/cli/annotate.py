@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.engine import AddressOption, Engine, refuse_lone_address
-from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
+from syntaxformer.cli.options import (
+    AddressOption,
+    Engine,
+    refuse_inputs,
+    refuse_lone_address,
+    refuse_other_endings,
+)
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syntaxformer.cli.options import TrustOption
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -52,7 +54,7 @@ def attend(
         str | None, typer.Option(help="Annotator that the models read; default: their own.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print --spread as one JSON object.")] = False,
-    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Draw which source pieces each target piece attends to; of a fine-tuned model, its sub-networks.
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syntaxformer.cli.options import RefOption, SrcOption, TrustOption
+
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 
@@ -16,8 +18,8 @@ __all__ = ["compare"]
 def compare(
     first: Annotated[Path, typer.Argument(help="Model folder or file of translations: the baseline.")],
     second: Annotated[Path, typer.Argument(help="The other model, or its translations.")],
-    src: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
-    ref: Annotated[Path, typer.Option(help="Reference translations, line by line.")],
+    src: SrcOption,
+    ref: RefOption,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Report, .md or .html; default: to the terminal.")
     ] = None,
@@ -38,7 +40,7 @@ def compare(
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Sentences shown on each side.")] = 10,
     names: Annotated[str | None, typer.Option(help="What to call them: baseline,syntax.")] = None,
-    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Show where two systems differ: by length, tree depth, part of speech, rare words, and the sentences.
 
@@ -48,7 +50,7 @@ def compare(
     from syntaxformer.base.errors import ConfigError, DataError
     from syntaxformer.base.files import atomic_file, read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_file, language_of_side
-    from syntaxformer.cli.outputs import refuse_inputs, refuse_other_endings
+    from syntaxformer.cli.options import refuse_inputs, refuse_other_endings
     from syntaxformer.study.cases import case_blocks, cases_of_lines
     from syntaxformer.study.document import to_html, to_markdown
     from syntaxformer.translation.model_folder import check_directions

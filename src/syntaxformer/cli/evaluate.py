@@ -10,6 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syntaxformer.cli.options import (
+    BeamSizeOption,
+    DeviceOption,
+    FactorOption,
+    JsonOption,
+    ModelAnnotatorOption,
+    RefOption,
+    SrcOption,
+    TrustOption,
+)
+
 if TYPE_CHECKING:
     from syntaxformer.translation.model_folder import FolderInfo
     from syntaxformer.translation.translator import Translator
@@ -19,21 +30,18 @@ __all__ = ["evaluate"]
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder that `train` or `export` wrote.")],
-    src: Annotated[Path, typer.Option(help="Source text, plain or .gz.")],
-    ref: Annotated[Path, typer.Option(help="Reference translations, line by line.")],
+    src: SrcOption,
+    ref: RefOption,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the translations here, plain or .gz.")
     ] = None,
     baseline: Annotated[
         Path | None, typer.Option(help="A second model: report the difference and its p-value.")
     ] = None,
-    beam_size: Annotated[int | None, typer.Option(min=1, help="Default: the model's setting.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    annotator: Annotated[str | None, typer.Option(help="Use this annotator, not the models' own.")] = None,
-    factor: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="Values of a factor of your own, one a word; repeatable."),
-    ] = None,
+    beam_size: BeamSizeOption = None,
+    as_json: JsonOption = False,
+    annotator: ModelAnnotatorOption = None,
+    factor: FactorOption = None,
     shuffle: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,8 +52,8 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="NAME", help="The same, emptied; also parent, child, sibling. Repeatable."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
+    device: DeviceOption = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Translate a test set and score it, with signatures: cased and detokenised, unless the model is not.
 
@@ -53,7 +61,7 @@ def evaluate(
     """
     from syntaxformer.base.errors import DataError
     from syntaxformer.base.files import atomic_text, read_lines
-    from syntaxformer.cli.outputs import factor_files, refuse_inputs
+    from syntaxformer.cli.options import factor_files, refuse_inputs
     from syntaxformer.cli.translate import check_factor_names, read_factors
     from syntaxformer.study.ablation import Ablation, ablate_translator
     from syntaxformer.translation.model_folder import reference_note, scoring

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syntaxformer.cli.engine import AddressOption, Engine, refuse_lone_address
+from syntaxformer.cli.options import AddressOption, Engine, refuse_lone_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from syntaxformer.cli.options import OverwriteOption, ResumeOption
+
 __all__ = ["finetune"]
 
 
@@ -55,10 +57,8 @@ def finetune(
             "--set", metavar="KEY=VALUE", help="Any other setting: infusion.masks.without=parent; repeatable."
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Delete an older run in the output folder.")
-    ] = False,
+    resume: ResumeOption = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Fine-tune a pretrained encoder, and print its scores on the development set.
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from syntaxformer.cli.options import DeviceOption, JsonOption, ModelAnnotatorOption, TrustOption
+
 __all__ = ["predict"]
 
 
@@ -35,7 +37,7 @@ def predict(
         Path | None,
         typer.Option("-o", "--output", help="File, or folder for a submission of the usual name."),
     ] = None,
-    annotator: Annotated[str | None, typer.Option(help="Use this annotator, not the model's own.")] = None,
+    annotator: ModelAnnotatorOption = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Texts together.")] = None,
     shuffle: Annotated[
         list[str] | None,
@@ -47,9 +49,9 @@ def predict(
             metavar="NAME", help="The same, emptied; also parent, child, sibling, pair. Repeatable."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print scores as one JSON object.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
+    as_json: JsonOption = False,
+    device: DeviceOption = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Predict, and score where the data has labels.
 
@@ -62,7 +64,7 @@ def predict(
     import json
 
     from syntaxformer.base.errors import ConfigError
-    from syntaxformer.cli.outputs import refuse_inputs
+    from syntaxformer.cli.options import refuse_inputs
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.encoders.classifier_folder import missed_note
     from syntaxformer.encoders.metrics import never_predicted

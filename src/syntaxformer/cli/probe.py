@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syntaxformer.cli.options import DeviceOption, JsonOption, TrustOption
+
 if TYPE_CHECKING:
     from syntaxformer.study.probing import ProbeReport
 
@@ -36,16 +38,16 @@ def probe(
         int, typer.Option(min=0, max=2**32 - 1, help="Of the maps, the batches and random vectors.")
     ] = 1,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the scores as JSON.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
+    as_json: JsonOption = False,
+    device: DeviceOption = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Train a distance and a depth probe on each layer: UUAS, Spearman, root accuracy.
 
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
     from syntaxformer.base.files import atomic_file
-    from syntaxformer.cli.outputs import refuse_inputs
+    from syntaxformer.cli.options import refuse_inputs
     from syntaxformer.study.probing import ProbeConfig, probe_model
     from syntaxformer.study.treebank import read_probe_treebank
     from syntaxformer.study.word_states import load_word_encoder

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from syntaxformer.cli.options import DeviceOption, TrustOption
+
 __all__ = ["serve"]
 
 
@@ -35,8 +37,8 @@ def serve(
         str | None, typer.Option(help="Use this annotator, not the models' own, for all that need one.")
     ] = None,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write users' texts into the log.")] = False,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
+    device: DeviceOption = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Serve models over HTTP: POST /v1/translate and /v1/classify, OpenAPI at /openapi.json.
 

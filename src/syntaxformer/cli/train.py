@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from syntaxformer.cli.options import OverwriteOption, ResumeOption
+
 __all__ = ["train"]
 
 
@@ -15,10 +17,8 @@ def train(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[key.sub=value]...", help="Settings over the recipe's.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Delete an older run in the output folder.")
-    ] = False,
+    resume: ResumeOption = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Train a translator.
 

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syntaxformer.cli.options import (
+    BeamSizeOption,
+    DeviceOption,
+    FactorOption,
+    ModelAnnotatorOption,
+    TrustOption,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -25,18 +33,15 @@ def translate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
     ] = None,
-    beam_size: Annotated[int | None, typer.Option(min=1, help="Default: the model's setting.")] = None,
+    beam_size: BeamSizeOption = None,
     length_penalty: Annotated[float | None, typer.Option(help="Default: the model's setting.")] = None,
     n_best: Annotated[
         int,
         typer.Option(min=1, help="Translations of each line, best first, as lines number|||text|||score."),
     ] = 1,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Lines decoded together.")] = None,
-    annotator: Annotated[str | None, typer.Option(help="Use this annotator, not the model's own.")] = None,
-    factor: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="Values of a factor of your own, one a word; repeatable."),
-    ] = None,
+    annotator: ModelAnnotatorOption = None,
+    factor: FactorOption = None,
     inject: Annotated[
         bool | None,
         typer.Option(
@@ -44,8 +49,8 @@ def translate(
             help="LISA's head looks at the annotator's governors; default: as trained.",
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")] = None,
-    trust_annotator: Annotated[bool, typer.Option(help="Load any annotator that the model names.")] = False,
+    device: DeviceOption = None,
+    trust_annotator: TrustOption = False,
 ) -> None:
     """Translate text; tags are made on the fly.
 
@@ -55,7 +60,7 @@ def translate(
     from syntaxformer.base.errors import ConfigError
     from syntaxformer.base.files import atomic_text, read_lines
     from syntaxformer.base.progress import track
-    from syntaxformer.cli.outputs import factor_files, refuse_inputs
+    from syntaxformer.cli.options import factor_files, refuse_inputs
     from syntaxformer.translation.translator import Translator
 
     refuse_inputs(output, [source, *factor_files(factor)])

@@ -10,7 +10,7 @@ import pytest
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import main
-from syntaxformer.cli.outputs import factor_files, refuse_inputs, refuse_other_endings
+from syntaxformer.cli.options import factor_files, refuse_inputs, refuse_other_endings
 
 
 def test_links_to_an_input_are_the_input(tmp_path):

@@ -1,4 +1,4 @@
-"""What a user does, one file a task: train a translator, translate, run the demo.
+"""What a user does, one file a task: train a translator, translate.
 
-Import from the files: `translation`, `translator`, `model_folder`, `run_folder`, `demo`.
+Import from the files: `translation`, `translator`, `model_folder`, `run_folder`.
 """

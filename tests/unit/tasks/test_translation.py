@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from syntaxformer.data.demo import digit_pairs
+from digit_pairs import digit_pairs
 from syntaxformer.errors import ConfigError
 from syntaxformer.tasks.translation import finish, train_translator
 from syntaxformer.training.recipe import load_recipe

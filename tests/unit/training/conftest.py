@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from digit_pairs import digit_pairs
 from syntaxformer.data.collator import EncodedPairs
-from syntaxformer.data.demo import digit_pairs
 from syntaxformer.data.source import EncodedText
 from syntaxformer.models import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.training.recipe import Recipe, load_recipe

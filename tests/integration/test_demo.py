@@ -25,7 +25,7 @@ def test_table_examples_and_figure(cli, tmp_path, monkeypatch):
     sizes = [int(line[3].replace(",", "")) for line in lines[2:4]]
     assert sizes[0] >= sizes[1]  # no part of the difference is that of a larger model
     sources = [line for line in lines if line[0] == "source"]
-    assert len(sources) == 5
+    assert len(sources) == 6
     assert all("/" in tagged for line in sources for tagged in line[1:])
     assert (tmp_path / "demo" / "attention.png").read_bytes().startswith(b"\x89PNG")
     assert cli("translate", tmp_path / "demo" / "infused", stdin=b"A fly flies.\n\n").out.count("\n") == 2

@@ -180,11 +180,15 @@ def _examples(
     sources: Sequence[str],
     references: Sequence[str],
     outputs: dict[str, list[str]],
-    n: int = 5,
+    n: int = 6,
 ) -> list[Example]:
-    """The first sentences on which the systems differ, then others."""
-    differing = [row for row in range(len(sources)) if len({output[row] for output in outputs.values()}) > 1]
-    rows = (differing + [row for row in range(len(sources)) if row not in differing])[:n]
+    """The first sentences that the systems translate alike, and the first on which they differ."""
+    alike, differing = (
+        [row for row in range(len(sources)) if (len({one[row] for one in outputs.values()}) > 1) == differs]
+        for differs in (False, True)
+    )
+    chosen = alike[: n // 2]
+    rows = chosen + differing[: n - len(chosen)]
     annotator = tagger.annotator
     sentences = annotator.annotate([sources[row] for row in rows]) if annotator else []
     tagged = [

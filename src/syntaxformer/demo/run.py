@@ -101,9 +101,10 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
         )
         for name, translator in translators.items()
     ]
-    examples = _examples(translators["infused"], sources, references, outputs)
+    alike = [len(set(texts)) == 1 for texts in zip(*outputs.values(), strict=True)]
+    examples = _examples(translators["infused"], sources, references, outputs, alike)
     figure = folder / "attention.png"
-    line = max(sources, key=lambda source: len(set(source)))
+    _, _, line = max((same, len(set(source)), source) for same, source in zip(alike, sources, strict=True))
     draw_attention({name: cross_attention(one, line) for name, one in translators.items()}, figure)
     return DemoReport(systems, compare_translations(*outputs.values(), references), examples, figure)
 
@@ -180,15 +181,12 @@ def _examples(
     sources: Sequence[str],
     references: Sequence[str],
     outputs: dict[str, list[str]],
+    alike: Sequence[bool],
     n: int = 6,
 ) -> list[Example]:
     """The first sentences that the systems translate alike, and the first on which they differ."""
-    alike, differing = (
-        [row for row in range(len(sources)) if (len({one[row] for one in outputs.values()}) > 1) == differs]
-        for differs in (False, True)
-    )
-    chosen = alike[: n // 2]
-    rows = chosen + differing[: n - len(chosen)]
+    rows = [row for row, same in enumerate(alike) if same][: n // 2]
+    rows += [row for row, same in enumerate(alike) if not same][: n - len(rows)]
     annotator = tagger.annotator
     sentences = annotator.annotate([sources[row] for row in rows]) if annotator else []
     tagged = [

@@ -295,7 +295,8 @@ def test_cost_counts_what_the_recipe_sets(content, write_spec, store):
     store.finish(
         few.key, 60.0, {"metrics": {}, "recipe": recipe_settings(resolve(few)) | {"training.max_steps": 100}}
     )
-    assert estimate_seconds(spec, many, store.runs()) == pytest.approx(60 * updates / 100)  # as it was when it ran
+    as_it_ran = pytest.approx(60 * updates / 100)
+    assert estimate_seconds(spec, many, store.runs()) == as_it_ran
 
 
 def test_cost_of_a_fine_tuning(content, write_spec, store):

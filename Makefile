@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(STAMP)
 
-demo: $(STAMP)  ## train baseline and infused translator on the generated corpus, print the table
+demo: $(STAMP)  ## train baseline and infused translator on everyday sentences, print the table
 	$(BIN)/syntaxformer demo -o demo --overwrite
 
 test: $(STAMP)  ## all tests; those that need the real corpora skip where these are absent

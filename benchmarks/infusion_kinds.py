@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/infusion_kinds.py [--small]
 
-Random weights, the same sentences of the generated corpus, translations forced to one length, beam 5. From
+Random weights, the same sentences of the demo's corpus, translations forced to one length, beam 5. From
 encoded sentences to pieces, relations included, annotation not. Processor time, systems in turn.
 """
 
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from syntaxformer.demo.generated import demo_corpus
+from syntaxformer.annotate import load_annotator
+from syntaxformer.demo.corpus import read_pairs
 from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
 from syntaxformer.syntax import WordColumns, build_vocabularies
@@ -41,12 +42,11 @@ N_LINES, LENGTH, BEAM = 8, 24, 5
 
 def build(shape: dict[str, int], settings: dict[str, Any]) -> tuple[SyntaxTransformer, dict[str, Any]]:
     """A model and what makes its batch."""
-    pairs = demo_corpus(400)
-    lines = [pair.en.text for pair in pairs]
+    lines = [source for source, _ in read_pairs()["train"][:2000]]
     tokenizer = train_subwords(lines, SubwordConfig(vocab_size=2000))
     kind = settings.get("kind", "none")
     plan = plan_widths(kind, shape["d_model"])
-    words = WordColumns.from_sentences([pair.en for pair in pairs[:N_LINES]])
+    words = WordColumns.from_sentences(load_annotator("en+phrases").annotate(lines[:N_LINES]))
     names = [name for name, _ in plan.factors]
     section = settings.get("masks", settings.get("relation_bias"))
     encoder = SourceEncoder(

@@ -28,13 +28,14 @@ from pathlib import Path
 import torch
 from transformers.utils import logging as hf_logging
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit" / "training"))
 
 from conftest import make_recipe, make_trainer
 from syntaxformer.base.files import MANIFEST, remove_partials, verify_manifest
-from syntaxformer.demo.generated import write_demo
 from syntaxformer.runs.checkpoints import WEIGHTS, load_tensors, numbered_checkpoints, step_of
 from syntaxformer.translation.training import last_checkpoint
+from toy_grammar import toy_pairs, write_pairs
 
 UPDATES = 130
 SETTINGS = {
@@ -180,7 +181,7 @@ def kill_once(process: subprocess.Popen[str], seconds: float) -> bool:
 def kill_command(place: Path, kills: int, draw: random.Random) -> None:
     """Kill `syntaxformer train` so many times, each time in a folder of its own; then let it end."""
     corpus, unbroken = place / "corpus", place / "unbroken"
-    write_demo(corpus, n_pairs=1000)
+    write_pairs(corpus, {"train": toy_pairs(200), "valid": toy_pairs(300, seed=2)})
     seconds, n_running = train_to_the_end(corpus, unbroken), 0
     for kill in range(1, kills + 1):
         output, beginning = place / f"killed-{kill}", list(BEGINNINGS)[kill % len(BEGINNINGS)]

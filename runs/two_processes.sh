@@ -9,10 +9,10 @@ FEED_FORWARD=${2:-128}
 export OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES="" SYNTAXFORMER_CACHE=runs/two_processes/cache
 mkdir -p runs/two_processes/data
 
-python - << 'PYTHON'
+PYTHONPATH=tests${PYTHONPATH:+:$PYTHONPATH} python - << 'PYTHON'
 from pathlib import Path
 
-from syntaxformer.demo.generated import digit_pairs
+from digit_pairs import digit_pairs
 
 pairs = digit_pairs(2304, seed=1, min_digits=3, max_digits=6)
 for name, part in {"train": pairs[:2203], "dev": pairs[2203:]}.items():

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from digit_pairs import digit_pairs
 from syntaxformer.cli.main import main
-from syntaxformer.demo.generated import digit_pairs
 
 N_TRAIN, N_DEV, N_TEST = 2203, 101, 103
 SETTINGS = (

@@ -1,4 +1,4 @@
-"""Infusion kinds, lisa and masks from the command line on the demo corpus: folders, resuming, governors, bad input."""
+"""Infusion kinds, lisa and masks from the command line on a toy corpus: folders, resuming, governors, bad input."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from syntaxformer.demo.generated import demo_corpus, write_demo
 from syntaxformer.translation.translator import Translator
+from toy_grammar import toy_pairs, write_pairs
 
 SMALL = (
     "subwords.vocab_size=400", "model.d_model=24", "model.d_ff=31", "model.n_heads=2", "training.max_steps=4",
@@ -28,12 +28,9 @@ LINES = ["The man saw the red house .", "", "She sleeps .", "We plant a rose ."]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("demo")
-    pairs = demo_corpus(260)
-    for name, part in (("train", pairs[:220]), ("valid", pairs[220:])):
-        for language in ("en", "de"):
-            lines = (f"{getattr(pair, language).text}\n" for pair in part)
-            (folder / f"{name}.{language}").write_text("".join(lines))
+    folder = tmp_path_factory.mktemp("toy")
+    pairs = toy_pairs(260)
+    write_pairs(folder, {"train": pairs[:220], "valid": pairs[220:]})
     return folder
 
 
@@ -132,10 +129,11 @@ def test_an_annotator_without_tags_or_trees(train, corpus, tmp_path):
     "SYNTAXFORMER_EXHAUSTIVE" not in os.environ, reason="three minutes; set SYNTAXFORMER_EXHAUSTIVE=1"
 )
 def test_a_supervised_head_finds_the_gold_governors(cli, tmp_path):
-    write_demo(tmp_path / "demo")
+    pairs = toy_pairs(8000)
+    write_pairs(tmp_path / "toy", {"train": pairs[300:], "valid": pairs[:300]})
     settings = (
-        f"data.dir={tmp_path / 'demo'}", f"output={tmp_path / 'model'}", "lisa={}", "training.max_steps=600",
-        f"annotation.annotator=conllu:{tmp_path / 'demo'}/{{split}}.en.conllu", "training.tensorboard=false",
+        f"data.dir={tmp_path / 'toy'}", f"output={tmp_path / 'model'}", "lisa={}", "training.max_steps=600",
+        f"annotation.annotator=conllu:{tmp_path / 'toy'}/{{split}}.en.conllu", "training.tensorboard=false",
     )  # fmt: skip
     done = cli("--quiet", "train", "tiny", *settings)
     assert (done.code, done.err) == (0, "")

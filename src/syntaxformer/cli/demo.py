@@ -1,4 +1,4 @@
-"""`syntaxformer demo`: a first look in a few minutes, on a corpus that the package generates."""
+"""`syntaxformer demo`: a first look in a few minutes, on everyday sentences that the package brings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from syntaxformer.demo.first_look import DemoReport
+    from syntaxformer.demo.run import DemoReport
 
 __all__ = ["demo"]
 
@@ -25,15 +25,17 @@ def demo(
 ) -> None:
     """Train a baseline and an infused translator, print their BLEU, draw their attention.
 
-    A first look, not a benchmark: the corpus is generated from a grammar, one seed, a tiny model.
+    A first look, not a benchmark: short everyday sentences of Tatoeba, one seed, a tiny model.
     """
-    from syntaxformer.demo.first_look import run_demo
+    from syntaxformer.demo.run import run_demo
 
     _print(run_demo(output, overwrite, settings or ()))
 
 
 def _print(report: DemoReport) -> None:
-    typer.echo(f"\n{report.systems[0].scores.n_lines} test sentences")
+    from syntaxformer.demo.corpus import ATTRIBUTION
+
+    typer.echo(f"\n{report.systems[0].scores.n_lines} test sentences of {ATTRIBUTION}")
     typer.echo(f"{'system':<10} {'BLEU':>6} {'chrF':>6} {'parameters':>11} {'seconds':>8}   folder")
     for one in report.systems:
         scores, size = one.scores, f"{one.n_parameters:>11,} {one.seconds:>8.0f}"
@@ -41,7 +43,7 @@ def _print(report: DemoReport) -> None:
     difference = report.comparison
     typer.echo(
         f"difference {difference.difference:>+6.2f} BLEU, p = {difference.p_value:.3f} "
-        "(paired bootstrap; one seed and a generated corpus: a first look, not a benchmark)"
+        "(paired bootstrap; one seed and short sentences: a first look, not a benchmark)"
     )
     for example in report.examples:
         typer.echo(f"\nsource     {example.tagged}\nreference  {example.reference}")

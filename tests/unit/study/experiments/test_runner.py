@@ -349,7 +349,7 @@ def test_cost_from_like_runs(spec, store):
     store.finish(cells[1].key, 60.0, {"metrics": {}})
     assert estimate_seconds(spec, cells[2], store.runs()) == 50.0  # the same but for the seed
     assert estimate_seconds(spec, cells[-1], store.runs()) == 50.0  # like work
-    cells[-1].settings["training.max_steps"] = 3 * 1200  # three times that of the recipe
+    cells[-1].settings["training.max_steps"] = 3 * resolve(cells[-1]).training.max_steps
     assert estimate_seconds(spec, cells[-1], store.runs()) == 150.0
 
 

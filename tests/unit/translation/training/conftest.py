@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from syntaxformer.demo.generated import digit_pairs
+from digit_pairs import digit_pairs
 from syntaxformer.translation.collator import EncodedPairs
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.recipe import Recipe, load_recipe

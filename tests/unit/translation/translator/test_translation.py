@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from digit_pairs import digit_pairs
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.demo.generated import digit_pairs
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.training import finish, train_translator
 

@@ -1,15 +1,19 @@
-"""The demo: baseline and infused translator on the generated corpus, compared on its test set."""
+"""The demo: baseline and infused translator on the bundled corpus, compared on its test set."""
 
 from __future__ import annotations
 
+import logging
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.files import read_lines
-from syntaxformer.demo.generated import write_demo
+from syntaxformer.base.errors import ConfigError, SyntaxformerError
+from syntaxformer.demo.corpus import write_corpus
 from syntaxformer.runs.run_folder import empty_folder
 from syntaxformer.study import cross_attention, draw_attention
 from syntaxformer.translation.recipe import load_recipe
@@ -19,10 +23,11 @@ from syntaxformer.translation.scoring import (
     compare_translations,
     score_translations,
 )
-from syntaxformer.translation.training import train_translator
 from syntaxformer.translation.translator import Translator
 
 __all__ = ["DemoReport", "DemoSystem", "Example", "run_demo"]
+
+_log = logging.getLogger("syntaxformer.demo")
 
 CORPUS = "corpus"
 
@@ -68,7 +73,7 @@ class DemoReport:
 
 
 def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()) -> DemoReport:
-    """Write the corpus, train both systems, translate the test set, draw the attention of one sentence.
+    """Write the corpus, train both systems side by side, translate the test set, draw attention.
 
     Args:
         folder: Gets `corpus`, `baseline`, `infused` and `attention.png`.
@@ -76,14 +81,16 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
         settings: "key.sub=value" over the recipe `tiny`, for both systems.
 
     Raises:
-        ConfigError: The folder is not empty, or a setting is wrong.
-        DataError: The folder cannot be written.
+        ConfigError: The folder is not empty, a setting is wrong, or a training says that it cannot work.
+        SyntaxformerError: A training was killed, or ended for a reason inside this package.
     """
+    given = {name: _settings(folder, name, settings) for name in SYSTEMS}
+    for one in given.values():
+        load_recipe("tiny", one)  # what is wrong with it is said before anything is written
     _make_room(folder, overwrite)
-    corpus = folder / CORPUS
-    write_demo(corpus)
-    seconds = {name: _train(folder, corpus, name, own, settings) for name, own in SYSTEMS.items()}
-    sources, references = list(read_lines(corpus / "test.en")), list(read_lines(corpus / "test.de"))
+    pairs = write_corpus(folder / CORPUS)
+    seconds = _train({name: _command(one) for name, one in given.items()})
+    sources, references = (list(side) for side in zip(*pairs["test"], strict=True))
     translators = {name: Translator.load(folder / name) for name in SYSTEMS}
     outputs = {
         name: [best[0].text for best in translator.translate(sources)]
@@ -99,9 +106,10 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
         )
         for name, translator in translators.items()
     ]
-    examples = _examples(translators["infused"], sources, references, outputs)
+    alike = [len(set(texts)) == 1 for texts in zip(*outputs.values(), strict=True)]
+    examples = _examples(translators["infused"], sources, references, outputs, alike)
     figure = folder / "attention.png"
-    line = max(sources, key=lambda source: len(set(source)))
+    _, _, line = max((same, len(set(source)), source) for same, source in zip(alike, sources, strict=True))
     draw_attention({name: cross_attention(one, line) for name, one in translators.items()}, figure)
     return DemoReport(systems, compare_translations(*outputs.values(), references), examples, figure)
 
@@ -119,11 +127,58 @@ def _make_room(folder: Path, overwrite: bool) -> None:
         empty_folder(folder, last=CORPUS)
 
 
-def _train(folder: Path, corpus: Path, name: str, own: Sequence[str], settings: Sequence[str]) -> float:
+def _settings(folder: Path, name: str, settings: Sequence[str]) -> list[str]:
+    places = (f"data.dir={folder / CORPUS}", f"data.cache={folder / 'cache'}", f"output={folder / name}")
+    return [*places, *SYSTEMS[name], *settings]
+
+
+def _command(settings: Sequence[str]) -> list[str]:
+    """This package's own command for one training, by the interpreter of this process."""
+    quiet = [] if _log.isEnabledFor(logging.INFO) else ["--quiet"]
+    return [sys.executable, "-m", "syntaxformer.cli.main", *quiet, "train", "tiny", *settings]
+
+
+def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """Run the commands side by side, one thread each; the seconds that each took."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
     start = time.monotonic()
-    places = [f"data.dir={corpus}", f"data.cache={folder / 'cache'}", f"output={folder / name}"]
-    train_translator(load_recipe("tiny", [*places, *own, *settings]))
-    return time.monotonic() - start
+    with ThreadPoolExecutor(len(commands)) as pool:
+        children = {
+            name: subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+            )
+            for name, command in commands.items()
+        }
+        try:
+            followed = {pool.submit(_follow, name, child): name for name, child in children.items()}
+            return {followed[one]: one.result() - start for one in as_completed(followed)}
+        finally:  # one that failed, or Ctrl-C, ends the other
+            for child in children.values():
+                child.kill()
+
+
+def _follow(name: str, child: subprocess.Popen[str]) -> float:
+    """Say what a training says, with its name before it; the moment at which it ended."""
+    problems = []
+    with child:
+        for line in child.stderr or ():
+            if line.startswith("error: "):
+                problems.append(line.removeprefix("error: ").rstrip())
+            else:
+                _log.log(_log.getEffectiveLevel(), "%-9s %s", name, line.rstrip())
+    if problems:
+        raise ConfigError(problems)
+    if code := child.returncode:
+        raise SyntaxformerError(
+            f"training of {name}: expected a model, got exit code {code}. Its last words are above."
+        )
+    return time.monotonic()
 
 
 def _examples(
@@ -131,11 +186,12 @@ def _examples(
     sources: Sequence[str],
     references: Sequence[str],
     outputs: dict[str, list[str]],
-    n: int = 5,
+    alike: Sequence[bool],
+    n: int = 6,
 ) -> list[Example]:
-    """The first sentences on which the systems differ, then others."""
-    differing = [row for row in range(len(sources)) if len({output[row] for output in outputs.values()}) > 1]
-    rows = (differing + [row for row in range(len(sources)) if row not in differing])[:n]
+    """The first sentences that the systems translate alike, and the first on which they differ."""
+    rows = [row for row, same in enumerate(alike) if same][: n // 2]
+    rows += [row for row, same in enumerate(alike) if not same][: n - len(rows)]
     annotator = tagger.annotator
     sentences = annotator.annotate([sources[row] for row in rows]) if annotator else []
     tagged = [

@@ -24,8 +24,7 @@ from timing import best_seconds
 
 from syntaxformer.align import WordColumns, build_vocabularies
 from syntaxformer.annotate import load_annotator, write_annotations
-from syntaxformer.annotate.spacy_backend import BATCH_SIZE, SpacyAnnotator
-from syntaxformer.annotate.spacy_docs import DocReader
+from syntaxformer.annotate.backends.spacy import BATCH_SIZE, DocReader, SpacyAnnotator
 from syntaxformer.data.batches import TokenBudgetBatches
 from syntaxformer.data.collator import source_batch
 from syntaxformer.data.source import SourceEncoder

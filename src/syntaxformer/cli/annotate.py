@@ -18,7 +18,7 @@ from syntaxformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
-    from syntaxformer.annotate.shards import Engine as ShardEngine
+    from syntaxformer.annotate.corpora.sharded import Engine as ShardEngine
 
 __all__ = ["annotate", "output_paths"]
 
@@ -98,7 +98,7 @@ def annotate(
 
 def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotate_to_file, annotator_for, load_annotator
-    from syntaxformer.annotate.sources import SourceLines
+    from syntaxformer.annotate.corpora.sharded import SourceLines
 
     loaded = load_annotator(annotator)
     for source, target in zip(inputs, targets, strict=True):
@@ -116,7 +116,7 @@ def _in_shards(
     lines_per_shard: int,
 ) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotator_identity
-    from syntaxformer.annotate.shards import Job, annotate_sharded
+    from syntaxformer.annotate.corpora.sharded import Job, annotate_sharded
 
     for source in inputs:
         if Path(source).is_fifo() or Path(source).is_char_device():
@@ -133,10 +133,10 @@ def _in_shards(
 
 
 def _engine(engine: Engine, annotator: str, processes: int, address: str | None) -> ShardEngine:
-    from syntaxformer.annotate.shards import in_processes
+    from syntaxformer.annotate.corpora.sharded import in_processes
 
     if engine is Engine.ray:
-        from syntaxformer.annotate.ray_engine import ray_engine
+        from syntaxformer.annotate.corpora.sharded import ray_engine
 
         return ray_engine(annotator, processes, address)
     return in_processes(annotator, processes)

@@ -85,7 +85,7 @@ def _annotators() -> list[str]:
 
 
 def _optional_parsers() -> list[str]:
-    from syntaxformer.annotate.corenlp_backend import ADDRESS_VARIABLE
+    from syntaxformer.annotate.backends.corenlp import ADDRESS_VARIABLE
 
     lines = []
     for package, form in OPTIONAL_PARSERS.items():
@@ -100,7 +100,7 @@ def _optional_parsers() -> list[str]:
 
 def _cache() -> str:
     """What annotation and large corpora keep on disk: nothing but its owner ever removes it."""
-    from syntaxformer.annotate.location import cache_folder
+    from syntaxformer.annotate.corpora.cached import cache_folder
 
     folder = cache_folder()
     sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]

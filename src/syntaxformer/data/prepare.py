@@ -168,7 +168,7 @@ def annotated_columns(
 
 
 def _check_one_split(annotator: Annotator, config: CorpusConfig, split: str) -> None:
-    from syntaxformer.annotate.splits import SPLIT
+    from syntaxformer.annotate.wrappers import SPLIT
 
     splits = config.train_splits
     if SPLIT in annotator.name and split in splits and len(splits) > 1:

@@ -20,7 +20,7 @@ from filelock import FileLock
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from syntaxformer.annotate.location import cache_folder
+from syntaxformer.annotate.corpora.cached import cache_folder
 from syntaxformer.errors import CheckpointError, DataError
 from syntaxformer.folders import PARTIAL, atomic_folder, verify_manifest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from syntaxformer.annotate.splits import SPLIT
+from syntaxformer.annotate.wrappers import SPLIT
 from syntaxformer.data.prepare import needs_annotator
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.experiments.cell_config import resolve

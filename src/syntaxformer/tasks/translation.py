@@ -431,7 +431,7 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
     if recipe.data.tokenized:
         annotator = WordsAsGiven(annotator)
     files = recipe.annotation.annotated
-    return AnnotatedBefore(annotator, files, recipe.data.cache) if files else annotator
+    return AnnotatedBefore(annotator, files) if files else annotator
 
 
 _OF_DATA = {"src", "tgt", "src_language", "tgt_language", "tokenized", "lowercase", "unescape", "moses"}

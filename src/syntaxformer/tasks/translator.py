@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from syntaxformer.ahead import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.align import FACTORS, WordColumns
 from syntaxformer.annotate.annotator import check_lines
-from syntaxformer.annotate.trust import trusted_annotator
+from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.config import config_error
 from syntaxformer.data.source import EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.data.source_syntax import check_syntax
@@ -357,7 +357,7 @@ def _set_injection(decoder: PieceDecoder, inject: bool) -> None:
 
 def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
     from syntaxformer.annotate import WordsAsGiven, load_annotator, with_constituency
-    from syntaxformer.annotate.spacy_backend import SpacyAnnotator
+    from syntaxformer.annotate.backends.spacy import SpacyAnnotator
 
     if name is None:
         raise CheckpointError(

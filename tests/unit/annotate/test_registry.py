@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from syntaxformer.annotate import annotator_identity, load_annotator, registry
+from syntaxformer.annotate import annotator, annotator_identity, load_annotator
 from syntaxformer.errors import BackendMissingError, ConfigError
 
 FORMS = (
@@ -36,15 +36,15 @@ def test_unknown_names_are_answered_with_the_nearest(name, message):
 
 
 def test_a_bundled_pipeline_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(registry, "BUNDLED", ("xx",))
+    monkeypatch.setattr(annotator, "BUNDLED", ("xx",))
     with pytest.raises(BackendMissingError, match=r"the bundled pipeline 'xx' .* Run: make annotators"):
         load_annotator("xx")
 
 
 @pytest.mark.parametrize("name", ["en", "en+phrases"])
 def test_identity_is_that_of_the_loaded_annotator(name):
-    annotator = load_annotator(name)
-    assert annotator_identity(name) == (annotator.name, annotator.version)
+    loaded = load_annotator(name)
+    assert annotator_identity(name) == (loaded.name, loaded.version)
 
 
 def test_identity_of_a_bundled_pipeline_needs_no_spacy():

@@ -11,9 +11,8 @@ from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 
-from syntaxformer.annotate.annotator import COLUMNS, blank_sentence, check_words
-from syntaxformer.annotate.fingerprint import hash_file
-from syntaxformer.annotate.splits import SPLIT, SplitAnnotator
+from syntaxformer.annotate.annotator import COLUMNS, blank_sentence, check_words, hash_file
+from syntaxformer.annotate.wrappers import SPLIT, SplitAnnotator
 from syntaxformer.errors import DataError, TreeError
 from syntaxformer.progress import track
 from syntaxformer.textfile import open_bytes

@@ -80,10 +80,10 @@ def annotate_by_repetition(folder: Path) -> float:
 
 def encode_by_repetition(n_distinct: int) -> None:
     """Encode the first lines, among which all distinct ones are, and take the others from them."""
-    from syntaxformer.data import stored_pairs
+    from syntaxformer.data import prepare
     from syntaxformer.data.source import EncodedText
 
-    real = stored_pairs.encoded_chunks
+    real = prepare.encoded_chunks
 
     def chunks(
         text: Any, encoder: Any, columns: Any, _: Any, target: Any, target_columns: Any
@@ -97,7 +97,7 @@ def encode_by_repetition(n_distinct: int) -> None:
             rows = np.array([number[pair] for pair in zip(*lines, strict=True)])
             yield src.select(rows), tgt.select(rows)
 
-    stored_pairs.encoded_chunks = chunks
+    prepare.encoded_chunks = chunks
 
 
 def train(folder: Path, kind: str, updates: int) -> None:

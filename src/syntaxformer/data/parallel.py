@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.data.preparation import TextPreparation
-from syntaxformer.data.stored_lines import StoredLines
+from syntaxformer.data.stored import StoredLines
 from syntaxformer.errors import ConfigError, DataError
 from syntaxformer.languages import given_language, language_of_side
 from syntaxformer.textfile import count_lines, read_lines

@@ -33,10 +33,10 @@ from syntaxformer.data.prepare import (
     needs_annotator,
     nested_fraction,
     source_encoder,
+    stored_pairs,
 )
 from syntaxformer.data.source import SourceEncoder
 from syntaxformer.data.source_syntax import SyntaxInputs, check_syntax
-from syntaxformer.data.stored_pairs import stored_pairs
 from syntaxformer.data.target import check_tags, target_annotator, target_columns, target_encoder, target_tags
 from syntaxformer.errors import ConfigError
 from syntaxformer.evaluation.translation import score_translations

@@ -16,6 +16,7 @@ from syntaxformer.annotate.wrappers import (
     WordsAsGiven,
     annotator_for,
     annotator_in_chunks,
+    prepare,
     with_constituency,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "annotator_identity",
     "annotator_in_chunks",
     "load_annotator",
+    "prepare",
     "read_annotations",
     "with_constituency",
     "write_annotations",

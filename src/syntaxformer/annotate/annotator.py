@@ -185,7 +185,8 @@ class Backend:
     """A way to get annotation.
 
     Args:
-        argument: What follows the colon in a name. PATH is a parsed file, which is read in order.
+        argument: What follows the colon in a name. PATH is a parsed file, which is read in order; URL a
+            server; NAME and NAME_OR_PATH may be folders.
         what: One line for the user.
         home: "module:function" of `backends` that takes the argument and returns an annotator.
         package: What is installed for it beside this package; None for nothing.

@@ -9,13 +9,13 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import cast
 
-from syntaxformer.annotate.annotator import PHRASES, Annotator, ListsSentences, hash_file, is_file
+from syntaxformer.annotate.annotator import BACKENDS, PHRASES, Annotator, ListsSentences, hash_file, is_file
 from syntaxformer.annotate.backends.batched import tree_over_words
 from syntaxformer.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.trees import Sentence, format_tree, phrase_structure
@@ -30,6 +30,7 @@ __all__ = [
     "WordsAsGiven",
     "annotator_for",
     "annotator_in_chunks",
+    "prepare",
     "trusted_annotator",
     "with_constituency",
 ]
@@ -48,6 +49,38 @@ _FOREIGN_PART = re.compile(
     re.MULTILINE,
 )
 """In a pipeline's `config.cfg`: what is not spaCy's own may do anything."""
+
+
+def prepare(
+    name: str,
+    *,
+    needs: Collection[str] = (),
+    only: Collection[str] | None = None,
+    words_given: bool = False,
+    annotated: Sequence[str | Path] = (),
+) -> Annotator:
+    """Load an annotator for a run or for a model.
+
+    Args:
+        name: As `load_annotator` takes it.
+        needs: Columns wanted; phrases come from its dependency parses where it has none of its own.
+        only: Columns that will be read: what gives others alone is switched off where that can be.
+        words_given: Words are what stands between spaces.
+        annotated: Files of what it annotated before, in which lines are looked up.
+
+    Raises:
+        ConfigError, BackendMissingError, DataError: As `load_annotator`, `with_constituency` and
+            `AnnotatedBefore`.
+    """
+    from syntaxformer.annotate import AnnotatedBefore, load_annotator
+
+    annotator = load_annotator(name)
+    if only is not None and (limit := getattr(annotator, "limited_to", None)) is not None:
+        annotator = cast("Annotator", limit(only))
+    if "constituency" in needs and "governors" in annotator.provides:
+        annotator = with_constituency(annotator)
+    annotator = WordsAsGiven(annotator) if words_given else annotator
+    return AnnotatedBefore(annotator, annotated) if annotated else annotator
 
 
 def annotator_for(annotator: Annotator, split: str) -> Annotator:
@@ -283,16 +316,17 @@ def trusted_annotator(named: str | None, given: str | None, folder: Path, trust:
 def _deed(name: str) -> str | None:
     """What an annotator does beyond installed packages; None for nothing."""
     scheme, _, argument = name.partition(":")
+    form = BACKENDS[scheme].argument if scheme in BACKENDS else ""
     subject, *settings = re.split(r"\+(?=[a-z_]+=)", argument)
     options = dict(setting.split("=", 1) for setting in settings)
-    if scheme == "corenlp":
+    if form == "URL":
         from syntaxformer.annotate.backends.corenlp import ADDRESS_VARIABLE, server_address
 
         _, place, uses_variable = server_address(subject)
         password = f", with the password of ${ADDRESS_VARIABLE}" if uses_variable else ""
         return f"send every line to {place}{password}"
     names = [subject, *(options[key] for key in ("package", "dir") if key in options)]
-    is_path = is_file(name) or (scheme in ("spacy", "benepar") and Path(subject).exists())
+    is_path = form == "PATH" or (form.startswith("NAME") and Path(subject).exists())
     if is_path or "dir" in options or any("/" in one for one in names):
         return f"read {names[-1]!r}"
     return _deed(options["words"]) if "words" in options else None

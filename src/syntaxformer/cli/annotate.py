@@ -44,9 +44,9 @@ def annotate(
     annotator: Annotated[
         str | None,
         typer.Option(
-            help="en, de, spacy:NAME_OR_PATH, stanza:LANG, benepar:NAME, corenlp:URL, conllu:PATH or "
-            "ptb:PATH; +phrases behind one that parses adds phrase structure made of its dependency trees. "
-            "Default: the bundled one of the language."
+            help="Such as en or spacy:NAME_OR_PATH (`syntaxformer doctor` lists all); +phrases behind one "
+            "that parses adds phrase structure made of its dependency trees. Default: the bundled one of the "
+            "language."
         ),
     ] = None,
     language: Annotated[str | None, typer.Option(help="Of the text; default: by the names.")] = None,
@@ -68,6 +68,7 @@ def annotate(
     A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
     same text by the same annotator is left as it is; one that was broken off goes on where it was.
     """
+    from syntaxformer.annotate.annotator import is_file
     from syntaxformer.languages import TextLanguage, choose_annotator, language_of, language_of_file
 
     targets = output_paths(inputs, output)
@@ -78,7 +79,7 @@ def annotate(
     annotator, *more = sorted(chosen)
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
-    if annotator.startswith(("conllu:", "ptb:")):
+    if is_file(annotator):
         if engine is Engine.ray:
             raise ConfigError(
                 f"--engine ray: expected an annotator that takes any line, got {annotator}, which is read in "
@@ -133,11 +134,9 @@ def _in_shards(
 
 
 def _engine(engine: Engine, annotator: str, processes: int, address: str | None) -> ShardEngine:
-    from syntaxformer.annotate.corpora.sharded import in_processes
+    from syntaxformer.annotate.corpora.sharded import in_processes, ray_engine
 
     if engine is Engine.ray:
-        from syntaxformer.annotate.corpora.sharded import ray_engine
-
         return ray_engine(annotator, processes, address)
     return in_processes(annotator, processes)
 

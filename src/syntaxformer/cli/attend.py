@@ -173,9 +173,9 @@ def _spread(
     head: int | None,
     as_json: bool,
 ) -> None:
+    from syntaxformer import annotate
     from syntaxformer.analysis import attention_spread
     from syntaxformer.analysis.attention_spread import MEASURES
-    from syntaxformer.annotate import WordsAsGiven, load_annotator
     from syntaxformer.errors import DataError
     from syntaxformer.languages import choose_annotator, language_of_side
     from syntaxformer.tasks.model_folder import check_directions
@@ -186,8 +186,8 @@ def _spread(
     preparation = translators[str(model)].encoder.preparation
     check_directions([one.info for one in translators.values()], "--beside")
     info = translators[str(model)].info
-    parser = load_annotator(choose_annotator(annotator, language_of_side(info, info.src), "--annotator"))
-    parser = WordsAsGiven(parser) if preparation.tokenized else parser
+    chosen = choose_annotator(annotator, language_of_side(info, info.src), "--annotator")
+    parser = annotate.prepare(chosen, words_given=preparation.tokenized)
     lines = [preparation.clean(line) for line in read_lines(source)]
     if preparation.unescape:  # done with: "&amp;quot;" is text now
         for one in translators.values():

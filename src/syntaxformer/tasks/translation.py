@@ -421,17 +421,15 @@ def seed_everything(seed: int) -> None:
 
 def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:
     """The recipe's annotator; phrases come from its dependency parses where it has none of its own."""
-    from syntaxformer.annotate import AnnotatedBefore, WordsAsGiven, load_annotator, with_constituency
+    from syntaxformer import annotate
 
-    annotator = load_annotator(recipe.annotation.annotator or "")
-    if "constituency" in syntax.needs and "governors" in annotator.provides:
-        annotator = with_constituency(annotator)
+    section, words_given = recipe.annotation, recipe.data.tokenized
+    annotator = annotate.prepare(
+        section.annotator or "", needs=syntax.needs, words_given=words_given, annotated=section.annotated
+    )
     check_syntax(syntax, annotator.provides, annotator.name)
     check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
-    if recipe.data.tokenized:
-        annotator = WordsAsGiven(annotator)
-    files = recipe.annotation.annotated
-    return AnnotatedBefore(annotator, files) if files else annotator
+    return annotator
 
 
 _OF_DATA = {"src", "tgt", "src_language", "tgt_language", "tokenized", "lowercase", "unescape", "moses"}

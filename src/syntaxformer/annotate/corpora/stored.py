@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from sys import intern
@@ -21,7 +22,6 @@ from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from syntaxformer.atomic import atomic_file
@@ -38,6 +38,8 @@ __all__ = [
     "sentences_of",
     "write_annotations",
 ]
+
+pc: Any = import_module("pyarrow.compute")  # whose functions are made as it is imported
 
 FORMAT = 2
 """Version of the layout; files of another are refused."""
@@ -213,7 +215,9 @@ class AnnotatedCorpus(Sequence[Sentence]):
         for name in set(names).intersection(_TAGS):
             coded = flat[name].dictionary_encode().combine_chunks()
             tags[name], flat[name] = tuple(coded.dictionary.to_pylist()), coded.indices
-        arrays = {name: None if name not in flat else flat[name].to_numpy() for name in (*_FLAT, *_TAGS)}
+        arrays: dict[str, Any] = {
+            name: None if name not in flat else flat[name].to_numpy() for name in (*_FLAT, *_TAGS)
+        }
         return Columns(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), **arrays, tags=tags)
 
     def brackets(self, start: int = 0, stop: int | None = None) -> list[str | None] | None:

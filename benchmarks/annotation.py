@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.annotate import load_annotator, write_annotations
-from syntaxformer.annotate.spacy_backend import BATCH_SIZE, SpacyAnnotator
+from syntaxformer.annotate.backends.spacy import BATCH_SIZE, SpacyAnnotator
 from syntaxformer.base.files import read_lines
 
 _SENTENCES = (

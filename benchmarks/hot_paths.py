@@ -23,8 +23,7 @@ import training
 from timing import best_seconds
 
 from syntaxformer.annotate import load_annotator, write_annotations
-from syntaxformer.annotate.spacy_backend import BATCH_SIZE, SpacyAnnotator
-from syntaxformer.annotate.spacy_docs import DocReader
+from syntaxformer.annotate.backends.spacy import BATCH_SIZE, DocReader, SpacyAnnotator
 from syntaxformer.base.files import read_lines
 from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.runs.processes import pick_precision

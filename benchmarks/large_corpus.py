@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ def annotate_by_repetition(folder: Path) -> float:
     import pyarrow.parquet as pq
 
     from syntaxformer.annotate import annotate_cached, load_annotator
-    from syntaxformer.annotate import store as annotation_store
-    from syntaxformer.annotate.fingerprint import hash_lines
+    from syntaxformer.annotate.annotator import hash_lines
+    from syntaxformer.annotate.corpora.cached import cache_path
     from syntaxformer.base.files import TextLines
 
     cache, lines, annotator = folder / "cache", TextLines(folder / "train.en"), load_annotator("en")
@@ -63,11 +64,11 @@ def annotate_by_repetition(folder: Path) -> float:
     table = pq.read_table(corpus.path)
     number = {line: row for row, line in enumerate(distinct)}
     content_hash = hash_lines(lines)
-    header = json.loads(corpus.header.to_json())
+    header = asdict(corpus.header)
     n_words = np.diff(corpus.columns().row_offsets)
     rows = np.fromiter((number[line] for line in lines), np.int32)
     header |= {"content_hash": content_hash, "n_lines": len(rows), "n_words": int(n_words[rows].sum())}
-    target = annotation_store.cache_path(cache, annotator, content_hash)
+    target = cache_path(cache, annotator, content_hash)
     metadata = {**(table.schema.metadata or {}), b"syntaxformer": json.dumps(header).encode()}
     with pq.ParquetWriter(
         target, table.schema.with_metadata(metadata), compression="zstd", write_page_checksum=True
@@ -79,10 +80,10 @@ def annotate_by_repetition(folder: Path) -> float:
 
 def encode_by_repetition(n_distinct: int) -> None:
     """Encode the first lines, among which all distinct ones are, and take the others from them."""
-    from syntaxformer.translation import stored_pairs
+    from syntaxformer.translation import prepare
     from syntaxformer.translation.source import EncodedText
 
-    real = stored_pairs.encoded_chunks
+    real = prepare.encoded_chunks
 
     def chunks(
         text: Any, encoder: Any, columns: Any, _: Any, target: Any, target_columns: Any
@@ -96,7 +97,7 @@ def encode_by_repetition(n_distinct: int) -> None:
             rows = np.array([number[pair] for pair in zip(*lines, strict=True)])
             yield src.select(rows), tgt.select(rows)
 
-    stored_pairs.encoded_chunks = chunks
+    prepare.encoded_chunks = chunks
 
 
 def train(folder: Path, kind: str, updates: int) -> None:

@@ -54,7 +54,7 @@ def test_a_line_of_thousands_of_words_has_the_tags_and_the_tree_of_spacy_itself(
     """Their vectors are made in parts, and those of spaCy at once: that must make no difference."""
     import spacy
 
-    from syntaxformer.annotate.bundled import bundled_folder
+    from syntaxformer.annotate.annotator import bundled_folder
 
     text = " ".join(_words(4507, seed=1))
     (found,) = load_annotator("en").annotate([text])

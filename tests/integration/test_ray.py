@@ -1,6 +1,5 @@
 """Annotation on a real Ray cluster of two workers on this machine, one of which is killed."""
 
-import json
 import os
 import signal
 import subprocess
@@ -41,8 +40,8 @@ def kill_one_worker(folder, killed):
     """Kill the process that made the first shard, as soon as its record is there."""
     until = time.monotonic() + 120
     while time.monotonic() < until:
-        for record in folder.glob(".out.parquet.*.shards/*.json"):
-            killed.append(json.loads(record.read_text())["pid"])
+        for shard in folder.glob(".out.parquet.*.shards/[0-9]*.parquet"):
+            killed.append(int(shard.with_name(f"{shard.name}.attempts").read_text()))
             os.kill(killed[0], signal.SIGKILL)
             return
         time.sleep(0.02)

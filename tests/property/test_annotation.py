@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 
 from syntaxformer.annotate import read_annotations, write_annotations
-from syntaxformer.annotate.segments import MAX_RUN, segments_of
-from syntaxformer.annotate.spacy_backend import SpacyAnnotator
-from syntaxformer.annotate.spacy_docs import DocReader
+from syntaxformer.annotate.backends.batched import MAX_RUN, segments_of
+from syntaxformer.annotate.backends.spacy import DocReader, SpacyAnnotator
 from syntaxformer.trees import Sentence, check_governors, depths_of
 
 LINES = st.text(
@@ -119,5 +118,5 @@ def test_what_is_stored_comes_back(tmp_path, corpus):
     starts = [start for sentence in corpus for start, _ in sentence.offsets]
     assert columns.starts.tolist() == starts
     if columns.upos is not None:
-        tags = [annotated.header.tags["upos"][code] for code in columns.upos]
+        tags = [columns.tags["upos"][code] for code in columns.upos]
         assert tags == [tag for sentence in corpus for tag in sentence.upos or ()]

@@ -3,20 +3,22 @@
 Importing this room imports no tagger; `load_annotator` imports what it is asked for.
 """
 
-from syntaxformer.annotate.annotated_before import AnnotatedBefore
-from syntaxformer.annotate.annotator import Annotator
-from syntaxformer.annotate.phrases import WithPhrases, with_constituency
-from syntaxformer.annotate.registry import annotator_identity, load_annotator
-from syntaxformer.annotate.splits import annotator_for, annotator_in_chunks
-from syntaxformer.annotate.store import (
+from syntaxformer.annotate.annotator import Annotator, annotator_identity, load_annotator
+from syntaxformer.annotate.corpora.cached import AnnotatedBefore, annotate_cached, annotate_to_file
+from syntaxformer.annotate.corpora.stored import (
     AnnotatedCorpus,
     Columns,
-    annotate_cached,
-    annotate_to_file,
     read_annotations,
     write_annotations,
 )
-from syntaxformer.annotate.words_as_given import WordsAsGiven
+from syntaxformer.annotate.wrappers import (
+    WithPhrases,
+    WordsAsGiven,
+    annotator_for,
+    annotator_in_chunks,
+    prepare,
+    with_constituency,
+)
 
 __all__ = [
     "AnnotatedBefore",
@@ -31,6 +33,7 @@ __all__ = [
     "annotator_identity",
     "annotator_in_chunks",
     "load_annotator",
+    "prepare",
     "read_annotations",
     "with_constituency",
     "write_annotations",

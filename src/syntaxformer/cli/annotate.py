@@ -23,7 +23,7 @@ from syntaxformer.cli.options import (
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
-    from syntaxformer.annotate.shards import Engine as ShardEngine
+    from syntaxformer.annotate.corpora.sharded import Engine as ShardEngine
 
 __all__ = ["annotate", "output_paths"]
 
@@ -49,9 +49,9 @@ def annotate(
     annotator: Annotated[
         str | None,
         typer.Option(
-            help="en, de, spacy:NAME_OR_PATH, stanza:LANG, benepar:NAME, corenlp:URL, conllu:PATH or "
-            "ptb:PATH; +phrases behind one that parses adds phrase structure made of its dependency trees. "
-            "Default: the bundled one of the language."
+            help="Such as en or spacy:NAME_OR_PATH (`syntaxformer doctor` lists all); +phrases behind one "
+            "that parses adds phrase structure made of its dependency trees. Default: the bundled one of the "
+            "language."
         ),
     ] = None,
     language: Annotated[str | None, typer.Option(help="Of the text; default: by the names.")] = None,
@@ -73,6 +73,7 @@ def annotate(
     A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
     same text by the same annotator is left as it is; one that was broken off goes on where it was.
     """
+    from syntaxformer.annotate.annotator import is_file
     from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of, language_of_file
 
     targets = output_paths(inputs, output)
@@ -83,7 +84,7 @@ def annotate(
     annotator, *more = sorted(chosen)
     if more:
         raise ConfigError(f"IN: expected texts of one language, got some for {annotator} and for {more[0]}.")
-    if annotator.startswith(("conllu:", "ptb:")):
+    if is_file(annotator):
         if engine is Engine.ray:
             raise ConfigError(
                 f"--engine ray: expected an annotator that takes any line, got {annotator}, which is read in "
@@ -103,7 +104,7 @@ def annotate(
 
 def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotate_to_file, annotator_for, load_annotator
-    from syntaxformer.annotate.sources import SourceLines
+    from syntaxformer.annotate.corpora.sharded import SourceLines
 
     loaded = load_annotator(annotator)
     for source, target in zip(inputs, targets, strict=True):
@@ -121,7 +122,7 @@ def _in_shards(
     lines_per_shard: int,
 ) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotator_identity
-    from syntaxformer.annotate.shards import Job, annotate_sharded
+    from syntaxformer.annotate.corpora.sharded import Job, annotate_sharded
 
     for source in inputs:
         if Path(source).is_fifo() or Path(source).is_char_device():
@@ -138,11 +139,9 @@ def _in_shards(
 
 
 def _engine(engine: Engine, annotator: str, processes: int, address: str | None) -> ShardEngine:
-    from syntaxformer.annotate.shards import in_processes
+    from syntaxformer.annotate.corpora.sharded import in_processes, ray_engine
 
     if engine is Engine.ray:
-        from syntaxformer.annotate.ray_engine import ray_engine
-
         return ray_engine(annotator, processes, address)
     return in_processes(annotator, processes)
 

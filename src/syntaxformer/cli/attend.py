@@ -175,7 +175,7 @@ def _spread(
     head: int | None,
     as_json: bool,
 ) -> None:
-    from syntaxformer.annotate import WordsAsGiven, load_annotator
+    from syntaxformer import annotate
     from syntaxformer.base.errors import DataError
     from syntaxformer.base.files import read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_side
@@ -188,8 +188,8 @@ def _spread(
     preparation = translators[str(model)].encoder.preparation
     check_directions([one.info for one in translators.values()], "--beside")
     info = translators[str(model)].info
-    parser = load_annotator(choose_annotator(annotator, language_of_side(info, info.src), "--annotator"))
-    parser = WordsAsGiven(parser) if preparation.tokenized else parser
+    chosen = choose_annotator(annotator, language_of_side(info, info.src), "--annotator")
+    parser = annotate.prepare(chosen, words_given=preparation.tokenized)
     lines = [preparation.clean(line) for line in read_lines(source)]
     if preparation.unescape:  # done with: "&amp;quot;" is text now
         for one in translators.values():

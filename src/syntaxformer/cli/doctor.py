@@ -31,9 +31,6 @@ OPTIONAL_PACKAGES = {
 }
 """Packages that verbs need beyond the plain installation, and the extra that installs each."""
 
-OPTIONAL_PARSERS = {"stanza": "stanza:LANG", "benepar": "benepar:NAME"}
-"""Packages that are installed apart, and the annotators that they give."""
-
 
 def doctor() -> None:
     """Check the installation by using it."""
@@ -43,7 +40,7 @@ def doctor() -> None:
             typer.echo(f"{name} {version(name)}")
         except PackageNotFoundError:
             typer.echo(f"{name}: not installed")
-    for line in (*_optional_packages(), *_devices(), *_annotators(), *_optional_parsers(), _cache()):
+    for line in (*_optional_packages(), *_devices(), *_annotators(), *_backends(), _cache()):
         typer.echo(line)
 
 
@@ -84,23 +81,28 @@ def _annotators() -> list[str]:
     return lines
 
 
-def _optional_parsers() -> list[str]:
-    from syntaxformer.annotate.corenlp_backend import ADDRESS_VARIABLE
+def _backends() -> list[str]:
+    from syntaxformer.annotate.annotator import BACKENDS
+    from syntaxformer.annotate.backends.corenlp import ADDRESS_VARIABLE
 
     lines = []
-    for package, form in OPTIONAL_PARSERS.items():
-        try:
-            found = f"{package} {version(package)}; its models are installed apart"
-        except PackageNotFoundError:
-            found = f"{package} is not installed. Run: python -m pip install {package}"
-        lines.append(f"annotator {form}: {found}")
-    address = os.environ.get(ADDRESS_VARIABLE)
-    return [*lines, f"annotator corenlp:URL: {_server(address) if address else 'needs a running server'}"]
+    for scheme, backend in BACKENDS.items():
+        found = backend.what
+        if backend.package is not None:
+            try:
+                found = f"{backend.package} {version(backend.package)}; its models are installed apart"
+            except PackageNotFoundError:
+                found = f"{backend.package} is not installed. Run: python -m pip install {backend.package}"
+        elif backend.argument == "URL":
+            address = os.environ.get(ADDRESS_VARIABLE)
+            found = _server(address) if address else "needs a running server"
+        lines.append(f"annotator {scheme}:{backend.argument}: {found}")
+    return lines
 
 
 def _cache() -> str:
     """What annotation and large corpora keep on disk: nothing but its owner ever removes it."""
-    from syntaxformer.annotate.location import cache_folder
+    from syntaxformer.annotate.corpora.cached import cache_folder
 
     folder = cache_folder()
     sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]

@@ -12,8 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import check_lines
-from syntaxformer.annotate.splits import annotator_for
-from syntaxformer.annotate.trust import trusted_annotator
+from syntaxformer.annotate.wrappers import annotator_for, trusted_annotator
 from syntaxformer.base.errors import DataError
 from syntaxformer.base.folder_checks import check_pieces
 from syntaxformer.encoders.annotated_examples import annotate_examples, load_for

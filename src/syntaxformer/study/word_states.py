@@ -207,7 +207,7 @@ def load_word_encoder(
         CheckpointError: It holds none of them, or names an annotator that needs `trust_annotator`.
         ConfigError: There is no such annotator or device, or its encoder cannot be probed.
     """
-    from syntaxformer.annotate.trust import trusted_annotator
+    from syntaxformer.annotate.wrappers import trusted_annotator
     from syntaxformer.encoders.classifier_folder import CLASSIFIER, read_classifier_info
     from syntaxformer.runs.loading import pick_device
     from syntaxformer.translation.translator import Translator

@@ -30,15 +30,10 @@ __all__ = [
 
 
 class CorpusLike(Protocol):
-    """What is asked of an annotated corpus: flat columns, and the tags that codes stand for in its header."""
-
-    @property
-    def header(self) -> Any:
-        """Has `tags`, a tuple of names for "upos" and for "deprels"."""
-        ...
+    """What is asked of an annotated corpus."""
 
     def columns(self, start: int, stop: int) -> Any:
-        """Has `row_offsets`, `starts`, `ends`, `upos`, `governors` and `deprels`."""
+        """Has `row_offsets`, `starts`, `ends`, `upos`, `governors`, `deprels`, and `tags`: what codes are."""
         ...
 
     def brackets(self, start: int, stop: int) -> list[str | None] | None:
@@ -183,7 +178,7 @@ class WordColumns:
         stored = corpus.columns(start, start + len(texts))
 
         def coded(name: str, codes: NDArray[np.integer[Any]] | None) -> CodedColumn | None:
-            return None if codes is None else CodedColumn(codes, tuple(corpus.header.tags[name]))
+            return None if codes is None else CodedColumn(codes, stored.tags[name])
 
         return cls(
             texts,

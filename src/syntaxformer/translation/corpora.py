@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from syntaxformer.base.errors import DataError
 from syntaxformer.base.files import hash_file, read_json
@@ -29,8 +26,7 @@ from syntaxformer.translation.parallel import (
     read_parallel,
 )
 from syntaxformer.translation.preparation import detokenize, unescape
-from syntaxformer.translation.stored_arrays import GrowingArray, map_array, stored_folder
-from syntaxformer.translation.stored_lines import CHUNK, StoredLines
+from syntaxformer.translation.stored import StoredLines, stored_folder
 
 __all__ = ["keeps_on_disk", "read_dev", "read_split", "read_train"]
 
@@ -99,37 +95,35 @@ def _stored_train(config: CorpusConfig) -> ParallelText:
         },
         lambda folder: _store_train(config, folder),
     )
-    about, rows = read_json(folder / "about.json"), folder / "rows.npy"
-    src, tgt = StoredLines(folder, "src"), StoredLines(folder, "tgt")
-    kept: Any = map_array(rows) if rows.exists() else None
-    return ParallelText(src, tgt, *files[:2], **about, rows=kept)
+    about = read_json(folder / "about.json")
+    src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
+    return ParallelText(
+        src, tgt, *files[:2], **about, rows=rows if len(src) < about["n_file_lines"] else None
+    )
 
 
 def _store_train(config: CorpusConfig, folder: Path) -> None:
     tabs: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    with GrowingArray(folder / "rows.npy", np.int64) as rows:
-        StoredLines.write(folder, ("src", "tgt"), _kept_pairs(config, tabs, counts, rows))
-    n_lines, n_kept = counts.pop("lines"), rows.n_rows
+    n_kept = StoredLines.write(folder, _kept_pairs(config, tabs, counts))
+    n_lines = counts.pop("lines")
     path = parallel_files(config, config.train_splits[0])[0]
     if not n_kept:
         raise DataError("expected pairs that data.exclude leaves, got none.", path)
     src, tgt = StoredLines(folder, "src"), StoredLines(folder, "tgt")
     if not any(one.strip() and other.strip() for one, other in zip(src, tgt, strict=True)):
         raise DataError(f"expected at least one pair of lines with text, got {n_lines} lines without.", path)
-    if n_kept == n_lines:
-        (folder / "rows.npy").unlink()
-    else:
+    if n_kept < n_lines:
         _say_left_out(path, n_lines - n_kept, n_lines, counts)
     about = {"n_tabs": tabs.total(), "sha256": hash_lines(src, tgt), "n_file_lines": n_lines}
     (folder / "about.json").write_text(json.dumps(about), "utf-8")
 
 
 def _kept_pairs(
-    config: CorpusConfig, tabs: Counter[str], counts: Counter[str], rows: GrowingArray
-) -> Iterator[tuple[str, str]]:
-    """The pairs that stay, one at a time; the others are counted by reason, and all under "lines"."""
-    reasons, number, kept = _reasons(config), 0, []
+    config: CorpusConfig, tabs: Counter[str], counts: Counter[str]
+) -> Iterator[tuple[str, str, int]]:
+    """The pairs that stay and their numbers; the others are counted by reason, and all under "lines"."""
+    reasons, number = _reasons(config), 0
     for split in config.train_splits:
         raw = split in config.detokenize
         for src, tgt in parallel_lines(config, split, tabs):
@@ -137,15 +131,10 @@ def _kept_pairs(
                 src, tgt = _detokenized(src, config, config.src), _detokenized(tgt, config, config.tgt)
             reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
             if reason is None:
-                kept.append(number)
-                yield src, tgt
+                yield src, tgt, number
             else:
                 counts[reason] += 1
             number += 1
-            if len(kept) == CHUNK:
-                rows.append(np.array(kept))
-                kept.clear()
-    rows.append(np.array(kept, np.int64))
     counts["lines"] = number
 
 

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
+from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
-from syntaxformer.syntax import WordColumns, build_vocabularies
-from syntaxformer.translation.annotated_chunks import CHUNK_LINES, AnnotatedChunks
+from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.translation.collator import EncodedPairs
 from syntaxformer.translation.encoder_tokenizer import encoder_tokenizer, ended_by_one_piece
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText
+from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.preparation import TextPreparation
 from syntaxformer.translation.source import EncodedText, SourceEncoder
-from syntaxformer.translation.source_syntax import SyntaxInputs
-from syntaxformer.translation.stored_lines import StoredLines
+from syntaxformer.translation.source_syntax import SourceSyntax, SyntaxInputs
+from syntaxformer.translation.stored import (
+    CHUNK as CHUNK_LINES,
+)
+from syntaxformer.translation.stored import (
+    StoredLines,
+    give_memory_back,
+    map_arrays,
+    stored_folder,
+    write_arrays,
+)
 from syntaxformer.translation.subwords import SubwordConfig, stored_subwords, train_subwords
 
 if TYPE_CHECKING:
-    from syntaxformer.annotate import Annotator
+    from syntaxformer.annotate import AnnotatedCorpus, Annotator
 
 __all__ = [
     "annotated_columns",
@@ -37,9 +49,12 @@ __all__ = [
     "needs_annotator",
     "nested_fraction",
     "source_encoder",
+    "stored_pairs",
 ]
 
 _log = logging.getLogger("syntaxformer.data")
+
+PHRASES = ("word_depths", "gap_depths", "gap_heads")
 
 
 def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:
@@ -165,8 +180,79 @@ def annotated_columns(
     return chunks if isinstance(text.src, StoredLines) else list(chunks)
 
 
+class AnnotatedChunks(Sequence[WordColumns]):
+    """An annotated text in chunks of `CHUNK_LINES`, each made when it is asked for; see `annotated_columns`.
+
+    The text is annotated, or its annotation looked up, when the first chunk is asked for.
+    """
+
+    def __init__(
+        self,
+        text: ParallelText,
+        annotator: Annotator,
+        config: CorpusConfig,
+        split: str,
+        user_columns: Sequence[str],
+        processes: int,
+        constituency: bool,
+    ) -> None:
+        self.text, self.annotator, self.config, self.split = text, annotator, config, split
+        self.user_columns, self.processes, self.constituency = user_columns, processes, constituency
+
+    def __len__(self) -> int:
+        return -(-len(self.text) // CHUNK_LINES)
+
+    @overload
+    def __getitem__(self, index: int) -> WordColumns: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[WordColumns]: ...
+    def __getitem__(self, index: int | slice) -> WordColumns | list[WordColumns]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(f"chunk: expected 0 to {len(self) - 1}, got {index}.")
+        start = index * CHUNK_LINES
+        lines = self.text.src[start : start + CHUNK_LINES]
+        chunk = WordColumns.from_corpus(self._corpus, lines, start, constituency=self.constituency)
+        words = slice(*self._borders[index : index + 2]) if self.user_columns else slice(0)
+        for name, values in self._user_values.items():
+            chunk = chunk.with_user_column(name, values[words])
+        return chunk
+
+    @cached_property
+    def _corpus(self) -> AnnotatedCorpus:
+        from syntaxformer.annotate import annotate_cached, annotator_for
+
+        annotator = annotator_for(self.annotator, self.split)
+        return annotate_cached(
+            self.text.src, annotator, self.config.cache, n_processes=self.processes, progress=True
+        )
+
+    @cached_property
+    def _borders(self) -> list[int]:
+        """Words before each chunk."""
+        starts = range(0, len(self.text), CHUNK_LINES)
+        sizes = [int(self._corpus.columns(start, start + CHUNK_LINES).row_offsets[-1]) for start in starts]
+        return np.cumsum([0, *sizes]).tolist()
+
+    @cached_property
+    def _user_values(self) -> dict[str, CodedColumn]:
+        """The user's own columns, whole."""
+        text, found = self.text, {}
+        for name in self.user_columns:
+            path = find_file(self.config.dir or Path(), self.split, self.config.factor_files[name])
+            if (n_lines := count_lines(path)) != text.n_file_lines:
+                raise AlignmentError(
+                    f"factor file: expected {text.n_file_lines} lines, one for each line of "
+                    f"{text.src_path}, got {n_lines}.",
+                    path,
+                )
+            found[name] = read_user_column(path, self._corpus, text.src_path, text.rows)
+        return found
+
+
 def _check_one_split(annotator: Annotator, config: CorpusConfig, split: str) -> None:
-    from syntaxformer.annotate.splits import SPLIT
+    from syntaxformer.annotate.wrappers import SPLIT
 
     splits = config.train_splits
     if SPLIT in annotator.name and split in splits and len(splits) > 1:
@@ -208,6 +294,93 @@ def encode_pairs(
     chunks = encoded_chunks(text, encoder, columns, max_pieces, target, target_columns)
     sources, targets = zip(*chunks, strict=True)
     return EncodedPairs(EncodedText.join(sources), EncodedText.join(targets))
+
+
+def stored_pairs(
+    cache: Path | None,
+    text: ParallelText,
+    encoder: SourceEncoder,
+    columns: Sequence[WordColumns] | None,
+    max_pieces: int | None,
+    target: SourceEncoder,
+    target_columns: Sequence[WordColumns] | None = None,
+    annotators: Sequence[str] = (),
+) -> EncodedPairs:
+    """What `encode_pairs` returns, on disk; encoded only if the cache does not hold it.
+
+    Args:
+        cache: Folder of the cache; None for the user's.
+        text: As in `encode_pairs`, likewise the next five.
+        encoder: For the source.
+        columns: Annotation, made when it is asked for.
+        max_pieces: Longest side of a pair.
+        target: For the target.
+        target_columns: Annotation of the target.
+        annotators: What decides the annotations: names, versions, hashes of the user's own files.
+
+    Raises:
+        DataError: As `encode_pairs`, or the cache cannot be written.
+        ConfigError: As `encode_pairs`.
+    """
+    sides = {"src": encoder, "tgt": target}
+    made_from = {
+        "text": text.sha256,
+        "encoders": [_identity(one) for one in sides.values()],
+        "max_pieces": max_pieces,
+        "annotators": list(annotators),
+    }
+
+    def build(folder: Path) -> None:
+        chunks = encoded_chunks(text, encoder, columns, max_pieces, target, target_columns)
+        write_arrays(folder, (_arrays(chunk, sides) for chunk in chunks))
+        del chunks
+        give_memory_back()
+
+    arrays = map_arrays(stored_folder(cache, "pairs", made_from, build))
+    return EncodedPairs(*(_text_of(arrays, f"{side}.", one.syntax) for side, one in sides.items()))
+
+
+def _identity(encoder: SourceEncoder) -> dict[str, Any]:
+    """All of an encoder that decides what it makes of annotated lines."""
+    tokenizer = encoder.tokenizer.backend_tokenizer.to_str()
+    return {
+        "tokenizer": hashlib.sha256(tokenizer.encode()).hexdigest(),
+        "vocabularies": [vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
+        "preparation": asdict(encoder.preparation),
+        "prepend": encoder.prepend,
+        "syntax": encoder.syntax.model_dump(mode="json"),
+    }
+
+
+def _arrays(
+    chunk: tuple[EncodedText, EncodedText], sides: dict[str, SourceEncoder]
+) -> dict[str, NDArray[Any]]:
+    """All arrays of both sides by name, numbers as narrow as their vocabulary allows."""
+    found: dict[str, NDArray[Any] | None] = {}
+    for (side, encoder), text in zip(sides.items(), chunk, strict=True):
+        phrases = None if text.syntax is None else text.syntax.phrases
+        for owner, names in (
+            (text, ("pieces", "splits", "factors", "n_tags")),
+            (text.syntax, ("owners", "word_splits", "governors")),
+            (phrases, PHRASES),
+        ):
+            found |= {f"{side}.{name}": getattr(owner, name, None) for name in names}
+        sizes = [len(vocabulary) for vocabulary in encoder.vocabularies.values()]
+        highest = {"pieces": len(encoder.tokenizer) + sum(sizes), "factors": max(sizes, default=0)}
+        for name, number in highest.items():
+            found[f"{side}.{name}"] = getattr(text, name).astype(np.min_scalar_type(number))
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def _text_of(arrays: dict[str, NDArray[Any]], side: str, syntax: SyntaxInputs) -> EncodedText:
+    """One side of what `_arrays` gives."""
+    own: dict[str, Any] = {name.removeprefix(side): a for name, a in arrays.items() if name.startswith(side)}
+    text = EncodedText(own["pieces"], own["splits"], own["factors"], n_tags=own.get("n_tags"))
+    if "owners" not in own:
+        return text
+    phrases = PhraseColumns(*(own[name] for name in PHRASES)) if PHRASES[0] in own else None
+    parts = (own["owners"], own["word_splits"], own.get("governors"), phrases)
+    return replace(text, syntax=SourceSyntax(syntax, *parts))
 
 
 def encoded_chunks(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.translation.stored_arrays import stored_folder
+from syntaxformer.translation.stored import stored_folder
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "SubwordConfig", "stored_subwords", "train_subwords"]
 

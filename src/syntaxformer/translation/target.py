@@ -37,16 +37,16 @@ def target_annotator(name: str, tokenized: bool) -> Annotator:
         ConfigError: There is no such annotator, or it gives no tags.
         BackendMissingError: It is not installed.
     """
-    from syntaxformer.annotate import WordsAsGiven, load_annotator
+    from syntaxformer import annotate
 
-    annotator = load_annotator(name)
+    annotator = annotate.prepare(name, words_given=tokenized)
     if "upos" not in annotator.provides:
         raise ConfigError(
             f"predict_target_pos.annotator: expected one that gives parts of speech, got {annotator.name}, "
             f"which gives {', '.join(sorted(annotator.provides)) or 'none'}. "
             "The target side would have no tags."
         )
-    return WordsAsGiven(annotator) if tokenized else annotator
+    return annotator
 
 
 def target_columns(

@@ -62,6 +62,7 @@ from syntaxformer.translation.prepare import (
     needs_annotator,
     nested_fraction,
     source_encoder,
+    stored_pairs,
 )
 from syntaxformer.translation.pretrained_tables import check_tables, fill_tables, freeze_tables, load_vectors
 from syntaxformer.translation.pretrained_vectors import PieceVectors
@@ -69,7 +70,6 @@ from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.scoring import score_translations
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
-from syntaxformer.translation.stored_pairs import stored_pairs
 from syntaxformer.translation.target import (
     check_tags,
     target_annotator,
@@ -426,17 +426,15 @@ def seed_everything(seed: int) -> None:
 
 def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:
     """The recipe's annotator; phrases come from its dependency parses where it has none of its own."""
-    from syntaxformer.annotate import AnnotatedBefore, WordsAsGiven, load_annotator, with_constituency
+    from syntaxformer import annotate
 
-    annotator = load_annotator(recipe.annotation.annotator or "")
-    if "constituency" in syntax.needs and "governors" in annotator.provides:
-        annotator = with_constituency(annotator)
+    section, words_given = recipe.annotation, recipe.data.tokenized
+    annotator = annotate.prepare(
+        section.annotator or "", needs=syntax.needs, words_given=words_given, annotated=section.annotated
+    )
     check_syntax(syntax, annotator.provides, annotator.name)
     check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
-    if recipe.data.tokenized:
-        annotator = WordsAsGiven(annotator)
-    files = recipe.annotation.annotated
-    return AnnotatedBefore(annotator, files, recipe.data.cache) if files else annotator
+    return annotator
 
 
 _OF_DATA = {"src", "tgt", "src_language", "tgt_language", "tokenized", "lowercase", "unescape", "moses"}

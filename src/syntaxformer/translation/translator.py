@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from syntaxformer.annotate.annotator import check_lines
-from syntaxformer.annotate.trust import trusted_annotator
+from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.ahead import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
@@ -361,8 +361,7 @@ def _set_injection(decoder: PieceDecoder, inject: bool) -> None:
 
 
 def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
-    from syntaxformer.annotate import WordsAsGiven, load_annotator, with_constituency
-    from syntaxformer.annotate.spacy_backend import SpacyAnnotator
+    from syntaxformer import annotate
 
     if name is None:
         raise CheckpointError(
@@ -375,12 +374,9 @@ def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
         if name != info.annotator:
             raise
         warnings.warn(f"{error} The model was trained with {name}: train it anew.", stacklevel=3)
-    annotator = load_annotator(name)
-    if isinstance(annotator, SpacyAnnotator):  # a parse that nobody reads costs a third of the time
-        annotator = annotator.limited_to(_needed(info))
-    if "constituency" in info.syntax.needs and "governors" in annotator.provides:
-        annotator = with_constituency(annotator)
-    annotator = WordsAsGiven(annotator) if info.tokenized else annotator
+    # A parse that nobody reads costs a third of the time.
+    needs, only = info.syntax.needs, _needed(info)
+    annotator = annotate.prepare(name, needs=needs, only=only, words_given=info.tokenized)
     check_syntax(info.syntax, annotator.provides, annotator.name)
     if info.annotator is not None and annotator.version != info.annotator_version:
         warnings.warn(

@@ -2,7 +2,8 @@ import logging
 
 import pytest
 
-from syntaxformer.annotate import AnnotatedBefore, annotate_to_file, annotated_before
+from syntaxformer.annotate import AnnotatedBefore, annotate_to_file
+from syntaxformer.annotate.corpora import cached
 from syntaxformer.base.errors import ConfigError
 
 LINES = ["John slipped .", "", "It rains .", "John slipped .", "A new line .", "It rains ."]
@@ -33,7 +34,7 @@ class Listening:
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 100])
 def test_only_lines_that_are_in_no_file_are_annotated(file, annotator, monkeypatch, caplog, at_a_time):
-    monkeypatch.setattr(annotated_before, "_LINES_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(cached, "_LINES_AT_A_TIME", at_a_time)
     listening = Listening(annotator)
     before = AnnotatedBefore(listening, [file])
     with caplog.at_level(logging.INFO):
@@ -45,7 +46,7 @@ def test_only_lines_that_are_in_no_file_are_annotated(file, annotator, monkeypat
 
 
 def test_two_texts_of_one_hash_are_told_apart(file, annotator, monkeypatch):
-    monkeypatch.setattr(annotated_before, "_hash", lambda line: 7)
+    monkeypatch.setattr(cached, "_hash", lambda line: 7)
     assert list(AnnotatedBefore(annotator, [file]).stream(LINES)) == list(annotator.stream(LINES))
 
 

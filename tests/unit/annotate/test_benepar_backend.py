@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from syntaxformer.annotate import Annotator, load_annotator
-from syntaxformer.annotate.benepar_backend import BeneparParser, grammatical_sentences
+from syntaxformer.annotate.backends.benepar import BeneparParser, grammatical_sentences
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.trees import Sentence, leaves_of, parse_tree, write_conllu
 
@@ -24,7 +24,7 @@ def model(tmp_path_factory):
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    from syntaxformer.annotate.benepar_backend import _special_pieces
+    from syntaxformer.annotate.backends.benepar import _special_pieces
 
     folder = tmp_path_factory.mktemp("benepar") / "tiny"
     characters = "abcdefghijklmnopqrstuvwxyz.()"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.annotate import Annotator, corenlp_backend, load_annotator
+from syntaxformer.annotate import Annotator, load_annotator
+from syntaxformer.annotate.backends import corenlp
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.trees import leaves_of, parse_tree
 
@@ -25,8 +26,8 @@ LINES = [
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(corenlp_backend, "PAUSE_S", 0.0)
-    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", corenlp_backend.ADDRESS_VARIABLE):
+    monkeypatch.setattr(corenlp, "PAUSE_S", 0.0)
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", corenlp.ADDRESS_VARIABLE):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -280,7 +281,7 @@ def test_secrets_stand_in_no_name_message_or_log(server, caplog, monkeypatch):
         refused.value
     )
     # The stored name works again where the environment has the rest.
-    monkeypatch.setenv(corenlp_backend.ADDRESS_VARIABLE, secret)
+    monkeypatch.setenv(corenlp.ADDRESS_VARIABLE, secret)
     again = load_annotator(annotator.name)
     assert (again.name, again.version) == (annotator.name, annotator.version)
     assert server.requests[-1][0] == "/hidden/way/"

@@ -2,10 +2,9 @@
 
 import pytest
 
-from syntaxformer.annotate import read_annotations, store, write_annotations
-from syntaxformer.annotate.annotator import blank_sentence
-from syntaxformer.annotate.fingerprint import hash_lines
-from syntaxformer.annotate.merge import merge_annotations
+from syntaxformer.annotate import read_annotations, write_annotations
+from syntaxformer.annotate.annotator import blank_sentence, hash_lines
+from syntaxformer.annotate.corpora.stored import merge_annotations
 from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence
 
@@ -47,8 +46,7 @@ def _merged(tmp_path, parts):
 )
 @pytest.mark.parametrize("rows_per_group", [1, 2, 3, 4096])
 def test_merged_is_written_at_once(tmp_path, monkeypatch, parts, rows_per_group):
-    monkeypatch.setattr(store, "ROWS_PER_GROUP", rows_per_group)
-    monkeypatch.setattr("syntaxformer.annotate.merge.ROWS_PER_GROUP", rows_per_group)
+    monkeypatch.setattr("syntaxformer.annotate.corpora.stored.ROWS_PER_GROUP", rows_per_group)
     merged, whole = _merged(tmp_path, parts)
     assert merged == whole
     assert list(read_annotations(tmp_path / "merged.parquet")) == [one for part in parts for one in part]
@@ -59,16 +57,6 @@ def test_many_groups(tmp_path):
     parts = [[(CAT, SAT, EMPTY)[(7 * row + size) % 3] for row in range(size)] for size in sizes]
     merged, whole = _merged(tmp_path, parts)
     assert merged == whole
-
-
-def test_more_tags_than_fit(tmp_path):
-    parts = [
-        [Sentence.from_words([f"w{n}"], upos=(f"T{n}",)) for n in range(first, first + 67)]
-        for first in (0, 67)
-    ]
-    with pytest.raises(DataError, match=r"^upos: expected at most 128 different values, got more\.$"):
-        _merged(tmp_path, parts)
-    assert not (tmp_path / "merged.parquet").exists()
 
 
 def test_other_lines(tmp_path):

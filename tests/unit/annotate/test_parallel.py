@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syntaxformer.annotate import parallel
+from syntaxformer.annotate import annotator as parallel
 from syntaxformer.base.errors import DataError, SyntaxformerError
 
 
@@ -18,8 +18,8 @@ def _load_a_killer(name):
 def test_ctrl_c_is_the_parents_to_answer():
     script = """
 import os, signal
-from syntaxformer.annotate import parallel, registry
-registry.load_annotator = lambda name: os.kill(os.getpid(), signal.SIGINT)
+from syntaxformer.annotate import annotator as parallel
+parallel.load_annotator = lambda name: os.kill(os.getpid(), signal.SIGINT)
 parallel._load("any")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -37,7 +37,7 @@ def test_chunks_cover_the_lines_in_order():
     ("line", "n_words"), [("x " * 100_001, 100_001), ("!" * 100_002, 100_002), ("it's " * 40_000, 120_000)]
 )
 def test_a_line_of_too_many_words_is_refused_by_its_number_before_it_is_parsed(annotator, line, n_words):
-    from syntaxformer.annotate.batched import BatchedAnnotator
+    from syntaxformer.annotate.backends.batched import BatchedAnnotator
 
     class Parser:
         def parse_lines(self, lines):
@@ -71,7 +71,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("""
 import os, signal, sys
-from syntaxformer.annotate import parallel
+from syntaxformer.annotate import annotator as parallel
 
 def work(annotator, item):
     return os.getpid()

@@ -2,8 +2,14 @@
 
 import pytest
 
-from syntaxformer.annotate.parsed import ParsedSentence, flat_tree, join_parsed, read_tree, tree_over_words
-from syntaxformer.annotate.penn_tags import upos_of_penn
+from syntaxformer.annotate.backends.batched import (
+    ParsedSentence,
+    flat_tree,
+    join_parsed,
+    read_tree,
+    tree_over_words,
+)
+from syntaxformer.annotate.backends.corenlp import upos_of_penn
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.trees import format_tree, parse_tree
 

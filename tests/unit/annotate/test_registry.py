@@ -1,15 +1,16 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from syntaxformer.annotate import annotator_identity, load_annotator, registry
+from syntaxformer.annotate import annotator, annotator_identity, load_annotator
+from syntaxformer.annotate.annotator import BACKENDS
 from syntaxformer.base.errors import BackendMissingError, ConfigError
+from syntaxformer.base.languages import BUNDLED
 
-FORMS = (
-    "annotator: expected de, de_lower, en, spacy:NAME_OR_PATH, stanza:LANG, benepar:NAME, corenlp:URL, conllu:PATH or "
-    "ptb:PATH, got "
-)
+ALL = [*BUNDLED, *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items())]
+FORMS = f"annotator: expected {', '.join(ALL[:-1])} or {ALL[-1]}, got "
 
 
 @pytest.mark.parametrize(
@@ -35,16 +36,22 @@ def test_unknown_names_are_answered_with_the_nearest(name, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/annotators.md"])
+def test_the_pages_name_every_annotator(page):
+    text = (Path(__file__).parents[3] / page).read_text("utf-8")
+    assert [name for name in ALL if f"`{name.replace('_OR_PATH', '')}" not in text] == []
+
+
 def test_a_bundled_pipeline_that_is_not_there(monkeypatch):
-    monkeypatch.setattr(registry, "BUNDLED", ("xx",))
+    monkeypatch.setattr(annotator, "BUNDLED", ("xx",))
     with pytest.raises(BackendMissingError, match=r"the bundled pipeline 'xx' .* Run: make annotators"):
         load_annotator("xx")
 
 
 @pytest.mark.parametrize("name", ["en", "en+phrases"])
 def test_identity_is_that_of_the_loaded_annotator(name):
-    annotator = load_annotator(name)
-    assert annotator_identity(name) == (annotator.name, annotator.version)
+    loaded = load_annotator(name)
+    assert annotator_identity(name) == (loaded.name, loaded.version)
 
 
 def test_identity_of_a_bundled_pipeline_needs_no_spacy():

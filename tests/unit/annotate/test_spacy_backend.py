@@ -5,9 +5,8 @@ import spacy
 from spacy.tokens import Doc
 
 from syntaxformer.annotate import Annotator, load_annotator
-from syntaxformer.annotate.segments import MAX_RUN, segments_of
-from syntaxformer.annotate.spacy_backend import SpacyAnnotator
-from syntaxformer.annotate.spacy_docs import DocReader
+from syntaxformer.annotate.backends.batched import MAX_RUN, segments_of
+from syntaxformer.annotate.backends.spacy import DocReader, SpacyAnnotator
 from syntaxformer.base.errors import BackendMissingError, DataError
 
 ALL = frozenset({"upos", "governors", "deprels"})

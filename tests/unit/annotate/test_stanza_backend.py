@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from syntaxformer.annotate import Annotator, annotate_to_file, load_annotator
-from syntaxformer.annotate.stanza_backend import StanzaParser
+from syntaxformer.annotate.backends.stanza import StanzaParser
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
 from syntaxformer.trees import leaves_of, parse_tree
 

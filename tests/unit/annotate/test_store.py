@@ -12,16 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from syntaxformer.annotate import (
-    AnnotatedBefore,
     annotate_cached,
     annotate_to_file,
-    corpus,
     read_annotations,
-    store,
     write_annotations,
 )
-from syntaxformer.annotate.annotator import blank_sentence
-from syntaxformer.annotate.fingerprint import hash_lines
+from syntaxformer.annotate.annotator import blank_sentence, hash_lines
+from syntaxformer.annotate.corpora import stored
 from syntaxformer.base.errors import DataError
 from syntaxformer.trees import Sentence
 
@@ -56,49 +53,15 @@ def path(tmp_path):
     return tmp_path / "a.parquet"
 
 
-@pytest.fixture(params=["in memory", "memory-mapped"])
-def reading(request, monkeypatch, tmp_path):
-    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
-    if request.param == "memory-mapped":
-        monkeypatch.setattr(corpus, "IN_MEMORY_BYTES", 0)
-        monkeypatch.setattr(corpus, "_MIRROR_ROWS", 3)
-
-
-def test_sentences_come_back(path, reading):
+def test_sentences_come_back(path):
     write_annotations(path, SENTENCES, **ABOUT)
     annotated = read_annotations(path)
     assert len(annotated) == 4
     assert list(annotated) == SENTENCES
     assert annotated[-1] == CAT
     assert annotated[1:3] == [EMPTY, SAT]
-    assert annotated.texts([2, 0]) == ["it sat .", "the cat"]
+    assert annotated.take(np.array([2, 0]))["text"].to_pylist() == ["it sat .", "the cat"]
     assert list(pickle.loads(pickle.dumps(annotated))) == SENTENCES
-
-
-def test_a_damaged_mirror_is_made_again(path, monkeypatch, tmp_path, caplog):
-    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(corpus, "IN_MEMORY_BYTES", 0)
-    write_annotations(path, SENTENCES, **ABOUT)
-    assert list(read_annotations(path)) == SENTENCES
-    (mirror,) = (tmp_path / "cache" / "arrow").iterdir()
-    for content in (b"", b"no Arrow", mirror.read_bytes()[:-500]):
-        caplog.clear()
-        mirror.write_bytes(content)
-        assert list(read_annotations(path)) == SENTENCES
-        assert caplog.messages[0].startswith(f"unpacking {path} again: {mirror}: ")
-
-
-def test_a_large_file_is_unpacked_to_the_cache_that_was_named(path, monkeypatch, tmp_path):
-    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "users"))
-    monkeypatch.setattr(corpus, "IN_MEMORY_BYTES", 0)
-    for _ in ("annotated", "found"):
-        named = annotate_cached(TEXT, CountingAnnotator(), tmp_path / "named")
-        again = pickle.loads(pickle.dumps(named))
-        assert list(again) == list(named)
-    assert len(list((tmp_path / "named" / "arrow").iterdir())) == 1
-    before = AnnotatedBefore(CountingAnnotator(), [named.path], tmp_path / "named")
-    assert [sentence.text for sentence in before.stream(TEXT)] == TEXT
-    assert not (tmp_path / "users").exists()
 
 
 def test_what_killed_writers_left_in_the_cache_is_deleted(tmp_path):
@@ -113,11 +76,10 @@ def test_what_killed_writers_left_in_the_cache_is_deleted(tmp_path):
 
 def test_datasets_streams_a_file(path):
     write_annotations(path, SENTENCES, **ABOUT)
-    tags = read_annotations(path).header.tags["upos"]
     stream = datasets.load_dataset("parquet", data_files=str(path), split="train", streaming=True)
     rows = list(stream)
     assert [row["text"] for row in rows] == [one.text for one in SENTENCES]
-    assert [tags[tag] for tag in rows[2]["upos"]] == list(SAT.upos)
+    assert rows[2]["upos"] == list(SAT.upos)
     assert rows[2]["governors"] == [1, -1, 1]
 
 
@@ -127,10 +89,9 @@ def test_header(path):
     assert (header.annotator, header.version, header.content_hash) == ("en", "1", "x")
     assert (header.n_lines, header.n_words) == (4, 7)
     assert header.columns == ("upos", "deprels", "governors")
-    assert header.tags["upos"] == ("DET", "NOUN", "PRON", "VERB", "PUNCT")
 
 
-def test_columns_are_flat_arrays(path, reading):
+def test_columns_are_flat_arrays(path):
     write_annotations(path, SENTENCES, **ABOUT)
     annotated = read_annotations(path)
     columns = annotated.columns()
@@ -140,31 +101,26 @@ def test_columns_are_flat_arrays(path, reading):
     assert columns.upos.tolist() == [0, 1, 2, 3, 4, 0, 1]
     assert columns.governors.tolist() == [1, -1, 1, -1, 1, 1, -1]
     assert columns.governors.dtype == np.int16
-    assert columns.upos.dtype == np.int8
+    assert columns.tags["upos"] == ("DET", "NOUN", "PRON", "VERB", "PUNCT")
     assert columns.xpos is None
     assert annotated.columns(1, 3).row_offsets.tolist() == [0, 0, 3]
     assert annotated.columns(4).row_offsets.tolist() == [0]
-    picked = annotated.columns_of([3, 2, 3])
-    assert picked.row_offsets.tolist() == [0, 2, 5, 7]
-    assert [annotated.header.tags["deprels"][code] for code in picked.deprels] == [
-        *CAT.deprels,
-        *SAT.deprels,
-        *CAT.deprels,
-    ]
 
 
-def test_columns_over_many_batches(path, reading, monkeypatch):
-    monkeypatch.setattr(store, "ROWS_PER_GROUP", 2)
+def test_columns_over_many_batches(path, monkeypatch):
+    monkeypatch.setattr(stored, "ROWS_PER_GROUP", 2)
     sentences = [SENTENCES[i % 4] for i in range(23)]
     write_annotations(path, sentences, **ABOUT)
     annotated = read_annotations(path)
     assert list(annotated) == sentences
+    for start, stop in ((0, 23), (1, 2), (3, 8), (7, 7), (22, 23)):
+        columns, rows = annotated.columns(start, stop), sentences[start:stop]
+        assert columns.row_offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+        assert columns.governors.tolist() == [one for row in rows for one in row.governors]
+        tags = [columns.tags["deprels"][code] for code in columns.deprels]
+        assert tags == [one for row in rows for one in row.deprels]
     rows = np.random.default_rng(7).permutation(23)
-    columns = annotated.columns_of(rows)
-    for position, row in enumerate(rows):
-        words = slice(columns.row_offsets[position], columns.row_offsets[position + 1])
-        assert tuple(columns.governors[words]) == sentences[row].governors
-        assert tuple(zip(columns.starts[words], columns.ends[words], strict=True)) == sentences[row].offsets
+    assert list(stored.sentences_of(annotated.take(rows))) == [sentences[row] for row in rows]
 
 
 def test_a_column_that_some_sentences_lack_is_not_flat_but_survives(path):
@@ -191,8 +147,6 @@ def test_no_lines(path):
     assert annotated.columns().row_offsets.tolist() == [0]
     with pytest.raises(IndexError, match="line: expected 0 to -1, got 0"):
         annotated[0]
-    with pytest.raises(IndexError, match="line: expected 0 to -1, got 3 to 3"):
-        annotated.columns_of([3])
 
 
 def test_a_line_of_5000_words_fits_and_one_of_40000_is_refused(path):
@@ -208,12 +162,6 @@ def test_a_line_of_5000_words_fits_and_one_of_40000_is_refused(path):
     assert read_annotations(path)[0] == long
 
 
-def test_too_many_tags_are_refused(path):
-    many = Sentence.from_words(["w"] * 200, upos=tuple(f"T{i}" for i in range(200)))
-    with pytest.raises(DataError, match="upos: expected at most 128 different values, got more"):
-        write_annotations(path, [many], **ABOUT)
-
-
 def test_text_that_is_not_unicode_is_refused(path):
     with pytest.raises(DataError, match=r"text: expected characters that UTF-8 can hold, got '\\ud800'"):
         write_annotations(path, [Sentence.from_words(["\ud800"])], **ABOUT)
@@ -223,7 +171,7 @@ def test_a_full_disk_leaves_nothing(path, monkeypatch):
     def fail(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(pq.ParquetWriter, "write_batch", fail)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
     with pytest.raises(
         DataError, match=r"a\.parquet: expected to write the file, got: No space left on device"
     ):
@@ -245,7 +193,7 @@ def test_a_file_that_may_not_grow_leaves_nothing(path):
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "empty", "foreign"])
-def test_damaged_files_are_named(path, damage, reading):
+def test_damaged_files_are_named(path, damage):
     write_annotations(path, SENTENCES * 100, **ABOUT)
     content = bytearray(path.read_bytes())
     if damage == "missing":
@@ -265,15 +213,7 @@ def test_damaged_files_are_named(path, damage, reading):
     assert str(caught.value).endswith("Annotate the text again with `syntaxformer annotate`.")
 
 
-def test_a_large_file_is_held_current_without_being_unpacked(path, reading, monkeypatch):
-    annotator = CountingAnnotator()
-    annotate_to_file(path, TEXT, annotator)
-    monkeypatch.setenv("SYNTAXFORMER_CACHE", "/proc/no cache can be made here")
-    assert annotate_to_file(path, TEXT, annotator).header.n_lines == len(TEXT)
-    assert annotator.n_lines == len(TEXT)
-
-
-def test_a_large_file_with_damage_to_a_row_is_not_current(path, reading, caplog):
+def test_a_large_file_with_damage_to_a_row_is_not_current(path, caplog):
     annotator = CountingAnnotator()
     annotate_to_file(path, TEXT, annotator)
     content = bytearray(path.read_bytes())
@@ -285,16 +225,16 @@ def test_a_large_file_with_damage_to_a_row_is_not_current(path, reading, caplog)
 
 
 def test_a_file_of_another_format_and_one_that_lost_rows_are_refused(path, monkeypatch):
-    monkeypatch.setattr("syntaxformer.annotate.columns.FORMAT", 99)
+    monkeypatch.setattr("syntaxformer.annotate.corpora.stored.FORMAT", 99)
     write_annotations(path, SENTENCES, **ABOUT)
     header = pq.ParquetFile(path).metadata.metadata
     monkeypatch.undo()
     pq.write_table(pq.read_table(path)[:1].replace_schema_metadata(header), path)
     with pytest.raises(DataError, match="expected 4 rows with columns text, words"):
         read_annotations(path)
-    old = header[b"syntaxformer"].replace(b'"format": 1', b'"format": 99')
+    old = header[b"syntaxformer"].replace(b'"format": 2', b'"format": 99')
     pq.write_table(pq.read_table(path).replace_schema_metadata({b"syntaxformer": old}), path)
-    with pytest.raises(DataError, match="header: expected format 1, got 99"):
+    with pytest.raises(DataError, match="header: expected format 2, got 99"):
         read_annotations(path)
 
 

@@ -184,7 +184,7 @@ def test_doctor_says_how_large_the_cache_is(tmp_path, monkeypatch):
 
 def test_doctor_asks_the_server_of_the_environment(run, monkeypatch):
     monkeypatch.setenv("SYNTAXFORMER_CORENLP", "http://ann:secret@127.0.0.1:9/hidden")
-    monkeypatch.setattr("syntaxformer.annotate.corenlp_backend.PAUSE_S", 0)
+    monkeypatch.setattr("syntaxformer.annotate.backends.corenlp.PAUSE_S", 0)
     code, out, _ = run("doctor")
     assert code == 0
     assert "annotator corenlp:URL: a CoreNLP server at http://127.0.0.1:9 (" in out

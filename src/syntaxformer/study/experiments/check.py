@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from syntaxformer.annotate.splits import SPLIT
+from syntaxformer.annotate.wrappers import SPLIT
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_lines
 from syntaxformer.base.languages import choose_annotator, language_of_side

@@ -116,8 +116,7 @@ def test_chunks_give_what_one_piece_gives(tmp_path, annotator, monkeypatch):
         return encode_pairs(text, source_encoder(tokenizer, columns, factors, 1), columns, 50), len(columns)
 
     whole, n_whole = encoded()
-    for module in ("prepare", "annotated_chunks"):
-        monkeypatch.setattr(f"syntaxformer.translation.{module}.CHUNK_LINES", 4)
+    monkeypatch.setattr("syntaxformer.translation.prepare.CHUNK_LINES", 4)
     chunked, n_chunked = encoded()
     assert (n_whole, n_chunked) == (1, 4)
     for side in ("src", "tgt"):

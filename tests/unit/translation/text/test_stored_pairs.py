@@ -11,16 +11,20 @@ import numpy as np
 import pytest
 import torch
 
-from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
-from syntaxformer.translation import stored_pairs as stored_module
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.translation import prepare as prepare_module
 from syntaxformer.translation.collator import TranslationCollator
 from syntaxformer.translation.corpora import read_train
 from syntaxformer.translation.parallel import CorpusConfig
 from syntaxformer.translation.prepare import nested_fraction
 from syntaxformer.translation.recipe import Recipe
-from syntaxformer.translation.stored_arrays import GrowingArray, map_array, stored_folder
-from syntaxformer.translation.stored_lines import StoredLines
-from syntaxformer.translation.stored_pairs import give_memory_back
+from syntaxformer.translation.stored import (
+    StoredLines,
+    give_memory_back,
+    map_arrays,
+    stored_folder,
+    write_arrays,
+)
 from syntaxformer.translation.training import prepare
 
 NAMES, VERBS, THINGS = ("Anna", "Otto", "Mia"), ("sees", "takes"), ("trees", "the house", "an apple", "")
@@ -44,9 +48,8 @@ KINDS = {
 @pytest.fixture
 def corpus(tmp_path, monkeypatch):
     """A corpus that takes several chunks."""
-    for module in ("prepare", "annotated_chunks", "stored_lines"):
-        name = "CHUNK" if module == "stored_lines" else "CHUNK_LINES"
-        monkeypatch.setattr(f"syntaxformer.translation.{module}.{name}", 7)
+    monkeypatch.setattr("syntaxformer.translation.prepare.CHUNK_LINES", 7)
+    monkeypatch.setattr("syntaxformer.translation.stored.CHUNK", 7)
     for side, column in (("en", 0), ("de", 1)):
         lines = [pair[column] for pair in PAIRS]
         (tmp_path / f"train.{side}").write_text("\n".join(lines) + "\n", "utf-8")
@@ -125,7 +128,7 @@ def test_a_dataset_cannot_be_kept_on_disk():
 def test_a_damaged_folder_is_made_again(corpus, caplog, damage):
     recipe = _recipe(corpus, True, "factors")
     expected = TranslationCollator(prepare(recipe).train, 0)([2, 0])
-    (file,) = (corpus / "cache" / "pairs").glob("*/src.pieces.npy")
+    (file,) = (corpus / "cache" / "pairs").glob("*/src.pieces")
     content = file.read_bytes()
     damaged = {"truncated": content[:-3], "altered": content[:-1] + bytes([content[-1] ^ 1]), "missing": None}
     file.unlink()
@@ -140,8 +143,7 @@ def test_a_damaged_folder_is_made_again(corpus, caplog, damage):
 
 def test_nothing_is_encoded_twice_and_other_settings_are(corpus, monkeypatch):
     calls = []
-    real = stored_module.encoded_chunks
-    monkeypatch.setattr(stored_module, "encoded_chunks", lambda *a: calls.append(1) or real(*a))
+    monkeypatch.setattr(prepare_module, "write_arrays", lambda *a: calls.append(1) or write_arrays(*a))
     prepare(_recipe(corpus, True, "factors"))
     prepare(_recipe(corpus, True, "factors"))
     assert len(calls) == 1
@@ -176,40 +178,32 @@ def test_a_cache_that_cannot_be_written_is_an_error(tmp_path):
 
 
 def test_arrays_grow_and_are_mapped(tmp_path):
-    with GrowingArray(tmp_path / "a.npy", np.int16, (3,)) as array:
-        for n_rows in (0, 1, 1_234):
-            array.append(np.full((n_rows, 3), n_rows))
-    mapped = map_array(tmp_path / "a.npy")
-    assert (mapped.shape, mapped.dtype) == ((1_235, 3), np.int16)
-    assert mapped[:2].tolist() == [[1] * 3, [1_234] * 3]
-    (tmp_path / "a.npy").write_bytes(b"other")
-    with pytest.raises(CheckpointError, match=r"a\.npy: expected an array, got"):
-        map_array(tmp_path / "a.npy")
+    chunks = [np.full((n_rows, 3), n_rows, np.int16) for n_rows in (0, 1, 1_234)]
+    splits = [np.array([0, 2]), np.array([0, 1, 1]), np.array([0, 3])]
+    written = ({"a": a, "b.splits": b, "none": a[:, :0]} for a, b in zip(chunks, splits, strict=True))
+    write_arrays(tmp_path, written)
+    found = map_arrays(tmp_path)
+    assert (found["a"].shape, found["a"].dtype) == ((1_235, 3), np.int16)
+    assert found["a"][:2].tolist() == [[1] * 3, [1_234] * 3]
+    assert found["b.splits"].tolist() == [0, 2, 3, 3, 6]
+    assert found["none"].shape == (1_235, 0)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_named():
-    with (
-        pytest.raises(OSError, match="No space left on device"),
-        GrowingArray(Path("/dev/full"), np.int64) as array,
-    ):
-        array.append(np.zeros(100_000))
+def test_a_full_disk_is_named(tmp_path):
+    (tmp_path / "a").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        write_arrays(tmp_path, [{"a": np.zeros(100_000)}])
 
 
 def test_a_chunk_that_is_not_there(corpus):
-    from syntaxformer.translation.annotated_chunks import AnnotatedChunks
+    from syntaxformer.translation.prepare import AnnotatedChunks
 
     config = _recipe(corpus, True).data
     chunks = AnnotatedChunks(read_train(config), None, config, "train", (), 1, False)
     assert len(chunks) == 4
     with pytest.raises(IndexError, match=r"chunk: expected 0 to 3, got 4\."):
         chunks[4]
-
-
-def test_pickled_arrays_are_refused(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(CheckpointError, match="expected an array"):
-        map_array(tmp_path / "a.npy")
 
 
 def test_recipe_errors_stay(corpus):

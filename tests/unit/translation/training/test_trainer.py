@@ -33,7 +33,7 @@ class Kill(TrainerCallback):
         if state.global_step == 17:
             os.kill(os.getpid(), signal.SIGKILL)
 
-sys.path.insert(0, str(Path(sys.argv[1]).parents[2]))
+sys.path.insert(0, str(Path(sys.argv[1]).parents[3]))
 made = runpy.run_path(sys.argv[1])
 trainer = made["make_trainer"](made["make_recipe"](Path(sys.argv[2]), training__max_steps=29, training__eval_every=7))
 trainer.add_callback(Kill())

@@ -6,17 +6,15 @@ are not those of its line is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 
-from syntaxformer.annotate.annotator import COLUMNS, blank_sentence, check_words
-from syntaxformer.annotate.fingerprint import hash_file
-from syntaxformer.annotate.splits import SPLIT, SplitAnnotator
+from syntaxformer.annotate.annotator import COLUMNS, ListsSentences, blank_sentence, check_words, hash_file
+from syntaxformer.annotate.wrappers import SPLIT, SplitAnnotator
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.base.files import open_bytes
-from syntaxformer.base.progress import track
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
 
 __all__ = ["PreparsedAnnotator", "load_conllu", "load_ptb"]
@@ -35,7 +33,7 @@ _VERSION = "+parsed2"
 """Changes with how a file is read."""
 
 
-class PreparsedAnnotator:
+class PreparsedAnnotator(ListsSentences):
     """Sentences of a file, handed out line by line.
 
     A blank line takes the next sentence only if that has no words either, so files may leave blank lines out.
@@ -95,14 +93,6 @@ class PreparsedAnnotator:
                 f"{waiting.text[:40]!r}. {_OTHER_TEXT}",
                 self.path,
             )
-
-    def annotate(
-        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
-    ) -> list[Sentence]:
-        """Return the n-th sentence for the n-th line; arguments as in `stream`, `progress` shows a bar."""
-        total = len(lines) if isinstance(lines, Sized) else None
-        sentences = self.stream(lines, n_processes=n_processes)
-        return list(track(sentences, f"reading {self.path.name}", total, enabled=progress))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
         """Return the n-th sentence for the n-th list of words; the text is the words with spaces.

@@ -22,16 +22,20 @@ from urllib.parse import quote
 
 import httpx
 
-from syntaxformer.annotate.annotator import encodable
-from syntaxformer.annotate.backend_options import positive_int, positive_number, split_options
-from syntaxformer.annotate.batched import BatchedAnnotator
-from syntaxformer.annotate.fingerprint import hash_lines
-from syntaxformer.annotate.parsed import ParsedSentence, join_parsed, tree_over_words
-from syntaxformer.annotate.penn_tags import PENN_TO_UPOS, upos_of_penn
+from syntaxformer.annotate.annotator import encodable, hash_lines
+from syntaxformer.annotate.backends.batched import (
+    BatchedAnnotator,
+    ParsedSentence,
+    join_parsed,
+    positive_int,
+    positive_number,
+    split_options,
+    tree_over_words,
+)
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, TreeError
 from syntaxformer.trees import ROOT, Sentence, parse_tree
 
-__all__ = ["ADDRESS_VARIABLE", "load_corenlp", "server_address"]
+__all__ = ["ADDRESS_VARIABLE", "PENN_TO_UPOS", "load_corenlp", "server_address", "upos_of_penn"]
 
 ADDRESS_VARIABLE = "SYNTAXFORMER_CORENLP"
 """Environment variable with the full address of a server, where that holds a password or a secret path."""
@@ -44,6 +48,37 @@ _HEADERS = {"Content-Type": "application/x-www-form-urlencoded;charset=UTF-8"}
 _CUTS = re.compile(r"[^\S ]|[\0\u200b\ufeff]")  # within a given word, for the server's whitespace tokenizer
 # httpx logs the whole address of a request; ours are known by what they ask for.
 logging.getLogger("httpx").addFilter(lambda record: "outputFormat" not in record.getMessage())
+
+PENN_TO_UPOS = {
+    "#": "SYM", "$": "SYM", "''": "PUNCT", "``": "PUNCT", ",": "PUNCT", ".": "PUNCT", ":": "PUNCT",
+    "-LRB-": "PUNCT", "-RRB-": "PUNCT", "HYPH": "PUNCT", "NFP": "PUNCT", "ADD": "X", "AFX": "X",
+    "CC": "CCONJ", "CD": "NUM", "DT": "DET", "EX": "PRON", "FW": "X", "GW": "X", "IN": "ADP", "JJ": "ADJ",
+    "JJR": "ADJ", "JJS": "ADJ", "LS": "X", "MD": "AUX", "NN": "NOUN", "NNP": "PROPN",
+    "NNPS": "PROPN", "NNS": "NOUN",
+    "PDT": "DET", "POS": "PART", "PRP": "PRON", "PRP$": "PRON", "RB": "ADV", "RBR": "ADV", "RBS": "ADV",
+    "RP": "ADP", "SYM": "SYM", "TO": "PART", "UH": "INTJ", "VB": "VERB", "VBD": "VERB", "VBG": "VERB",
+    "VBN": "VERB", "VBP": "VERB", "VBZ": "VERB", "WDT": "DET", "WP": "PRON", "WP$": "PRON", "WRB": "ADV",
+    "XX": "X",
+}  # fmt: skip
+"""UD's conversion table for English, for a server that gives no other tags; what is not in it is X."""
+
+_WITH_RELATION = {
+    **{
+        (tag, deprel): "AUX" for tag in ("VB", "VBD", "VBG", "VBN", "VBP", "VBZ") for deprel in ("aux", "cop")
+    },
+    ("IN", "mark"): "SCONJ",
+    ("TO", "case"): "ADP",
+    ("DT", "nsubj"): "PRON",
+    ("DT", "obj"): "PRON",
+    ("DT", "obl"): "PRON",
+    ("WDT", "nsubj"): "PRON",
+    ("WDT", "obj"): "PRON",
+    ("WDT", "obl"): "PRON",
+    ("RB", "neg"): "PART",
+}
+"""Parts of speech that follow from tag and relation (without its subtype) together."""
+
+_NEGATIONS = frozenset({"not", "n't", "n’t"})
 
 
 class CoreNLPParser:
@@ -217,3 +252,24 @@ def load_corenlp(argument: str) -> BatchedAnnotator:
     name, version = f"corenlp:{place}{settings}", f"corenlp+{hash_lines([asked])[:12]}"
     threads = options.get("threads", 1)
     return BatchedAnnotator(parser, name, version, parser.provides, batch_lines=8, threads=threads)
+
+
+def upos_of_penn(
+    words: Sequence[str], tags: Sequence[str | None], deprels: Sequence[str | None] | None
+) -> list[str | None]:
+    """Return the universal part of speech of each word.
+
+    Args:
+        words: `[words]`.
+        tags: Penn Treebank tags, `[words]`.
+        deprels: Universal relations, `[words]`; None where nothing was parsed.
+    """
+    relations = deprels or [None] * len(words)
+    return [
+        "PART"
+        if tag == "RB" and word.lower() in _NEGATIONS
+        else _WITH_RELATION.get(
+            (tag or "", (deprel or "").partition(":")[0]), PENN_TO_UPOS.get(tag or "", "X")
+        )
+        for word, tag, deprel in zip(words, tags, relations, strict=True)
+    ]

@@ -21,11 +21,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import Annotator, encodable
-from syntaxformer.annotate.backend_options import positive_int, split_options
-from syntaxformer.annotate.batched import BatchedAnnotator
-from syntaxformer.annotate.fingerprint import hash_file, hash_folder
-from syntaxformer.annotate.parsed import flat_tree, join_trees, read_tree, tree_over_words
+from syntaxformer.annotate.annotator import Annotator, encodable, hash_file, hash_folder
+from syntaxformer.annotate.backends.batched import (
+    BatchedAnnotator,
+    flat_tree,
+    join_trees,
+    positive_int,
+    read_tree,
+    split_options,
+    tree_over_words,
+)
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.languages import BUNDLED
 from syntaxformer.trees import ROOT, Sentence, Tree, format_tree
@@ -167,7 +172,7 @@ def load_benepar(argument: str) -> BatchedAnnotator:
         BackendMissingError: The package or the model is not installed.
         DataError: The file or folder is no model.
     """
-    from syntaxformer.annotate.registry import load_annotator
+    from syntaxformer.annotate.annotator import load_annotator
 
     name, options = split_options("benepar", argument, OPTIONS)
     try:

@@ -15,12 +15,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import encodable
-from syntaxformer.annotate.backend_options import positive_int, split_options
-from syntaxformer.annotate.batched import BatchedAnnotator
-from syntaxformer.annotate.fingerprint import hash_file
-from syntaxformer.annotate.parsed import ParsedSentence, join_parsed, read_tree, tree_over_words
-from syntaxformer.annotate.segments import segments_of
+from syntaxformer.annotate.annotator import encodable, hash_file
+from syntaxformer.annotate.backends.batched import (
+    BatchedAnnotator,
+    ParsedSentence,
+    join_parsed,
+    positive_int,
+    read_tree,
+    segments_of,
+    split_options,
+    tree_over_words,
+)
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
 from syntaxformer.trees import ROOT, Sentence, Tree

@@ -1,0 +1,1 @@
+"""Who annotates: a module for each backend of the table in `annotator`, imported when it is asked for."""

@@ -1,0 +1,1 @@
+"""Annotated corpora on disk: stored, made once, made in shards."""

@@ -1,0 +1,444 @@
+"""Annotation of big or many files in shards: each made once, kept once, and put together in order.
+
+A shard is a run of lines of one source. Whoever works on it, a process here or a Ray actor elsewhere, writes
+its sentences to a file of its own, whole or not at all; a killed worker leaves nothing, and a file that is
+not of those lines counts for nothing. The result is, byte for byte, what one process writes.
+"""
+
+# pyright: basic
+# (pyarrow and Ray Data have no complete types.)
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from syntaxformer.annotate.annotator import (
+    Annotator,
+    hash_lines,
+    load_annotator,
+    map_in_processes,
+    short_enough,
+)
+from syntaxformer.annotate.corpora.cached import read_if_current
+from syntaxformer.annotate.corpora.stored import (
+    FORMAT,
+    AnnotatedCorpus,
+    merge_annotations,
+    read_annotations,
+    write_annotations,
+)
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.files import count_lines, open_bytes, read_lines, remove_partials
+from syntaxformer.base.progress import track
+from syntaxformer.base.ray_cluster import connect, import_ray, reason
+
+__all__ = [
+    "LINES_PER_SHARD",
+    "Engine",
+    "Job",
+    "Shard",
+    "SourceLines",
+    "annotate_shard",
+    "annotate_sharded",
+    "in_processes",
+    "in_this_process",
+    "ray_engine",
+]
+
+LINES_PER_SHARD = 20_000
+"""Lines of a shard: about a minute of one core."""
+
+MAX_ATTEMPTS = 5
+"""Workers that a shard may cost in one run."""
+
+TEXT_COLUMN = "text"
+_ROWS_AT_A_TIME = 4096
+_LINE_ENDS = re.compile(r"\r?\n")
+_KEY_LENGTH = 12
+
+_log = logging.getLogger(__name__)
+
+
+class SourceLines:
+    """The lines of a source, to be walked through as often as needed.
+
+    Args:
+        source: A path; `.gz` is unpacked, `.parquet` gives its column `text`, a line for each row: line ends
+            in a row become spaces.
+
+    Raises:
+        DataError: While reading: it cannot be read, a line is no UTF-8 or holds a NUL, or there is no such
+            column.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __iter__(self) -> Iterator[str]:
+        return self._from(0)
+
+    def part(self, first: int, n_lines: int) -> list[str]:
+        """Return `n_lines` lines from `first` on, fewer at the end; what comes before is not decoded."""
+        return list(islice(self._from(first), n_lines))
+
+    def _from(self, first: int) -> Iterator[str]:
+        if self.source.endswith(".parquet"):
+            return islice(self._column(), first, None)
+        return read_lines(self.source, first)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
+        return sum(1 for _ in self) if self.source.endswith(".parquet") else count_lines(self.source)
+
+    def _column(self) -> Iterator[str]:
+        import pyarrow.parquet as pq
+
+        try:
+            with open_bytes(self.source) as file:
+                table = pq.ParquetFile(file)
+                if TEXT_COLUMN not in table.schema_arrow.names:
+                    names = ", ".join(table.schema_arrow.names)
+                    raise DataError(f"expected a column {TEXT_COLUMN!r}, got {names[:100]}.", self.source)
+                batches = table.iter_batches(_ROWS_AT_A_TIME, columns=[TEXT_COLUMN])
+                yield from self._checked(value for batch in batches for value in batch.column(0).to_pylist())
+        except SyntaxformerError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:160]
+            raise DataError(f"expected a Parquet file, got: {reason}.", self.source) from error
+
+    def _checked(self, values: Iterable[Any]) -> Iterator[str]:
+        for row, value in enumerate(values, 1):
+            if not isinstance(value, str) or "\0" in value:
+                found = "a NUL" if isinstance(value, str) else repr(value)
+                raise DataError(
+                    f"column {TEXT_COLUMN}: expected text in each row, got {found} in row {row}.", self.source
+                )
+            yield _LINE_ENDS.sub(" ", value)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One source and where its annotation goes.
+
+    Args:
+        source: Its path.
+        target: The Parquet file. For workers on several machines it must be on a disk that all see.
+        annotator: Name that workers load.
+        version: Version that they must have.
+    """
+
+    source: str
+    target: Path
+    annotator: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A run of lines.
+
+    Args:
+        source: Its path.
+        first: Its first line, from 0.
+        n_lines: Its lines.
+        n_chars: Their characters.
+        content_hash: `hash_lines` of them.
+        path: The Parquet file to make.
+        annotator: Name of the annotator.
+        version: Its version.
+    """
+
+    source: str
+    first: int
+    n_lines: int
+    n_chars: int
+    content_hash: str
+    path: str
+    annotator: str
+    version: str
+
+    @property
+    def attempts(self) -> Path:
+        """The file with a line, a process id, for each worker that began it."""
+        return Path(f"{self.path}.attempts")
+
+    def is_done(self) -> bool:
+        """Whether its file is there, undamaged, and of its lines."""
+        return read_if_current(Path(self.path), (self.annotator, self.version, self.content_hash)) is not None
+
+
+Engine = Callable[[Sequence[Shard]], Iterator[tuple[Shard, str | None]]]
+"""Works on shards, in any order, and yields each when it is done, with what went wrong."""
+
+
+def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
+    """Annotate a shard and write its file.
+
+    Args:
+        shard: What to do.
+        load: Gives who does it.
+
+    Returns:
+        What went wrong; None: it is done.
+    """
+    try:
+        _count_attempt(shard)
+        annotator = load()
+        if annotator.version != shard.version:
+            raise ConfigError(
+                f"annotator {shard.annotator}: expected version {shard.version} on every worker, got "
+                f"{annotator.version}. Install the same packages and models everywhere."
+            )
+        part = SourceLines(shard.source).part(shard.first, shard.n_lines)
+        lines = list(short_enough(part, shard.source, shard.first))
+        if hash_lines(lines) != shard.content_hash:
+            raise DataError(
+                "expected the lines that were counted, got others: the file was changed.", shard.source
+            )
+        about = {"annotator": shard.annotator, "version": shard.version, "content_hash": shard.content_hash}
+        write_annotations(shard.path, annotator.stream(lines), **about)
+    except SyntaxformerError as error:
+        return str(error)
+    except Exception as error:  # a parser's own: this shard is lost, the others need not be
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _count_attempt(shard: Shard) -> None:
+    """Leave a trace of each attempt: a shard that kills whoever takes it is given up, not tried for ever."""
+    with shard.attempts.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    if (n_attempts := len(shard.attempts.read_text().splitlines())) > MAX_ATTEMPTS:
+        raise DataError(
+            f"expected workers to outlive their shards, got {n_attempts - 1} killed by this one "
+            "(out of memory?)."
+        )
+
+
+def in_this_process(annotator: Annotator) -> Engine:
+    """Return the engine that works on one shard after the other, here."""
+    return lambda shards: (_with(annotator, shard) for shard in shards)
+
+
+def in_processes(name: str, n_processes: int) -> Engine:
+    """Return the engine of processes here, each of which loads annotator `name` once; of one, this."""
+
+    def work(shards: Sequence[Shard]) -> Iterator[tuple[Shard, str | None]]:
+        if n_processes == 1 or len(shards) == 1:
+            return in_this_process(load_annotator(name))(shards)
+        return map_in_processes(name, _with, shards, min(n_processes, len(shards)))
+
+    return work
+
+
+def _with(annotator: Annotator, shard: Shard) -> tuple[Shard, str | None]:
+    return shard, annotate_shard(shard, lambda: annotator)
+
+
+def ray_engine(annotator: str, n_workers: int, address: str | None = None) -> Engine:
+    """Return the engine of a Ray cluster: a pool of actors that each load the annotator once.
+
+    Ray restarts actors that die and gives their shard to another.
+
+    Args:
+        annotator: Name that each actor loads, with the backend's options; it is not written to the disk.
+        n_workers: Actors, each with one processor.
+        address: Of a running cluster, "auto" or "ray://host:10001"; None starts one here, for this job.
+
+    Raises:
+        BackendMissingError: Ray is not installed.
+        SyntaxformerError: While it works: there is no cluster at the address, or it cannot go on.
+    """
+    ray = import_ray("ray.data")
+    return lambda shards: _on_ray(ray, shards, annotator, n_workers, address)
+
+
+def _on_ray(
+    ray: Any, shards: Sequence[Shard], annotator: str, n_workers: int, address: str | None
+) -> Iterator[tuple[Shard, str | None]]:
+    started = connect(address, n_workers + 1)
+    try:
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
+        rows = [{"shard": json.dumps(asdict(shard))} for shard in shards]
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        # Shards are handed out one by one, and none before an actor is free to take it.
+        dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
+            _Worker,
+            fn_constructor_args=(annotator,),
+            compute=ray.data.ActorPoolStrategy(
+                size=min(n_workers, len(rows)), max_tasks_in_flight_per_actor=1
+            ),
+            num_cpus=1,
+        )
+        # Ray tells of dead workers on stdout, which is for results.
+        with redirect_stdout(sys.stderr):
+            for row in dataset.iter_rows():
+                yield Shard(**json.loads(row["shard"])), row["error"] or None
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        raise SyntaxformerError(
+            f"ray: expected the cluster to work, got: {reason(error)} What is done is kept; run the same "
+            "command again."
+        ) from error
+    finally:
+        if started and ray.is_initialized():
+            ray.shutdown()
+
+
+class _Worker:
+    """An actor; its annotator is loaded with the first shard, so that what fails then is that shard."""
+
+    def __init__(self, annotator: str) -> None:
+        self.name = annotator
+
+    @cached_property
+    def annotator(self) -> Annotator:
+        return load_annotator(self.name)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        error = annotate_shard(Shard(**json.loads(row["shard"])), lambda: self.annotator)
+        return {**row, "error": error or ""}
+
+
+def annotate_sharded(
+    jobs: Sequence[Job], engine: Engine, *, lines_per_shard: int = LINES_PER_SHARD, progress: bool = False
+) -> list[AnnotatedCorpus]:
+    """Annotate sources in shards; what is done already, as a whole or in shards, is not done again.
+
+    Args:
+        jobs: Sources and targets.
+        engine: Who works.
+        lines_per_shard: Lines of a shard.
+        progress: Show a bar.
+
+    Returns:
+        The corpus of each job.
+
+    Raises:
+        DataError: A source cannot be read or changed meanwhile, or shards failed: the other ones are kept,
+            the other sources are finished, and the same call goes on with those that failed.
+    """
+    plans, unreadable = _plans(jobs, lines_per_shard)
+    left = [plan for plan in plans if not plan.is_made()]
+    waiting = [shard for plan in left for shard in plan.shards if not shard.is_done()]
+    # The longest first: nobody should begin a long one when the others are about to be out of work.
+    waiting.sort(key=lambda shard: shard.n_chars, reverse=True)
+    n_shards = sum(len(plan.shards) for plan in plans)
+    if not (unreadable or left):
+        _log.info("nothing to do: all %d file(s) are annotated", len(plans))
+    elif len(waiting) < n_shards:
+        _log.info("going on: %d of %d shards are done", n_shards - len(waiting), n_shards)
+    for shard in waiting:
+        Path(shard.path).parent.mkdir(parents=True, exist_ok=True)
+        shard.attempts.unlink(missing_ok=True)
+    what = f"annotating ({jobs[0].annotator if jobs else ''})"
+    done = engine(waiting) if waiting else iter(())
+    errors = dict(track(done, what, len(waiting), "shards", enabled=progress and bool(waiting)))
+    # Another command on the same output may have been first, and have deleted shards that it needed no more.
+    lost = [plan for plan in left if any(map(errors.get, plan.shards)) and not plan.is_made()]
+    corpora = [plan.finish(is_made=plan not in left) for plan in plans if plan not in lost]
+    failed = [shard for plan in lost for shard in plan.shards if errors.get(shard)]
+    problems = [str(error) for error in unreadable]
+    if failed:
+        first = failed[0]
+        problems[:0] = [
+            f"annotation: expected all {n_shards} shards to succeed, got {len(failed)} that failed, the "
+            f"first {first.source}, lines {first.first + 1} to {first.first + first.n_lines}: "
+            f"{errors[first]} The others are kept; the same command goes on with those that failed."
+        ]
+    if problems:
+        raise DataError("\n".join(problems))
+    return corpora
+
+
+def _plans(jobs: Sequence[Job], lines_per_shard: int) -> tuple[list[_Plan], list[SyntaxformerError]]:
+    """A plan of each source that can be read, and what is wrong with the others.
+
+    Raises:
+        DataError: None can be read.
+        BackendMissingError: None can be read, the first for want of a package.
+    """
+    plans: list[_Plan] = []
+    unreadable: list[SyntaxformerError] = []
+    for job in jobs:
+        try:
+            plans.append(_Plan.of(job, lines_per_shard))
+        except (DataError, BackendMissingError) as error:
+            unreadable.append(error)
+            if len(jobs) > 1:
+                _log.warning("left out: %s", error)
+    if unreadable and not plans:
+        raise unreadable[0]
+    return plans, unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A job cut into shards."""
+
+    job: Job
+    content_hash: str
+    shards: tuple[Shard, ...]
+
+    @classmethod
+    def of(cls, job: Job, lines_per_shard: int) -> _Plan:
+        """Count and hash the lines of a source, and cut it; another annotator or size has another folder."""
+        identity = "\0".join([str(FORMAT), job.source, job.annotator, job.version, str(lines_per_shard)])
+        key = hashlib.sha256(identity.encode()).hexdigest()[:_KEY_LENGTH]
+        folder = job.target.parent / f".{job.target.name}.{key}.shards"
+        whole = hashlib.sha256()
+        shards: list[Shard] = []
+        first = 0
+        lines = iter(SourceLines(job.source))
+        while chunk := list(islice(lines, lines_per_shard)):
+            for line in chunk:
+                whole.update(f"{line}\n".encode("utf-8", "surrogatepass"))
+            path = str(folder / f"{len(shards):06d}.parquet")
+            size = (first, len(chunk), sum(map(len, chunk)))
+            shards.append(Shard(job.source, *size, hash_lines(chunk), path, job.annotator, job.version))
+            first += len(chunk)
+        return cls(job, whole.hexdigest(), tuple(shards))
+
+    def is_made(self) -> bool:
+        """Whether the target is there, whoever made it."""
+        wanted = (self.job.annotator, self.job.version, self.content_hash)
+        return read_if_current(self.job.target, wanted) is not None
+
+    def finish(self, is_made: bool) -> AnnotatedCorpus:
+        """Put the shards together, look whether all lines are there in order, and delete them.
+
+        Another command may be at the same: what it makes is the same, and once the target is there neither
+        needs shards or anything half-written any more.
+        """
+        target, about = self.job.target, {"annotator": self.job.annotator, "version": self.job.version}
+        if not is_made:
+            try:
+                paths = [shard.path for shard in self.shards]
+                merge_annotations(target, paths, **about, content_hash=self.content_hash)
+            except DataError:
+                if not self.is_made():
+                    raise
+        # Those of another size or annotator, too: nobody comes back for them.
+        for folder in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * _KEY_LENGTH}.shards"):
+            shutil.rmtree(folder, ignore_errors=True)
+        remove_partials(target.parent, of=target.name)
+        return read_annotations(target)

@@ -1,0 +1,421 @@
+"""Annotated corpora on disk: a Parquet file, one row a line, written whole or not at all.
+
+Its header says who annotated what. Tags are text, which Parquet keeps as codes; words are stored only where
+they are not simply their characters in the text. Rows are read group by group: no corpus is ever in memory.
+"""
+
+# pyright: basic
+# (pyarrow has no complete types.)
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from sys import intern
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from syntaxformer.base.errors import DataError
+from syntaxformer.base.files import atomic_file
+from syntaxformer.trees import Sentence
+
+__all__ = [
+    "FORMAT",
+    "AnnotatedCorpus",
+    "AnnotationHeader",
+    "Columns",
+    "merge_annotations",
+    "read_annotations",
+    "sentences_of",
+    "write_annotations",
+]
+
+pc: Any = import_module("pyarrow.compute")  # whose functions are made as it is imported
+
+FORMAT = 2
+"""Version of the layout; files of another are refused."""
+
+ROWS_PER_GROUP = 4096
+"""Lines that are in memory at once."""
+
+_TAGS = ("upos", "xpos", "deprels")
+_OPTIONAL = (*_TAGS, "governors", "lemmas", "constituency")
+SCHEMA = pa.schema(
+    [
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("words", pa.list_(pa.string())),
+        pa.field("starts", pa.list_(pa.int32()), nullable=False),
+        pa.field("ends", pa.list_(pa.int32()), nullable=False),
+        *(pa.field(column, pa.list_(pa.string())) for column in _TAGS),
+        pa.field("governors", pa.list_(pa.int16())),
+        pa.field("lemmas", pa.list_(pa.string())),
+        pa.field("constituency", pa.string()),
+    ]
+)
+
+MAX_WORDS = 32_767
+"""Words of a line whose governors fit 16 bits."""
+
+_HEADER_KEY = "syntaxformer"
+_REMEDY = "Annotate the text again with `syntaxformer annotate`"
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationHeader:
+    """What a file says about itself.
+
+    Args:
+        annotator: Name of the annotator, "en".
+        version: Its version.
+        content_hash: SHA-256 of the lines that were annotated.
+        n_lines: Rows.
+        n_words: Words in all rows.
+        columns: Columns that every sentence with words has.
+        format: Version of the layout.
+    """
+
+    annotator: str
+    version: str
+    content_hash: str
+    n_lines: int
+    n_words: int
+    columns: tuple[str, ...]
+    format: int = FORMAT
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> AnnotationHeader:
+        """Read a header.
+
+        Raises:
+            ValueError: It is none, or of another format.
+        """
+        values = json.loads(text)
+        if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
+            raise ValueError(f"header: expected format {FORMAT}, got {values['format']}.")
+        try:
+            return cls(**{**values, "columns": tuple(values["columns"])})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"header: expected that of annotations, got {str(error)!r}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Some rows of a corpus, words of all rows one after the other.
+
+    Words of row i are `row_offsets[i]` to `row_offsets[i + 1]`. A column that not every sentence of the
+    corpus has is None.
+
+    Args:
+        row_offsets: int64 `[rows + 1]`.
+        starts: int32 `[words]`, first character of each word in its line.
+        ends: int32 `[words]`, character after the last.
+        governors: int16 `[words]`, 0-based within the row, -1 for roots.
+        upos: int32 `[words]`, codes into `tags["upos"]`.
+        xpos: The same of `tags["xpos"]`.
+        deprels: The same of `tags["deprels"]`.
+        tags: The tags that the codes 0, 1, … of these rows stand for.
+    """
+
+    row_offsets: np.ndarray[Any, Any]
+    starts: np.ndarray[Any, Any]
+    ends: np.ndarray[Any, Any]
+    governors: np.ndarray[Any, Any] | None
+    upos: np.ndarray[Any, Any] | None
+    xpos: np.ndarray[Any, Any] | None
+    deprels: np.ndarray[Any, Any] | None
+    tags: dict[str, tuple[str, ...]]
+
+
+class AnnotatedCorpus(Sequence[Sentence]):
+    """Sentences of an annotated file; made by `read_annotations`.
+
+    Args:
+        path: The file.
+        header: Its header.
+        file: The same, open.
+    """
+
+    def __init__(self, path: Path, header: AnnotationHeader, file: pq.ParquetFile) -> None:
+        self.path, self.header, self._file = path, header, file
+
+    def __len__(self) -> int:
+        return self.header.n_lines
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return read_annotations, (self.path,)
+
+    @overload
+    def __getitem__(self, index: int) -> Sentence: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sentence]: ...
+    def __getitem__(self, index: int | slice) -> Sentence | list[Sentence]:
+        if isinstance(index, slice):
+            return list(sentences_of(self.take(np.arange(len(self))[index])))
+        row = index + len(self) if index < 0 else index
+        if not 0 <= row < len(self):
+            raise IndexError(f"line: expected 0 to {len(self) - 1}, got {index}.")
+        return next(sentences_of(self.table(row, row + 1)))
+
+    def __iter__(self) -> Iterator[Sentence]:
+        for table in self.tables():
+            yield from sentences_of(table)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Give all rows once, in order, as Arrow.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        for group in range(self._file.num_row_groups):
+            yield self._read([group])
+
+    def table(
+        self, start: int = 0, stop: int | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Return rows `start` to `stop` (exclusive) as Arrow, with some of their columns.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        first, last, _ = slice(start, stop).indices(len(self))
+        if last <= first:
+            return SCHEMA.empty_table().select(columns or SCHEMA.names)
+        group, *more = range(self._group(first), self._group(last - 1) + 1)
+        return self._read([group, *more], columns).slice(first - int(self._bounds[group]), last - first)
+
+    def take(self, rows: np.ndarray[Any, Any]) -> pa.Table:
+        """Return some rows, in the order given; each group that holds any is read once.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        groups = self._group(rows)
+        order = np.argsort(groups, kind="stable")
+        parts = [SCHEMA.empty_table()]
+        for group in np.unique(groups).tolist():
+            parts.append(self._read([group]).take(rows[groups == group] - self._bounds[group]))
+        return pa.concat_tables(parts).take(np.argsort(order))
+
+    def columns(self, start: int = 0, stop: int | None = None) -> Columns:
+        """Return rows `start` to `stop` (exclusive) as flat arrays."""
+        names = ["starts", "ends", *(name for name in (*_TAGS, "governors") if name in self.header.columns)]
+        table = self.table(start, stop, names)
+        lengths = pc.list_value_length(table["starts"]).to_numpy()
+        flat: dict[str, Any] = {name: pc.list_flatten(table[name]) for name in names}
+        tags: dict[str, tuple[str, ...]] = {}
+        for name in set(names).intersection(_TAGS):
+            coded = flat[name].dictionary_encode().combine_chunks()
+            tags[name], flat[name] = tuple(coded.dictionary.to_pylist()), coded.indices
+        arrays: dict[str, Any] = {
+            name: None if name not in flat else flat[name].to_numpy() for name in (*_FLAT, *_TAGS)
+        }
+        return Columns(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), **arrays, tags=tags)
+
+    def brackets(self, start: int = 0, stop: int | None = None) -> list[str | None] | None:
+        """Return the constituency trees of rows `start` to `stop` (exclusive); None where there are none."""
+        if "constituency" not in self.header.columns:
+            return None
+        return self.table(start, stop, ["constituency"])["constituency"].to_pylist()
+
+    @cached_property
+    def _bounds(self) -> np.ndarray[Any, Any]:
+        """The first row of each group, and the end."""
+        metadata = self._file.metadata
+        return np.cumsum([0, *(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))])
+
+    def _group(self, row: Any) -> Any:
+        return np.searchsorted(self._bounds, row, side="right") - 1
+
+    def _read(self, groups: list[int], columns: Sequence[str] | None = None) -> pa.Table:
+        names = columns or SCHEMA.names
+        schema = pa.schema([SCHEMA.field(name) for name in names])
+        try:
+            return self._file.read_row_groups(groups, columns=list(names)).select(names).cast(schema)
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(error, self.path) from error
+
+
+_FLAT = ("starts", "ends", "governors")
+
+
+def read_annotations(path: str | Path) -> AnnotatedCorpus:
+    """Open an annotated corpus.
+
+    Args:
+        path: A file that `write_annotations` wrote.
+
+    Raises:
+        DataError: There is no such file, or it is no annotated corpus; damage to rows is found when they are
+            read.
+    """
+    path = Path(path)
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(error, path) from error
+    metadata = file.metadata
+    try:
+        header = AnnotationHeader.from_json((metadata.metadata or {}).get(_HEADER_KEY.encode(), b"null"))
+    except ValueError as error:
+        raise DataError(
+            f"expected an annotated corpus, got another file. {error} {_REMEDY}.", path
+        ) from error
+    if header.n_lines != metadata.num_rows or set(file.schema_arrow.names) != set(SCHEMA.names):
+        raise DataError(
+            f"expected {header.n_lines} rows with columns {', '.join(SCHEMA.names)}, got "
+            f"{metadata.num_rows} rows with {', '.join(file.schema_arrow.names)}. {_REMEDY}.",
+            path,
+        )
+    return AnnotatedCorpus(path, header, file)
+
+
+def _damaged(error: Exception, path: Path) -> DataError:
+    return DataError(f"expected an annotated corpus, got: {error}. {_REMEDY}.", path)
+
+
+def sentences_of(table: pa.Table) -> Iterator[Sentence]:
+    """Give the sentences of some rows, one after the other."""
+    for batch in table.to_batches(max_chunksize=1000):
+        for row in batch.to_pylist():
+            text, words = row["text"], row["words"]
+            offsets = tuple(zip(row["starts"], row["ends"], strict=True))
+            columns = {name: None if row[name] is None else tuple(row[name]) for name in _OPTIONAL[:-1]}
+            for name in _TAGS:
+                if row[name] is not None:
+                    columns[name] = tuple(map(intern, row[name]))
+            yield Sentence(
+                text,
+                tuple([text[start:end] for start, end in offsets]) if words is None else tuple(words),
+                offsets,
+                **columns,
+                constituency=row["constituency"],
+            )
+
+
+def write_annotations(
+    path: str | Path, sentences: Iterable[Sentence], *, annotator: str, version: str, content_hash: str
+) -> None:
+    """Write sentences as they come, in constant memory; the file appears whole or not at all.
+
+    Args:
+        path: The Parquet file; replaced if it exists.
+        sentences: One for each line of the text.
+        annotator: Name of what made them.
+        version: Its version.
+        content_hash: `hash_lines` of the text.
+
+    Raises:
+        DataError: The disk is full or not writable, or a sentence does not fit the format.
+    """
+    rows = enumerate(sentences, 1)
+    groups = iter(lambda: list(islice(rows, ROWS_PER_GROUP)), [])
+    _write(path, map(_table, groups), annotator, version, content_hash)
+
+
+def merge_annotations(
+    path: str | Path, parts: Iterable[str | Path], *, annotator: str, version: str, content_hash: str
+) -> None:
+    """Write the rows of several annotated corpora into one: byte for byte what writing all sentences gives.
+
+    Args:
+        path: The Parquet file; replaced if it exists.
+        parts: Files that `write_annotations` wrote, in order.
+        annotator: Name of what made them.
+        version: Its version.
+        content_hash: `hash_lines` of the whole text.
+
+    Raises:
+        DataError: A part cannot be read, the lines are not those of the text, or the disk is full.
+    """
+
+    def tables() -> Iterator[pa.Table]:
+        digest, n_lines = hashlib.sha256(), 0
+        for part in parts:
+            for table in read_annotations(part).tables():
+                n_lines += len(table)
+                for text in table["text"].to_pylist():
+                    digest.update(f"{text}\n".encode())
+                yield table
+        if digest.hexdigest() != content_hash:
+            raise DataError(
+                f"expected the parts to hold the lines of the text in their order, got {n_lines} lines that "
+                "differ. Nothing was written.",
+                Path(path),
+            )
+
+    _write(path, tables(), annotator, version, content_hash)
+
+
+def _write(
+    path: str | Path, tables: Iterable[pa.Table], annotator: str, version: str, content_hash: str
+) -> None:
+    n_lines = n_words = 0
+    seen, missed = set[str](), set[str]()
+    with (
+        atomic_file(path) as temporary,
+        pq.ParquetWriter(temporary, SCHEMA, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for table in _groups(tables):
+            lengths = pc.list_value_length(table["starts"])
+            n_lines, n_words = n_lines + len(table), n_words + (pc.sum(lengths).as_py() or 0)
+            with_words = pc.greater(lengths, 0)
+            for column in _OPTIONAL:
+                for has, columns in ((pc.is_valid, seen), (pc.is_null, missed)):
+                    if pc.any(pc.and_(has(table[column]), with_words)).as_py():
+                        columns.add(column)
+            writer.write_table(table)
+        columns = tuple(column for column in _OPTIONAL if column in seen - missed)
+        header = AnnotationHeader(annotator, version, content_hash, n_lines, n_words, columns)
+        writer.add_key_value_metadata({_HEADER_KEY: json.dumps(asdict(header), ensure_ascii=False)})
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, `ROWS_PER_GROUP` in each table but the last."""
+    rest = SCHEMA.empty_table()
+    for table in tables:
+        rest = pa.concat_tables([rest, table])
+        while len(rest) >= ROWS_PER_GROUP:
+            yield rest[:ROWS_PER_GROUP].combine_chunks()
+            rest = rest[ROWS_PER_GROUP:]
+    if len(rest):
+        yield rest.combine_chunks()
+
+
+def _table(rows: Sequence[tuple[int, Sentence]]) -> pa.Table:
+    """Numbered sentences as rows."""
+    for number, sentence in rows:
+        if len(sentence) > MAX_WORDS:
+            raise DataError(
+                f"line {number} of the text: expected at most {MAX_WORDS:,} words, got {len(sentence):,}. "
+                "Split the line."
+            )
+    sentences = [sentence for _, sentence in rows]
+    columns: dict[str, Any] = {name: [getattr(one, name) for one in sentences] for name in _OPTIONAL}
+    columns |= {
+        "text": [one.text for one in sentences],
+        "words": [None if _are_slices(one) else one.words for one in sentences],
+        "starts": [[start for start, _ in one.offsets] for one in sentences],
+        "ends": [[end for _, end in one.offsets] for one in sentences],
+    }
+    try:
+        return pa.Table.from_pydict(columns, SCHEMA)
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"text: expected characters that UTF-8 can hold, got {error.object[error.start]!r}."
+        ) from error
+
+
+def _are_slices(sentence: Sentence) -> bool:
+    text = sentence.text
+    return all(
+        text[start:end] == word for word, (start, end) in zip(sentence.words, sentence.offsets, strict=True)
+    )

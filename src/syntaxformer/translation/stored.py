@@ -1,0 +1,179 @@
+"""What is too large for memory, or costs too much to make twice: folders of the cache, read from the disk.
+
+Each is written whole or not at all, under a hash of what it was made from, with a manifest: a folder that is
+cut off or changed is made again, and a line says so. Lines of text are an Arrow file. Encoded pairs are plain
+arrays, one a file: a batch gathers numbers from anywhere in one step, which no file of Arrow batches allows.
+"""
+
+# pyright: basic
+# (pyarrow has no complete types.)
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from syntaxformer.annotate.corpora.cached import cache_folder, one_at_a_time
+from syntaxformer.base.errors import CheckpointError
+from syntaxformer.base.files import PARTIAL, atomic_folder, read_json, verify_manifest
+
+__all__ = ["StoredLines", "give_memory_back", "map_arrays", "stored_folder", "write_arrays"]
+
+FORMAT = 3
+"""Version of what the folders hold; part of every hash."""
+
+CHUNK = 10_000
+"""Lines that are in memory at once."""
+
+LINES, ARRAYS = "lines.arrow", "arrays.json"
+
+_log = logging.getLogger("syntaxformer.data")
+
+
+def stored_folder(
+    cache: Path | None, kind: str, made_from: Mapping[str, Any], build: Callable[[Path], None]
+) -> Path:
+    """The folder of the cache that holds what is made from something; made now if it is not there, whole.
+
+    Of two processes that want the same at once one makes it, and the other waits.
+
+    Args:
+        cache: Folder of the cache; None for the user's.
+        kind: Subfolder.
+        made_from: All that decides the content, as JSON can hold it.
+        build: Fills an empty folder.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    identity = json.dumps([FORMAT, kind, made_from], sort_keys=True, default=str)
+    path = (cache or cache_folder()) / kind / hashlib.sha256(identity.encode()).hexdigest()[:32]
+    with one_at_a_time(path):
+        if not _is_whole(path):
+            for left in path.parent.glob(f".{path.name}.*{PARTIAL}"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            with atomic_folder(path) as partial:
+                build(partial)
+    return path
+
+
+def _is_whole(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        verify_manifest(path)
+    except CheckpointError as error:
+        _log.warning("making it again: %s", error)
+        return False
+    return True
+
+
+class StoredLines(Sequence[Any]):
+    """A column of the lines that `write` put on the disk.
+
+    Args:
+        folder: Where they are.
+        column: "src", "tgt", or "row": the number of the line in its file.
+        rows: Only these lines, in that order; None for all.
+    """
+
+    def __init__(self, folder: Path, column: str, rows: NDArray[np.int64] | None = None) -> None:
+        self.folder, self.column, self.rows = folder, column, rows
+        self._values = pa.ipc.open_file(pa.memory_map(str(folder / LINES))).read_all()[column]
+
+    @classmethod
+    def write(cls, folder: Path, lines: Iterator[tuple[str, str, int]]) -> int:
+        """Store lines, source, target and number each; returns how many there were."""
+        schema = pa.schema([("src", pa.string()), ("tgt", pa.string()), ("row", pa.int64())])
+        n_lines = 0
+        with pa.OSFile(str(folder / LINES), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            while chunk := list(islice(lines, CHUNK)):
+                n_lines += len(chunk)
+                columns = dict(zip(schema.names, zip(*chunk, strict=True), strict=True))
+                writer.write_batch(pa.RecordBatch.from_pydict(columns, schema))
+        return n_lines
+
+    def take(self, rows: Sequence[int]) -> StoredLines:
+        """Some of the lines, in that order."""
+        wanted = np.asarray(rows, np.int64)
+        return StoredLines(self.folder, self.column, wanted if self.rows is None else self.rows[wanted])
+
+    def __len__(self) -> int:
+        return len(self._values if self.rows is None else self.rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), CHUNK):
+            yield from self[start : start + CHUNK]
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if self.rows is None and step == 1:
+                return self._values.slice(start, max(stop - start, 0)).to_pylist()
+            return [self[row] for row in range(start, stop, step)]
+        row = index + len(self) if index < 0 else index
+        if not 0 <= row < len(self):
+            raise IndexError(f"line: expected 0 to {len(self) - 1}, got {index}.")
+        return self._values[row if self.rows is None else int(self.rows[row])].as_py()
+
+
+def write_arrays(folder: Path, chunks: Iterable[Mapping[str, NDArray[Any]]]) -> None:
+    """Write arrays by name into a folder, chunk by chunk, each as the type that its first chunk has.
+
+    What is called splits says where lines begin: those of a chunk begin behind those of the chunks before.
+    """
+    with ExitStack() as stack:
+        files: dict[str, Any] = {}
+        about: dict[str, tuple[str, list[int]]] = {}
+        last: dict[str, int] = {}
+        for chunk in chunks:
+            for name, values in chunk.items():
+                if name.endswith("splits"):
+                    values = values + last.get(name, 0)
+                    last[name] = int(values[-1])
+                    values = values[1:] if name in files else values
+                if name not in files:
+                    files[name] = stack.enter_context((folder / name).open("wb"))
+                    about[name] = (values.dtype.str, [0, *values.shape[1:]])
+                dtype, shape = about[name]
+                # Not by `tofile`, whose errors do not name their cause.
+                files[name].write(np.ascontiguousarray(values, dtype).tobytes())
+                shape[0] += len(values)
+    (folder / ARRAYS).write_text(json.dumps(about), "utf-8")
+
+
+def map_arrays(folder: Path) -> dict[str, NDArray[Any]]:
+    """What `write_arrays` wrote, by name; a part is read from the disk when it is looked at."""
+    return {
+        name: np.zeros(shape, dtype)  # no empty file can be mapped
+        if 0 in shape
+        else np.asarray(np.memmap(folder / name, dtype, "r", shape=tuple(shape)))
+        for name, (dtype, shape) in read_json(folder / ARRAYS).items()
+    }
+
+
+def give_memory_back() -> None:
+    """Hand to the system what allocators keep of chunks that are gone: 600 MB after ten million pairs.
+
+    Arrow's pool can on any system, the C library where it is glibc.
+    """
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(0)

@@ -1,6 +1,6 @@
 """`InfusionConfig`: what syntax a pretrained encoder is infused with. Shared by the plug-in and its collator.
 
-Holds choices only: `models` builds the parameters from them, `data` the batches. Written as JSON beside a
+Holds choices only: `parameters` builds what is new from them, `syntax` the batches. Written as JSON beside a
 model's weights.
 """
 
@@ -34,7 +34,7 @@ POS_TAGS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X", "SPACE"),
 )
-"""As `align.word_values` has them; stored with a model, so that its embeddings keep their meaning."""
+"""As `syntax.factors` has them; stored with a model, so that its embeddings keep their meaning."""
 
 _SOURCE = "infusion"
 """Stands before messages about configs that come from no file."""

@@ -72,7 +72,7 @@ def pair_words_of_pieces(
     """Number the words of a pair's second segment on from those of the first.
 
     Args:
-        words_of_pieces: Flat, aligned with two rows a pair (see `align.segment_offsets`).
+        words_of_pieces: Flat, aligned with two rows a pair (see `segment_offsets`).
         piece_row_splits: `[2 * pairs + 1]`.
         word_row_splits: `[2 * pairs + 1]`.
 

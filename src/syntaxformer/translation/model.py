@@ -1,7 +1,7 @@
 """`SyntaxTransformer`: an encoder-decoder whose encoder input is infused with factors.
 
 A Hugging Face model: `from_pretrained`, `save_pretrained` and `generate` work as everywhere. How texts become
-piece ids and factor ids is the business of `data`.
+piece ids and factor ids is the business of `source`.
 """
 
 from __future__ import annotations

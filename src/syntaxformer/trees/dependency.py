@@ -1,6 +1,6 @@
 """Dependency trees as plain sequences of governors (0-based, `ROOT` = -1), several roots allowed.
 
-Checks and simple measures of one tree. Matrices over pairs of words are in `relations`.
+Checks and simple measures of one tree. Matrices over pairs of words are in `syntax`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`Sentence`: one line of text with everything that an annotator said about it.
 
-Immutable and plain Python. It knows no file format (see `conllu`, `ptb`) and no subword (see `align`).
+Immutable and plain Python. It knows no file format (see `conllu`, `ptb`) and no subword (see `syntax`).
 """
 
 from __future__ import annotations

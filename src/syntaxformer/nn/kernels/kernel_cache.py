@@ -1,6 +1,6 @@
 """How many compiled kernels oneDNN keeps: one for each shape it has seen, each with memory of its own.
 
-`layers.rows` makes their numbers of rows few; those of attention come in hundreds of shapes, and with room
+`rows` makes their numbers of rows few; those of attention come in hundreds of shapes, and with room
 for all of them a run grows for hours.
 """
 

@@ -1,7 +1,7 @@
 """Structural probing: how much of a dependency tree a linear map finds in the vectors of words.
 
 `probe_model` trains a distance and a depth probe on each wanted layer, and on controls that have seen no
-sentence, and scores them. Vectors come from `word_states`, maps from `Probe`.
+sentence, and scores them. Vectors come from `word_states`.
 """
 
 from __future__ import annotations

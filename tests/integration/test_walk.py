@@ -1,0 +1,83 @@
+"""How far one sentence walks: files whose functions run, and lines of code of the functions that ran."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+import syntaxformer as sf
+from syntaxformer.cli.main import main
+
+PACKAGE = Path(sf.__file__).parent
+
+
+def walk(once) -> tuple[int, int]:
+    """Files and lines of code that run the second time: the first time imports what is needed."""
+    once()
+    lines: dict[tuple[str, int], int] = {}
+
+    def note(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(PACKAGE)) and code.co_name != "<module>":
+            lines[code.co_filename, code.co_firstlineno] = len({line for *_, line in code.co_lines() if line})
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        once()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return len({file for file, _ in lines}), sum(lines.values())
+
+
+def test_one_line_through_an_infused_translator(digits, tmp_path, monkeypatch):
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("1 2 3\n")
+    command = ["syntaxformer", "translate", f"{digits.sum_then_concat}", f"{source}", "-o", f"{output}"]
+    monkeypatch.setattr(sys, "argv", command)
+
+    def once():
+        output.unlink(missing_ok=True)
+        with pytest.raises(SystemExit) as done:
+            main()
+        assert done.value.code == 0
+
+    n_files, n_lines = walk(once)
+    assert output.read_text().strip()
+    assert n_files <= 1, n_files
+    assert n_lines <= 1, n_lines
+
+
+def test_one_sentence_through_an_infused_encoder():
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "dog", "runs", "."]
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+    shape = BertConfig(
+        vocab_size=len(words),
+        hidden_size=12,
+        num_attention_heads=2,
+        num_hidden_layers=1,
+        intermediate_size=17,
+    )
+
+    def once():
+        config = sf.InfusionConfig(masks={})
+        model = sf.infuse(BertForSequenceClassification(shape), config)
+        sentences = sf.load_annotator("en+phrases").annotate(["a dog runs."])
+        batch = sf.SyntaxCollator(fast, config)([sf.SyntaxExample((sentences[0],), 1)])
+        loss = model(**batch).loss
+        loss.backward()
+        assert torch.isfinite(loss)
+
+    n_files, n_lines = walk(once)
+    assert n_files <= 1, n_files
+    assert n_lines <= 1, n_lines

@@ -35,7 +35,7 @@ from syntaxformer.syntax import (
     segment_offsets,
     word_relations,
 )
-from syntaxformer.syntax.example_trees import cut_trees, sentence_trees, shown
+from syntaxformer.syntax.piece_relations import cut_trees, sentence_trees, shown
 from syntaxformer.trees import Sentence
 
 __all__ = ["SyntaxCollator", "SyntaxExample"]

@@ -25,7 +25,7 @@ from syntaxformer.syntax import (
     segment_offsets,
     word_relations,
 )
-from syntaxformer.syntax.example_trees import sentence_trees
+from syntaxformer.syntax.piece_relations import sentence_trees
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 from syntaxformer.trees import Sentence

@@ -15,7 +15,12 @@ from syntaxformer.syntax.factors import (
 )
 from syntaxformer.syntax.head_rules import head_child
 from syntaxformer.syntax.phrase_columns import NO_PHRASE, PhraseColumns, phrase_columns
-from syntaxformer.syntax.piece_relations import pair_words_of_pieces, piece_relations
+from syntaxformer.syntax.piece_relations import (
+    WordTrees,
+    pair_words_of_pieces,
+    piece_relations,
+    word_relations,
+)
 from syntaxformer.syntax.pieces import (
     NO_WORD,
     SUBWORD_POSITIONS,
@@ -41,7 +46,6 @@ from syntaxformer.syntax.relations import (
     pair_relation,
     relation_name,
 )
-from syntaxformer.syntax.word_relations import WordTrees, word_relations
 
 __all__ = [
     "FACTORS",

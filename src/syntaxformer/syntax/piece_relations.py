@@ -5,15 +5,362 @@ Every piece has the relations of its word; what the relations are is decided in 
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from syntaxformer.base.errors import AlignmentError
-from syntaxformer.syntax.relations import RelationArray
+from syntaxformer.base.errors import AlignmentError, DataError, TreeError
+from syntaxformer.syntax.phrase_columns import NO_PHRASE, PhraseColumns, phrase_columns
+from syntaxformer.syntax.relations import (
+    MAX_DISTANCE,
+    Nodes,
+    RelationArray,
+    batch_constituency_relations,
+    batch_dependency_relations,
+    dependency_depths,
+    pair_relation,
+)
+from syntaxformer.trees import Sentence, Tree, parse_tree, phrase_structure
+from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
-__all__ = ["Specials", "pair_words_of_pieces", "piece_relations"]
+__all__ = [
+    "Specials",
+    "TreeKind",
+    "WordTrees",
+    "cut_trees",
+    "pair_words_of_pieces",
+    "phrases_of",
+    "piece_relations",
+    "sentence_trees",
+    "shown",
+    "word_relations",
+]
+
+TreeKind = Literal["dependency", "constituency"]
+"""The two kinds of tree, in the order that they have in a relation tensor by default."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordTrees:
+    """Trees over the words of one example, of one segment or two.
+
+    Args:
+        segments: Segment of each word, 0 or 1, `[words]`.
+        governors: Dependency governors, -1 for a root, `[words]`; None where that tree is not used.
+        phrases: The constituency tree; None where it is not used.
+
+    Raises:
+        TreeError: A tree over another number of words.
+    """
+
+    segments: NDArray[np.integer[Any]]
+    governors: NDArray[np.integer[Any]] | None = None
+    phrases: PhraseColumns | None = None
+
+    def __post_init__(self) -> None:
+        for name, tree in (("governors", self.governors), ("phrases", self.phrases)):
+            if tree is not None and len(tree) != len(self.segments):
+                raise TreeError(f"{name}: expected {len(self.segments)} words, got {len(tree)}.")
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    @classmethod
+    def of_sentence(
+        cls, n_words: int, governors: ArrayLike | None = None, phrases: PhraseColumns | None = None
+    ) -> WordTrees:
+        """Trees of a single sentence."""
+        given = None if governors is None else np.asarray(governors, np.int32)
+        return cls(np.zeros(n_words, np.int8), given, phrases)
+
+    @classmethod
+    def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
+        """Two sentences side by side; the words of the second are numbered on from those of the first.
+
+        Raises:
+            TreeError: One has a tree that the other lacks.
+        """
+        n_first = len(first)
+        segments = np.repeat(np.array([0, 1], np.int8), [n_first, len(second)])
+        governors = phrases = None
+        if first.governors is not None and second.governors is not None:
+            moved = np.where(second.governors < 0, second.governors, second.governors + n_first)
+            governors = np.concatenate([first.governors, moved])
+        if first.phrases is not None and second.phrases is not None:
+            one, two = first.phrases, second.phrases
+            phrases = PhraseColumns(
+                np.concatenate([one.word_depths, two.word_depths]),
+                np.concatenate([one.gap_depths, two.gap_depths]),
+                np.concatenate([one.gap_heads, two.gap_heads + n_first]),
+            )
+        for name, joined, trees in (
+            ("governors", governors, (first.governors, second.governors)),
+            ("phrases", phrases, (first.phrases, second.phrases)),
+        ):
+            if joined is None and any(tree is not None for tree in trees):
+                raise TreeError(f"{name}: expected a tree for both segments or for none, got one.")
+        return cls(segments, governors, phrases)
+
+
+def word_relations(
+    examples: Sequence[WordTrees],
+    max_distance: int = MAX_DISTANCE,
+    *,
+    trees: Sequence[TreeKind] = get_args(TreeKind),
+    nodes: Nodes = "headed",
+) -> RelationArray:
+    """Relations of a batch, with two slots behind the words.
+
+    The last slot but one is that of a special piece over all roots: the parent of every word of every
+    segment, one edge above the roots. The last slot has no relation to anything.
+
+    Args:
+        examples: The trees of each example.
+        max_distance: D.
+        trees: The kinds of tree wanted, in order.
+        nodes: As in `constituency_relations`.
+
+    Returns:
+        `[examples, trees, words + 2, words + 2]`, with the words of the longest example.
+
+    Raises:
+        TreeError: An example lacks a tree that is wanted, or its governors have a cycle.
+        ValueError: `trees`, `nodes` or `max_distance` is not one of those that there are.
+    """
+    unknown = [kind for kind in trees if kind not in _BUILDERS]
+    if unknown or not trees:
+        raise ValueError(
+            f"trees: expected some of {', '.join(_BUILDERS)}, got {', '.join(unknown) or 'none'}."
+        )
+    n_words = np.array([len(example) for example in examples], np.int64)
+    widest = int(n_words.max(initial=0))
+    relations = np.zeros((len(examples), len(trees), widest + 2, widest + 2), np.uint8)
+    segments = _pad([example.segments for example in examples], widest, 3)
+    # Padding has segment 3, so that only a 0 and a 1 add up to 1.
+    across = (segments[:, :, None] + segments[:, None, :]) == 1 if (segments == 1).any() else None
+    for place, kind in enumerate(trees):
+        among_words, depths = _BUILDERS[kind](examples, n_words, widest, max_distance, nodes)
+        if across is not None:
+            among_words[across] = pair_relation(max_distance)
+        relations[:, place, :widest, :widest] = among_words
+        from_top = np.where((depths > 0) & (depths <= max_distance), depths, 0)
+        relations[:, place, widest, :widest] = from_top
+        relations[:, place, :widest, widest] = np.where(from_top > 0, from_top + max_distance, 0)
+    return relations
+
+
+_T = TypeVar("_T")
+_Built = tuple[RelationArray, NDArray[np.integer[Any]]]
+
+
+def _dependency(
+    examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
+) -> _Built:
+    governors = _pad([_wanted(example.governors, "governors") for example in examples], widest, -1)
+    depths = dependency_depths(governors, n_words).astype(np.int64)
+    return batch_dependency_relations(governors, n_words, max_distance), depths
+
+
+def _constituency(
+    examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
+) -> _Built:
+    phrases = [_wanted(example.phrases, "phrases") for example in examples]
+    depths = _pad([tree.word_depths for tree in phrases], widest, -1)
+    gaps = _pad([tree.gap_depths for tree in phrases], widest, -1)
+    heads = _pad([tree.gap_heads for tree in phrases], widest, 0)
+    return batch_constituency_relations(depths, gaps, heads, n_words, max_distance, nodes), depths + 1
+
+
+_BUILDERS: dict[TreeKind, Callable[..., _Built]] = {"dependency": _dependency, "constituency": _constituency}
+
+
+def _wanted(tree: _T | None, name: str) -> _T:
+    if tree is None:
+        raise TreeError(f"{name}: expected a tree for every example, got one without.")
+    return tree
+
+
+def _pad(rows: Sequence[NDArray[np.integer[Any]]], width: int, fill: int) -> NDArray[np.int64]:
+    padded = np.full((len(rows), width), fill, np.int64)
+    lengths = np.array([len(row) for row in rows], np.int64)
+    if len(rows):
+        padded[np.arange(width) < lengths[:, None]] = np.concatenate(rows)
+    return padded
+
+
+_REMEMBERED = 1 << 17
+_phrases: WeakKeyDictionary[Sentence, PhraseColumns] = WeakKeyDictionary()
+# Universal tags that are no labels of the Penn Treebank.
+_UNIVERSAL_ALONE = frozenset(
+    {
+        "ADJ",
+        "ADP",
+        "ADV",
+        "AUX",
+        "CCONJ",
+        "DET",
+        "NOUN",
+        "NUM",
+        "PART",
+        "PRON",
+        "PROPN",
+        "PUNCT",
+        "SCONJ",
+        "VERB",
+    }
+)
+
+
+def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
+    """The wanted trees of one sentence.
+
+    Args:
+        sentence: Annotated.
+        trees: Of "dependency" and "constituency".
+
+    Raises:
+        DataError: The sentence lacks one of them.
+        TreeError: Its brackets are no tree over its words.
+    """
+    governors = phrases = None
+    if "dependency" in trees:
+        if sentence.governors is None and sentence.words:
+            raise DataError(
+                f"governors: expected a dependency parse of {shown(sentence)}, got none. "
+                'Annotate with a parser (annotator "en"), or leave the dependency tree out of the config.'
+            )
+        governors = sentence.governors or ()
+    if "constituency" in trees:
+        phrases = phrases_of(sentence)
+    return WordTrees.of_sentence(len(sentence), governors, phrases)
+
+
+def phrases_of(sentence: Sentence) -> PhraseColumns:
+    """The constituency tree: the sentence's own, else phrases from its dependency parse.
+
+    They are remembered as long as the sentence is in memory: those of training from epoch to epoch, those of
+    a service no longer than a request.
+
+    Heads of phrases come from the labels' head rules in a tree with Penn Treebank tags; in one without labels
+    (SST, SNLI, SICK), or that was made from a dependency parse, from that parse, where there is one.
+
+    Raises:
+        DataError: It has neither.
+        TreeError: The brackets are no tree over its words.
+    """
+    found = _phrases.get(sentence)
+    if found is None:
+        found = _columns_of(sentence)
+        if len(_phrases) < _REMEMBERED:
+            _phrases[sentence] = found
+    return found
+
+
+def _columns_of(sentence: Sentence) -> PhraseColumns:
+    if not sentence.words:
+        return PhraseColumns(*(np.zeros(0, np.int32) for _ in range(3)))
+    tree = _tree_of(sentence)
+    governors = None if _has_penn_labels(tree) else sentence.governors
+    columns = phrase_columns(tree, governors)
+    if len(columns) != len(sentence):
+        raise TreeError(
+            f"constituency: expected a tree over the {len(sentence)} words of {shown(sentence)}, "
+            f"got one over {len(columns)}."
+        )
+    return columns
+
+
+def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
+    """Trees over the first words of a sentence, with the same relations between them as in the whole.
+
+    The words' governors above them stay, as nodes behind the kept words that no piece belongs to, as far up
+    as a relation reaches: in a text of thousands of words a parser may chain them all.
+
+    Args:
+        trees: Of one sentence.
+        n_kept: Words that stay.
+        max_distance: D, the largest distance that has a relation.
+    """
+    above = np.zeros(0, np.int64)
+    if trees.governors is not None:
+        above = _ancestors_beyond(np.asarray(trees.governors, np.int64), n_kept, max_distance)
+    # One further node at least, to stand for cut heads of phrases.
+    n_nodes = n_kept + max(1, len(above))
+    governors = phrases = None
+    if trees.governors is not None:
+        governors = _renumbered(np.asarray(trees.governors, np.int64), n_kept, above, n_nodes)
+    if trees.phrases is not None:
+        phrases = _cut_phrases(trees.phrases, n_kept, n_nodes)
+    return WordTrees.of_sentence(n_nodes, governors, phrases)
+
+
+def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:
+    """Words from `n_kept` on above any of the words before, at most `n_steps` edges up, ascending."""
+    reached = np.zeros(len(governors) + 1, bool)
+    waiting = np.arange(n_kept)
+    reached[waiting] = True
+    for _ in range(n_steps):
+        above = np.unique(governors[waiting])
+        waiting = above[(above >= 0) & ~reached[above]]
+        reached[waiting] = True
+    return np.flatnonzero(reached[:-1])[n_kept:]
+
+
+def _renumbered(
+    governors: NDArray[np.int64], n_kept: int, above: NDArray[np.int64], n_nodes: int
+) -> NDArray[np.int64]:
+    numbers = np.full(len(governors) + 1, -1, np.int64)
+    numbers[:n_kept] = np.arange(n_kept)
+    numbers[above] = n_kept + np.arange(len(above))
+    cut = np.full(n_nodes, -1, np.int64)
+    kept = np.concatenate([np.arange(n_kept), above])
+    # -1, a root, finds the last entry, which is -1.
+    cut[: len(kept)] = numbers[governors[kept]]
+    return cut
+
+
+def _cut_phrases(phrases: PhraseColumns, n_kept: int, n_nodes: int) -> PhraseColumns:
+    depths, heads = np.zeros(n_nodes, np.int64), np.zeros(n_nodes, np.int64)
+    gaps = np.full(n_nodes, NO_PHRASE, np.int64)
+    depths[:n_kept], gaps[:n_kept] = phrases.word_depths[:n_kept], phrases.gap_depths[:n_kept]
+    heads[:n_kept] = np.minimum(phrases.gap_heads[:n_kept], n_kept)
+    return PhraseColumns(depths, gaps, heads)
+
+
+def _tree_of(sentence: Sentence) -> Tree:
+    if sentence.constituency is not None:
+        return parse_tree(sentence.constituency)
+    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
+    if missing:
+        raise DataError(
+            f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: "
+            f'without {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
+            "the constituency tree out of the config."
+        )
+    return phrase_structure(sentence)
+
+
+def _has_penn_labels(tree: Tree) -> bool:
+    """Whether phrases have categories, SST's numbers being none, and words no universal tags."""
+    is_labelled = False
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node.label in _UNIVERSAL_ALONE:
+            return False
+        is_labelled |= len(node.children) > 1 and bool(node.label) and not node.label.isdigit()
+        waiting.extend(child for child in node.children if isinstance(child, Tree))
+    return is_labelled
+
+
+def shown(sentence: Sentence) -> str:
+    """A sentence in a message: its text, cut where it is long."""
+    return repr(sentence.text if len(sentence.text) <= 50 else sentence.text[:50] + "…")
+
 
 Specials = Literal["root", "none"]
 """Whether the first special piece stands over all roots, or has no relation."""

@@ -27,7 +27,7 @@ from syntaxformer.syntax import (
     piece_relations,
     word_relations,
 )
-from syntaxformer.syntax.example_trees import cut_trees
+from syntaxformer.syntax.piece_relations import cut_trees
 
 __all__ = ["SourceSyntax", "SyntaxInputs", "check_syntax"]
 

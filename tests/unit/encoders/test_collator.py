@@ -14,8 +14,9 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 import syntaxformer as sf
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.nn import NO_GOVERNOR
-from syntaxformer.syntax import WordTrees, example_trees, word_relations
-from syntaxformer.syntax.example_trees import cut_trees, phrases_of, sentence_trees
+from syntaxformer.syntax import WordTrees
+from syntaxformer.syntax import piece_relations as example_trees
+from syntaxformer.syntax.piece_relations import cut_trees, phrases_of, sentence_trees
 from syntaxformer.trees import format_tree, phrase_structure
 
 VOCABULARY = [

@@ -12,9 +12,8 @@ from syntaxformer.infusion.config import POS_TAGS as TAGS
 from syntaxformer.infusion.config import InfusionConfig, MaskConfig, TreeOptions
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation
 from syntaxformer.syntax.factors import POS_TAGS
-from syntaxformer.syntax.piece_relations import Specials
+from syntaxformer.syntax.piece_relations import Specials, TreeKind
 from syntaxformer.syntax.relations import Nodes
-from syntaxformer.syntax.word_relations import TreeKind
 
 
 def test_choices_are_those_of_the_rooms_that_act_on_them():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders.own_table import OWN_TASKS
+from syntaxformer.encoders.tasks import OWN_TASKS
 from syntaxformer.serve.explain_schemas import (
     AttentionView,
     ExplainAnswer,

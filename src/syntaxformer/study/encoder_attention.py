@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders.annotated_examples import annotate_examples
-from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.text_sets import TextExample
+from syntaxformer.encoders.classifier import Classifier, annotate_examples
+from syntaxformer.encoders.tables import TextExample
 
 __all__ = ["EncoderAttention", "encoder_attention"]
 

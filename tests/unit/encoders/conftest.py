@@ -121,7 +121,7 @@ def run():
     from importlib.util import module_from_spec, spec_from_file_location
     from pathlib import Path
 
-    path = Path(__file__).resolve().parents[3] / "integration" / "conftest.py"
+    path = Path(__file__).resolve().parents[2] / "integration" / "conftest.py"
     spec = spec_from_file_location("integration_conftest", path)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)

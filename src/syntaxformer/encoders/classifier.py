@@ -160,7 +160,7 @@ class Classifier:
             ConfigError: Outputs are not finite.
         """
         if not len(texts):
-            return self.task_type.predictions(torch.empty(0, self.task_type.n_outputs))
+            return self.task_type.predictions(torch.empty(0, len(self.task_type.names) or 1))
         use_trees = self.info.gold_trees and texts.has_trees
         # Parsed files, one a split, are those of data sets; raw texts have none.
         annotator = annotator_for(self.annotator, texts.name) if self.annotator and cached else self.annotator

@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, set_seed
 from transformers.utils import logging as hf_logging
 
+from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.base.atomic import atomic_file
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.folders import (
@@ -45,7 +46,7 @@ from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_
 from syntaxformer.encoders.tables import TextSet, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Scorer, TaskType
-from syntaxformer.encoders.tasks import CLASSIFIER, TYPES, ClassifierInfo, missed_note
+from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, missed_note
 from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
@@ -58,9 +59,6 @@ from syntaxformer.runs.processes import process_team
 from syntaxformer.runs.run_folder import RUN, check_run, hold_run, move_files, open_run, settle_precision
 from syntaxformer.runs.stopwatch import Stopwatch
 from syntaxformer.runs.tallies import TallyBook
-
-if TYPE_CHECKING:
-    from syntaxformer.annotate import Annotator
 
 __all__ = ["finetune"]
 
@@ -395,8 +393,6 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
             tokenizer cannot be used.
         DataError: The data cannot be used.
     """
-    from syntaxformer.annotate import annotator_for
-
     longest = config.training.max_length
     tokenizer = load_tokenizer(config.model, longest)
     data = read_finetune_data(config)
@@ -413,13 +409,29 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         for texts, one in zip((data.train, data.dev), chosen, strict=True)
     )
     lengths = {texts.name: _piece_lengths(tokenizer, texts) for texts in (data.train, data.dev)}
+    info = ClassifierInfo(
+        task=data.task.name,
+        type=task_type.name,
+        metrics=data.task.metrics,
+        n_texts=len(data.task.texts),
+        **asdict(task_type),
+        annotator=annotator and annotator.name,
+        annotator_version=annotator and annotator.version,
+        needs=tuple(sorted(needed)),
+        gold_trees=use_trees,
+        text_column=data.columns.text,
+        text_pair_column=data.columns.pair,
+        label_column=data.columns.label,
+        quotes=data.columns.quotes,
+        eval_batch_size=config.training.eval_batch_size,
+    )
     return _Inputs(
         data,
         [replace(one, label=task_type.target(one.label)) for one in train],
         dev,
         [min(length, longest) for length in lengths[data.train.name]],
         SyntaxCollator(tokenizer, config.infusion, max_length=longest),
-        _info(config, data, task_type, needed, annotator, use_trees),
+        info,
         task_type,
         task_type.scorer(tokenizer),
         {texts.name: _report_long(texts, lengths[texts.name], longest) for texts in (data.train, data.dev)},
@@ -445,29 +457,3 @@ def _piece_lengths(tokenizer: Any, texts: TextSet) -> list[int]:
     seconds = [one.texts[1] for one in texts.examples] if len(texts.examples[0].texts) > 1 else None
     encoded = tokenizer(firsts, seconds, add_special_tokens=True, split_special_tokens=True, verbose=False)
     return [len(pieces) for pieces in encoded["input_ids"]]
-
-
-def _info(
-    config: FinetuneConfig,
-    data: FinetuneData,
-    task_type: TaskType,
-    needed: frozenset[str],
-    annotator: Annotator | None,
-    use_trees: bool,
-) -> ClassifierInfo:
-    return ClassifierInfo(
-        task=data.task.name,
-        type=next(name for name, one in TYPES.items() if type(task_type) is one),
-        metrics=data.task.metrics,
-        n_texts=len(data.task.texts),
-        **asdict(task_type),
-        annotator=None if annotator is None else annotator.name,
-        annotator_version=None if annotator is None else annotator.version,
-        needs=tuple(sorted(needed)),
-        gold_trees=use_trees,
-        text_column=data.columns.text,
-        text_pair_column=data.columns.pair,
-        label_column=data.columns.label,
-        quotes=data.columns.quotes,
-        eval_batch_size=config.training.eval_batch_size,
-    )

@@ -481,9 +481,7 @@ def read_own_table(
     table, columns = _open(path, columns, labelled)
     rows = list(table.rows)
     if columns.label is not None:
-        task_type, rows, labels = task_type.settle(rows, columns.label, path)
-        if labels:
-            _log.info("%s: labels: %s", path, labels)
+        task_type, rows = task_type.settle(rows, columns.label, path)
     binding = Binding(
         texts=columns.texts,
         label=columns.label,

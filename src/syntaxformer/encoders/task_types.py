@@ -6,6 +6,7 @@ them; one more type is one more class, in a file of its own, and its row there.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,8 @@ WORDS_OF_NUMBERS = {"0": "false", "1": "true"}
 """What is written for the labels of tasks with two numbered classes."""
 
 IGNORED = -100
+
+_log = logging.getLogger("syntaxformer.finetune")
 _MOST_SHOWN = 12
 
 Scorer = Callable[[Any, dict[str, "Tensor"]], "Tensor"]
@@ -59,11 +62,14 @@ class Predictions:
 class TaskType:
     """What all types share; the fields of a type are kept in `classifier.json` under the same names."""
 
+    name: ClassVar[str]
+    """In `tasks.TYPES`."""
+
     auto_class: ClassVar[str] = "AutoModelForSequenceClassification"
     """Class of `transformers` that loads a network of the type."""
 
-    head: ClassVar[dict[str, Any]] = {}
-    """Settings of its config that make the head."""
+    problem_type: ClassVar[str]
+    """By which such a network chooses its loss."""
 
     single_pass: ClassVar[bool] = True
     """Whether outputs are the network's own for the text alone, which a graph can give."""
@@ -87,18 +93,20 @@ class TaskType:
         return ()
 
     @property
-    def n_outputs(self) -> int:
-        """Of the network, for a text."""
-        return len(self.names) or 1
+    def head(self) -> dict[str, Any]:
+        """Settings of the network's config that make its head; none where it needs no new one."""
+        names = self.names or ("score",)
+        return {
+            "num_labels": len(names),
+            "id2label": dict(enumerate(names)),
+            "label2id": {name: number for number, name in enumerate(names)},
+            "problem_type": self.problem_type,
+        }
 
     # What a table holds.
 
     def read(self, cell: str, fold_case: bool = False) -> Any:
-        """The label of a cell.
-
-        Args:
-            cell: One line of text.
-            fold_case: Take the names of labels in any case.
+        """The label of a cell, which is one line of text; `fold_case` takes names in any case.
 
         Raises:
             ValueError: It is none.
@@ -109,34 +117,27 @@ class TaskType:
         """What stands for no label in test sets; `more` are the task's own."""
         return [""]
 
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row], str]:
-        """What the rows of a user's own table tell of the type: its labels, and that a row is a header.
+    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
+        """The type with the labels of a user's own table, and the rows without one that is a header.
 
         Args:
             rows: All of them.
             column: The label's; a number where the table has no header.
             source: For messages.
 
-        Returns:
-            The type, the rows that are examples, and what to say of the labels, if anything.
-
         Raises:
             DataError: Nothing can be learned from such a column.
         """
-        return self, rows, ""
+        return self, rows
 
     def show(self, label: Any) -> Any:
         """A label as messages name it."""
-        return label
+        return self.names[int(label or 0)] if self.names else label
 
     # What a network learns.
 
     def for_head(self, head: str, has_decoder: Callable[[], bool]) -> TaskType:
-        """The type that a checkpoint is trained for.
-
-        Args:
-            head: "auto", "classifier" or "text".
-            has_decoder: Whether the checkpoint has one, asked only where it matters.
+        """The type that a checkpoint is trained for with `head` "auto", "classifier" or "text".
 
         Raises:
             ConfigError: It cannot be trained so.
@@ -194,7 +195,7 @@ class TaskType:
 
     def submitted(self, label: Any) -> str:
         """A prediction as the GLUE server takes it."""
-        return f"{label:.3f}"
+        return label if isinstance(label, str) else f"{label:.3f}"
 
 
 @dataclass(frozen=True)
@@ -209,12 +210,8 @@ class Score(TaskType):
     score_range: tuple[float, float] | None = None
     score_scale: tuple[float, float] | None = None
 
-    head: ClassVar[dict[str, Any]] = {
-        "num_labels": 1,
-        "id2label": {0: "score"},
-        "label2id": {"score": 0},
-        "problem_type": "regression",
-    }
+    name: ClassVar[str] = "score"
+    problem_type: ClassVar[str] = "regression"
 
     def read(self, cell: str, fold_case: bool = False) -> float:
         """A finite number in the range."""
@@ -226,11 +223,11 @@ class Score(TaskType):
             raise ValueError(f"score: expected {low:g} to {high:g}, got {cell}.")
         return score
 
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row], str]:
+    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
         """A first line without a number, before lines with one, is a header."""
         cells = [str(row.cells[column]) for row in rows[:2] if not row.problem and column.isdecimal()]
         is_header = len(cells) == 2 and _number(cells[0]) is None and _number(cells[1]) is not None
-        return self, rows[1:] if is_header else rows, ""
+        return self, rows[1:] if is_header else rows
 
     def fit(self, labels: Sequence[float]) -> Score:
         """The scale of scores of any range: no head gets to 50 ± 30 by itself."""
@@ -263,6 +260,9 @@ class OneLabel(TaskType):
 
     labels: tuple[str, ...]
 
+    name: ClassVar[str] = "label"
+    problem_type: ClassVar[str] = "single_label_classification"
+
     def __post_init__(self) -> None:
         if self.labels is None:
             raise ValueError("labels: expected names, got none.")
@@ -271,16 +271,6 @@ class OneLabel(TaskType):
     def names(self) -> tuple[str, ...]:
         """Names of the classes."""
         return self.labels
-
-    @property
-    def head(self) -> dict[str, Any]:  # type: ignore[override]
-        """Settings of the network's config."""
-        return {
-            "num_labels": len(self.labels),
-            "id2label": dict(enumerate(self.labels)),
-            "label2id": {name: number for number, name in enumerate(self.labels)},
-            "problem_type": "single_label_classification",
-        }
 
     def read(self, cell: str, fold_case: bool = False) -> int:
         """The number of a label."""
@@ -295,19 +285,16 @@ class OneLabel(TaskType):
         """Nothing, and -1 where that is no label."""
         return [cell for cell in ("", "-1", *more) if cell not in self.labels]
 
-    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row], str]:
+    def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
         """The labels of the rows, sorted; numbers by value."""
         if self.labels:
-            return self, rows, ""
+            return self, rows
         counts = _count_labels(rows, column, source)
         labels = sorted(counts, key=lambda label: (not label.isdecimal(), label.zfill(20), label))
         shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
         more = f", … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""
-        return replace(self, labels=tuple(labels)), rows, f"{shown}{more}"
-
-    def show(self, label: int | None) -> str:
-        """Its name."""
-        return self.labels[label or 0]
+        _log.info("%s: labels: %s%s", source, shown, more)
+        return replace(self, labels=tuple(labels)), rows
 
     def for_head(self, head: str, has_decoder: Callable[[], bool]) -> TaskType:
         """Labels are written where there is a decoder."""
@@ -351,10 +338,6 @@ class OneLabel(TaskType):
         for label, row in zip(predictions.labels, predictions.probabilities or (), strict=True):
             yield "\t".join([str(label), *(f"{probability:.4f}" for probability in row)])
 
-    def submitted(self, label: str) -> str:
-        """Its name."""
-        return label
-
 
 @dataclass(frozen=True)
 class WrittenLabel(OneLabel):
@@ -368,6 +351,7 @@ class WrittenLabel(OneLabel):
 
     words: tuple[str, ...]
 
+    name: ClassVar[str] = "text"
     auto_class: ClassVar[str] = "AutoModelForSeq2SeqLM"
     single_pass: ClassVar[bool] = False
     head: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]

@@ -31,7 +31,7 @@ __all__ = [
     "verify_classifier_folder",
 ]
 
-TYPES: dict[str, type[TaskType]] = {"label": OneLabel, "score": Score, "text": WrittenLabel}
+TYPES: dict[str, type[TaskType]] = {one.name: one for one in (OneLabel, Score, WrittenLabel)}
 """What a network may answer: one of several labels, a score, or a label that it writes."""
 
 FORMAT_VERSION = 1

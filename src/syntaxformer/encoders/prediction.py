@@ -20,29 +20,17 @@ from syntaxformer.encoders.tables import (
 )
 from syntaxformer.encoders.task_data import TableColumns, bind_columns, read_any_split, read_own_table
 from syntaxformer.encoders.task_types import Predictions
-from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, ClassifierInfo, Task, find_task
+from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
 __all__ = ["read_split_for", "read_texts_for", "submission_rows", "write_rows"]
 
 STDIN = "-"
 
-_OWN = next(iter(OWN_TASKS.values()))
-"""Names the columns of tables whose user names none; all own tasks have the same."""
-
 _MOST_SHOWN, _LONGEST_SHOWN = 5, 30
 
 
-def read_split_for(
-    info: ClassifierInfo, task: str | None, data: str, split: str, given: str | None = None
-) -> tuple[Task, TextSet]:
-    """A split of an official task for a model.
-
-    Args:
-        info: The model's.
-        task: Task name; None for the model's own.
-        data: Folder of its files or saved data set, or "hub:NAME".
-        split: "dev", "test", ….
-        given: A file to take instead.
+def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str) -> tuple[Task, TextSet]:
+    """A split of an official task, None for the model's own, for a model.
 
     Raises:
         ConfigError: The model was trained for a task with other labels, or the split is not there.
@@ -58,7 +46,7 @@ def read_split_for(
             f"task: expected one with the model's labels ({_labels(info)}) and {info.n_texts} texts, "
             f"got {found.title} ({_labels(found)}; {len(found.texts)})."
         )
-    return found, read_any_split(found, data, split, given)
+    return found, read_any_split(found, data, split)
 
 
 def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
@@ -89,7 +77,7 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
     if table_format(source) == "tsv":
         cells = read_table(source, quoted=csv_quoted(source, info.quotes)[0]).columns
         if columns.text is None:
-            if not all(set(names) & set(cells) for names in _OWN.texts[: info.n_texts]):
+            if not all(set(names) & set(cells) for names in USUAL.texts[: info.n_texts]):
                 return None
         elif not columns.text.isdecimal():
             if not set(columns.texts) <= set(cells):
@@ -131,7 +119,7 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
     parts = line.split("\t") if info.n_texts > 1 else line.strip().split("\t")
     if info.n_texts == 1 < len(parts):
         shown = ", ".join(repr(part[:_LONGEST_SHOWN]) for part in parts[:_MOST_SHOWN])
-        names = (info.text_column,) if info.text_column else TASKS.get(info.task, _OWN).texts[0]
+        names = (info.text_column,) if info.text_column else TASKS.get(info.task, USUAL).texts[0]
         column = " or ".join(map(repr, names))
         raise DataError(
             f"expected one text on a line, or a table with the column {column}, got "
@@ -155,12 +143,6 @@ def _labels(one: ClassifierInfo | Task) -> str:
 
 def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predictions) -> Iterator[str]:
     """Lines of a GLUE submission: `index`, tab, label name; scores with three decimals.
-
-    Args:
-        task: A GLUE task.
-        split: A test split.
-        texts: Its examples.
-        predictions: One for each.
 
     Raises:
         ConfigError: The server takes no such file.

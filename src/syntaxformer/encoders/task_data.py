@@ -33,7 +33,7 @@ from syntaxformer.encoders.tables import (
     table_format,
 )
 from syntaxformer.encoders.task_types import TaskType
-from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, Task, find_task
+from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, USUAL, Task, find_task
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
 
@@ -145,12 +145,8 @@ def _known(config: FinetuneConfig) -> FinetuneData:
             f"columns: expected none for the official files of {task.title}, got {', '.join(given)}. "
             "For a table of your own use --task classify or regress."
         )
-    if data.train is None and is_dataset(data.dir):
-        dataset = open_dataset(data.dir)
-        parts = [read_dataset_split(task, dataset, split, str(data.dir)) for split in ("train", "dev")]
-        return FinetuneData(task, *parts)
-    train = read_split(task, data.dir, "train", data.train, phrases=data.phrases)
-    return FinetuneData(task, train, read_split(task, data.dir, "dev", data.dev))
+    train = read_any_split(task, data.dir, "train", data.train, data.phrases)
+    return FinetuneData(task, train, read_any_split(task, data.dir, "dev", data.dev))
 
 
 def _own(config: FinetuneConfig) -> FinetuneData:
@@ -251,16 +247,20 @@ def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
 # Official files.
 
 
-def read_any_split(task: Task, source: str | Path, split: str, given: str | None = None) -> TextSet:
-    """A split of a known task from official files, a saved data set or the Hub.
+def read_any_split(
+    task: Task, source: str | Path, split: str, given: str | None = None, phrases: bool | None = None
+) -> TextSet:
+    """A split of a known task from official files, as `read_split` does, a saved data set or the Hub.
 
     Raises:
         ConfigError: There is none.
         DataError: It cannot be used.
     """
-    if given is None and is_dataset(source):
+    marks = ("dataset_dict.json", "state.json")
+    is_saved = any((Path(source) / mark).is_file() for mark in marks)
+    if given is None and (is_saved or str(source).startswith(HUB)):
         return read_dataset_split(task, open_dataset(source), split, str(source))
-    return read_split(task, source, split, given)
+    return read_split(task, source, split, given, phrases)
 
 
 def read_split(
@@ -380,17 +380,8 @@ def _phrases(tree: Tree) -> Iterator[Tree]:
 # Data sets of the library `datasets`: class numbers go by the names that the data set gives them.
 
 
-def is_dataset(source: str | Path) -> bool:
-    """Whether a source is a name on the Hub or a folder that `save_to_disk` wrote."""
-    marks = ("dataset_dict.json", "state.json")
-    return str(source).startswith(HUB) or any((Path(source) / mark).is_file() for mark in marks)
-
-
 def open_dataset(source: str | Path) -> Any:
-    """Open a data set.
-
-    Args:
-        source: A folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION".
+    """Open a folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION".
 
     Raises:
         ConfigError: There is none, or the Hub cannot be reached.
@@ -409,13 +400,7 @@ def open_dataset(source: str | Path) -> Any:
 
 
 def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data set") -> TextSet:
-    """Read a split of a data set.
-
-    Args:
-        task: The task.
-        dataset: `datasets.DatasetDict`, a mapping from split to `datasets.Dataset`, or one `Dataset`.
-        split: "train", "dev", "test", ….
-        source: What messages call it.
+    """Read a split of a `datasets.DatasetDict`, of a mapping from split to `Dataset`, or of one `Dataset`.
 
     Raises:
         ConfigError: There is no such split.
@@ -518,14 +503,14 @@ def _numbered(
         # One cell like a column's number is a label; a header has them all.
         given = set(columns.given)
         return numbers if given <= set(numbers) and not given <= set(first) else None
-    texts, labels = _usual_names()
-    if set(first) & set(texts[0]) and (set(first) & set(labels) or not labelled):
+    texts, labels = USUAL.texts[0], USUAL.label
+    if set(first) & set(texts) and (set(first) & set(labels) or not labelled):
         return None
     if len(first) == 2 or (len(first) == 1 and not labelled):
         return numbers
     remedy = "Name yours with --text-column and --label-column." if labelled else "Rename yours in the file."
     raise ConfigError(
-        f"{path}: expected two columns, text and label, or columns named {texts[0][0]!r} and "
+        f"{path}: expected two columns, text and label, or columns named {texts[0]!r} and "
         f"{labels[0]!r}, got {len(first)} cells in line 1: {', '.join(map(repr, first[:5]))}. {remedy}"
     )
 
@@ -537,26 +522,20 @@ def _settle_columns(
     first = next(table.rows, None)
     if first is None:
         raise DataError("expected rows of text and label, got none.", path)
-    found, texts, labels = table.columns, *_usual_names()
+    found, usual = table.columns, USUAL.texts
     # Where labels need not be, a model is asked, whose columns are settled: no option names others.
     text, pair = ("--text-column", "--text-pair-column") if labelled else _AS_TRAINED
-    text_column = pick_column(found, (columns.text,) if columns.text else texts[0], text, path)
-    pair_column = next((name for name in texts[1] if name in found and not columns.text), None)
+    text_column = pick_column(found, (columns.text,) if columns.text else usual[0], text, path)
+    pair_column = next((name for name in usual[1] if name in found and not columns.text), None)
     if columns.pair:
         pair_column = pick_column(found, (columns.pair,), pair, path)
-    names = (columns.label,) if columns.label else labels
+    names = (columns.label,) if columns.label else USUAL.label
     if labelled:
         label = pick_column(found, names, "--label-column", path)
     else:
         label = next((name for name in names if name in found), None)
     settled = TableColumns(text_column, label, pair_column, columns.quotes)
     return replace(table, rows=chain([first], table.rows)), settled
-
-
-def _usual_names() -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """Names of text columns, and of the label's, in tables whose user names none."""
-    task = next(iter(OWN_TASKS.values()))
-    return task.texts, task.label
 
 
 def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: bool) -> None:
@@ -568,8 +547,7 @@ def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: 
         DataError: It has.
     """
     line = next(iter(read_lines(path)), "") if table_format(path) == "csv" else ""
-    texts, labels = _usual_names()
-    known = {*texts[0], *labels, *columns.given}
+    known = {*USUAL.texts[0], *USUAL.label, *columns.given}
     for separator, what in ((";", "semicolons"), ("\t", "tabs")):
         cells = next(csv.reader([line], delimiter=separator), [])
         if "," not in line and len(cells) > 1 and (labelled or known & set(cells)):

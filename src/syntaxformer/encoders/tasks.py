@@ -23,6 +23,7 @@ __all__ = [
     "OWN_TASKS",
     "TASKS",
     "TYPES",
+    "USUAL",
     "ClassifierInfo",
     "Task",
     "find_task",
@@ -104,6 +105,9 @@ TASKS: dict[str, Task] = {task.name: task for task in _ALL if not task.own}
 
 OWN_TASKS: dict[str, Task] = {task.name: task for task in _ALL if task.own}
 """Tasks on a user's own table; the labels are the table's."""
+
+USUAL = next(iter(OWN_TASKS.values()))
+"""Holds the names of columns that all tasks on own tables know by themselves."""
 
 _NAMES = {
     name.replace("-", "").replace("_", ""): task

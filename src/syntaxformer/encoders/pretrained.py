@@ -5,7 +5,6 @@ Weights are read from safetensors only.
 
 from __future__ import annotations
 
-import logging
 import sys
 import textwrap
 from pathlib import Path
@@ -32,8 +31,6 @@ __all__ = [
     "longest_input",
     "new_parameters",
 ]
-
-_log = logging.getLogger("syntaxformer.finetune")
 
 _HEADS = (
     "classifier",

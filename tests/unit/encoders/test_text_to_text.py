@@ -17,7 +17,7 @@ from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.pretrained import load_pretrained
 from syntaxformer.encoders.task_data import read_split
 from syntaxformer.encoders.task_types import OneLabel, Score, TextLabels, WrittenLabel
-from syntaxformer.encoders.tasks import TASKS
+from syntaxformer.encoders.tasks import TASKS, ClassifierInfo
 
 from .conftest import WORDS
 
@@ -140,3 +140,27 @@ def test_its_encoder_takes_a_classification_head(t5, infuse, labels):
         assert model(**inputs).logits.shape == (1, 1 if labels is None else 2)
     names = [name for name, _ in model.named_parameters()]
     assert any("classification_head" in name for name in names)
+
+
+INFO = {"task": "x", "metrics": (), "n_texts": 1, "annotator": None, "annotator_version": None}
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [({"labels": ("a", "b")}, "label"), ({}, "score"), ({"labels": ("a", "b"), "words": ("a", "b")}, "text")],
+)
+def test_folders_that_do_not_name_their_type(content, name):
+    assert ClassifierInfo(**INFO, **content).task_type.name == name
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"type": "x"}, "type: expected one of label, score, text, got 'x'"),
+        ({"type": "label"}, "labels: expected names, got none"),
+        ({"type": "text", "labels": ("a", "b"), "words": ("a",)}, "words: expected 2, one a label, got 1"),
+    ],
+)
+def test_types_that_do_not_fit(content, problem):
+    with pytest.raises(ValueError, match=problem):
+        ClassifierInfo(**INFO, **content)

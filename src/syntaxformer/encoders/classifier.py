@@ -103,10 +103,9 @@ class Classifier:
                 f"{parser.name} {parser.version}; trees may differ.",
                 stacklevel=2,
             )
-        collator = load_collator(folder)
         if (folder / ONNX).is_file():
-            return cls(OnnxNetwork.load(folder, device), collator, info, parser)
-        model = load_finetuned(folder, info.task_type)
+            return cls(OnnxNetwork.load(folder, device), load_collator(folder), info, parser)
+        model, collator = load_finetuned(folder, info.task_type), load_collator(folder)
         check_pieces(folder, collator.tokenizer, model.get_input_embeddings().num_embeddings)
         return cls(model.to(pick_device(device)), collator, info, parser)
 

@@ -19,13 +19,11 @@ from transformers import AutoModelForSequenceClassification
 
 from syntaxformer import InfusionConfig, SyntaxCollator, SyntaxExample, infuse, load_annotator
 from syntaxformer.base.files import write_manifest
-from syntaxformer.encoders.annotated_examples import needed_columns
-from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.classifier_folder import ClassifierInfo
+from syntaxformer.encoders.classifier import Classifier, needed_columns
 from syntaxformer.encoders.export_onnx import export_classifier
-from syntaxformer.encoders.finetune_data import read_any_split
-from syntaxformer.encoders.official_files import find_task
 from syntaxformer.encoders.pretrained import load_finetuned, load_tokenizer
+from syntaxformer.encoders.task_data import read_any_split
+from syntaxformer.encoders.tasks import ClassifierInfo, find_task
 
 N_TEXTS, N_ROUNDS, LONG = 256, 3, 14
 
@@ -98,7 +96,7 @@ def main():
             size = (output / "model.onnx").stat().st_size / 1e6
             print(f"{infusion or 'plain'}: export {seconds:.0f} s, {size:.0f} MB", flush=True)
             exported = Classifier.from_folder(output)
-            networks = {"pytorch": load_finetuned(folder), "onnx": exported.model}
+            networks = {"pytorch": load_finetuned(folder, exported.task_type), "onnx": exported.model}
             for name, parts in batches_of(exported.collator, texts).items():
                 best, difference = measure(networks, parts)
                 shown = ", ".join(f"{key} {value:.2f}" for key, value in best.items())

@@ -20,9 +20,9 @@ from transformers.utils import logging as hf_logging
 
 import syntaxformer as sf
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
-from syntaxformer.encoders.finetune_data import read_any_split
-from syntaxformer.encoders.official_files import find_task
 from syntaxformer.encoders.pretrained import load_tokenizer
+from syntaxformer.encoders.task_data import read_any_split
+from syntaxformer.encoders.tasks import find_task
 
 OPEN = 9.0
 """Weight of an open gate: tanh(9) is 1 in fp32."""

@@ -77,14 +77,7 @@ class ClassificationPipeline:
         found = self.classifier.predict([texts] if single else list(texts))  # type: ignore[list-item]
         if found.n_truncated:
             warnings.warn(self.classifier.cut_note(found), stacklevel=2)
-        if found.probabilities is None:
-            answers: list[dict[str, Any]] = [{"score": score} for score in found.labels]
-        else:
-            names = self.classifier.info.labels or ()
-            answers = [
-                {"label": label, "probabilities": dict(zip(names, row, strict=True))}
-                for label, row in zip(found.labels, found.probabilities, strict=True)
-            ]
+        answers = self.classifier.answers(found)
         return answers[0] if single else answers
 
 

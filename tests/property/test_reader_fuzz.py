@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from syntaxformer.annotate import read_annotations, write_annotations
 from syntaxformer.base.errors import SyntaxformerError
 from syntaxformer.base.files import read_json, verify_manifest
-from syntaxformer.encoders.classifier_folder import read_classifier_info
-from syntaxformer.encoders.tables import read_rows
-from syntaxformer.encoders.word_vectors import read_word_vectors
+from syntaxformer.encoders.scratch import read_word_vectors
+from syntaxformer.encoders.tables import read_table
+from syntaxformer.encoders.tasks import read_classifier_info
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.syntax import constituency_relations, dependency_relations
 from syntaxformer.translation.exported_folder import read_export
@@ -155,7 +155,7 @@ def test_tables(tmp_path, content):
     for suffix in (".tsv", ".csv", ".jsonl"):
         path = tmp_path / f"table{suffix}"
         path.write_bytes(content)
-        survives(read_rows, path)
+        survives(lambda path: list(read_table(path).rows), path)
 
 
 def _annotations(path):

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from syntaxformer.encoders.annotated_examples import annotate_examples
-from syntaxformer.encoders.official_files import TASKS, read_split
+from syntaxformer.encoders.classifier import annotate_examples
+from syntaxformer.encoders.task_data import read_split
+from syntaxformer.encoders.tasks import TASKS
 
 GLUE = [
     ("cola", "CoLA", {"train": 8551, "dev": 1043, "test": 1063}),

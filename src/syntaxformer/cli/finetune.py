@@ -67,9 +67,9 @@ def finetune(
     syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT -o runs/mine
     """
     from syntaxformer.base.files import read_json
-    from syntaxformer.encoders.classifier_folder import missed_note
     from syntaxformer.encoders.finetune_config import load_finetune
     from syntaxformer.encoders.finetuning import finetune as run
+    from syntaxformer.encoders.tasks import missed_note
     from syntaxformer.runs.processes import process_team
 
     options = {

@@ -66,10 +66,8 @@ def predict(
     from syntaxformer.base.errors import ConfigError
     from syntaxformer.cli.options import refuse_inputs
     from syntaxformer.encoders.classifier import Classifier
-    from syntaxformer.encoders.classifier_folder import missed_note
-    from syntaxformer.encoders.metrics import never_predicted
-    from syntaxformer.encoders.prediction import read_split_for, read_texts_for
-    from syntaxformer.encoders.submission import prediction_rows, submission_rows, write_rows
+    from syntaxformer.encoders.prediction import read_split_for, read_texts_for, submission_rows, write_rows
+    from syntaxformer.encoders.tasks import missed_note
     from syntaxformer.study.ablation import Ablation, ablate_classifier
 
     if (source is None) == (data is None):
@@ -98,7 +96,7 @@ def predict(
     if known is not None and is_submission:
         rows = submission_rows(known, split, texts, predictions)
     else:
-        rows = prediction_rows(classifier.info.labels, predictions)
+        rows = classifier.task_type.table(predictions)
     if target is not None:
         write_rows(target, rows)
     elif not labelled:
@@ -109,7 +107,5 @@ def predict(
         lines = [json.dumps(scores)] if as_json else [f"{key} {value:.4f}" for key, value in scores.items()]
         for line in lines:
             typer.echo(line)
-        names = classifier.info.labels or ()
-        gold = [names[int(one.label or 0)] for one in texts.examples if names]
-        if missed := never_predicted(gold, predictions.labels):
+        if missed := classifier.never_predicted(texts, predictions):
             typer.echo(f"warning: {missed_note(missed)}", err=True)

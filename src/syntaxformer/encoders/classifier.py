@@ -1,59 +1,51 @@
-"""`Classifier`: raw texts in, labels and probabilities (or scores) out; parses are made on the way."""
+"""`Classifier`: raw texts in, answers and probabilities out; parses are made on the way, as in training.
+
+What an infusion needs of an annotator is a table; a plain model needs nothing and nothing is parsed.
+"""
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import annotator_for, trusted_annotator
-from syntaxformer.base.errors import DataError
+from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.folder_checks import check_pieces
-from syntaxformer.encoders.annotated_examples import annotate_examples, load_for
-from syntaxformer.encoders.classifier_folder import (
-    ClassifierInfo,
-    read_classifier_info,
-    verify_classifier_folder,
-)
-from syntaxformer.encoders.logits import batch_logits, decide
-from syntaxformer.encoders.metrics import score_predictions
+from syntaxformer.encoders.collator import SyntaxExample
 from syntaxformer.encoders.onnx_network import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
-from syntaxformer.encoders.text_labels import TextLabels
-from syntaxformer.encoders.text_sets import TextExample, TextSet
+from syntaxformer.encoders.tables import TextExample, TextSet
+from syntaxformer.encoders.task_types import Predictions, Scorer
+from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.loading import pick_device
+from syntaxformer.trees import Sentence, sentence_of_column
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = ["Classifier", "Predictions"]
+__all__ = [
+    "Classifier",
+    "Predictions",
+    "annotate_examples",
+    "annotator_name",
+    "batch_outputs",
+    "load_for",
+    "needed_columns",
+]
 
 Text = str | tuple[str, str]
 
-
-@dataclass(frozen=True)
-class Predictions:
-    """What a model says about texts, one for each.
-
-    Args:
-        labels: Label names, or scores.
-        probabilities: For each text the probability of each label, in the order of the model's labels; None
-            for scores.
-        n_truncated: Texts that were cut to the model's length.
-    """
-
-    labels: list[str] | list[float]
-    probabilities: list[list[float]] | None
-    n_truncated: int = 0
-
-    def __len__(self) -> int:
-        return len(self.labels)
+_SPACE = re.compile(r"\s")
 
 
 class Classifier:
@@ -74,7 +66,8 @@ class Classifier:
         annotator: Annotator | None = None,
     ) -> None:
         self.model, self.collator, self.info, self.annotator = model.eval(), collator, info, annotator
-        self.text_labels = None if info.words is None else TextLabels(collator.tokenizer, info.words)
+        self.task_type = info.task_type
+        self.scorer = self.task_type.scorer(collator.tokenizer)
 
     @classmethod
     def from_folder(
@@ -111,7 +104,7 @@ class Classifier:
             )
         if (folder / ONNX).is_file():
             return cls(OnnxNetwork.load(folder, device), load_collator(folder), info, parser)
-        model, collator = load_finetuned(folder, info.words is not None), load_collator(folder)
+        model, collator = load_finetuned(folder, info.task_type), load_collator(folder)
         check_pieces(folder, collator.tokenizer, model.get_input_embeddings().num_embeddings)
         return cls(model.to(pick_device(device)), collator, info, parser)
 
@@ -165,7 +158,7 @@ class Classifier:
             ConfigError: Outputs are not finite.
         """
         if not len(texts):
-            return Predictions([], None if self.info.is_regression else [])
+            return self.task_type.predictions(torch.empty(0, len(self.task_type.names) or 1))
         use_trees = self.info.gold_trees and texts.has_trees
         # Parsed files, one a split, are those of data sets; raw texts have none.
         annotator = annotator_for(self.annotator, texts.name) if self.annotator and cached else self.annotator
@@ -173,12 +166,15 @@ class Classifier:
         examples = annotate_examples(unlabelled, annotator, use_trees, cache, cached=cached)
         self.collator.n_truncated = 0
         size = batch_size or self.info.eval_batch_size
-        logits = batch_logits(self.model, self.collator, examples, size, self.text_labels)
-        found = decide(logits, self.info.score_range, self.info.score_scale)
-        if self.info.labels is None:
-            return Predictions([float(score) for score in found], None, self.collator.n_truncated)
-        names = [self.info.labels[int(number)] for number in found]
-        return Predictions(names, torch.softmax(logits, 1).tolist(), self.collator.n_truncated)
+        outputs = batch_outputs(self.model, self.scorer, self.collator, examples, size)
+        return self.task_type.predictions(outputs, self.collator.n_truncated)
+
+    def answers(self, predictions: Predictions) -> list[dict[str, Any]]:
+        """Predictions as `pipeline` and the service give them: a label with probabilities, or a score."""
+        rows = predictions.probabilities or [None] * len(predictions)
+        return [
+            self.task_type.answer(label, row) for label, row in zip(predictions.labels, rows, strict=True)
+        ]
 
     def score(self, texts: TextSet, predictions: Predictions) -> dict[str, float]:
         """Score predictions for labelled examples by the task's official metrics.
@@ -191,9 +187,12 @@ class Classifier:
             raise DataError(
                 f"label: expected one in every row, got {len(gold)} in {len(texts)}.", texts.source
             )
-        number_of = {name: number for number, name in enumerate(self.info.labels or ())}
-        found = [number_of[one] if isinstance(one, str) else one for one in predictions.labels]
-        return score_predictions(self.info.metrics, gold, found)
+        return self.task_type.score(self.info.metrics, gold, self.task_type.encode(predictions.labels))
+
+    def never_predicted(self, texts: TextSet, predictions: Predictions) -> dict[str, int]:
+        """Label that examples have and no prediction is → how many have it."""
+        gold = [one.label for one in texts.examples]
+        return self.task_type.never_predicted(gold, self.task_type.encode(predictions.labels))
 
     def _example(self, text: Text, number: int) -> TextExample:
         parts = (text,) if isinstance(text, str) else tuple(text)
@@ -204,3 +203,170 @@ class Classifier:
         if not all(cleaned):
             raise DataError("text: expected one that is not empty, got ''.", line=number)
         return TextExample(cleaned, line=number)
+
+
+@torch.no_grad()
+def batch_outputs(
+    model: Any,
+    scorer: Scorer,
+    collate: Callable[[list[Any]], dict[str, Tensor]],
+    examples: Sequence[Any],
+    batch_size: int,
+) -> Tensor:
+    """Outputs for examples, long ones first so that little is padded; the order depends on them alone.
+
+    Args:
+        model: The network; its mode is restored.
+        scorer: What a `TaskType` makes of a batch.
+        collate: Examples to a batch.
+        examples: `SyntaxExample`s.
+        batch_size: Examples together.
+
+    Returns:
+        `[examples, labels]`, fp32, on the CPU.
+
+    Raises:
+        ConfigError: They are not finite: training went astray.
+    """
+    was_training = model.training
+    model.eval()
+    order = sorted(range(len(examples)), key=lambda row: -sum(len(s.text) for s in examples[row].segments))
+    parts: list[Tensor] = []
+    for start in range(0, len(order), batch_size):
+        batch = collate([examples[row] for row in order[start : start + batch_size]])
+        batch.pop("labels", None)
+        batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+        parts.append(scorer(model, batch).float().cpu())
+    model.train(was_training)
+    found = torch.cat(parts)
+    if not torch.isfinite(found).all():
+        raise ConfigError(
+            "training.learning_rate: expected one that keeps outputs finite, got NaN or infinity. Lower it, "
+            "or training.infusion_learning_rate."
+        )
+    restored = torch.empty_like(found)
+    restored[torch.tensor(order)] = found
+    return restored
+
+
+def needed_columns(config: InfusionConfig) -> frozenset[str]:
+    """Columns of a `Sentence` that an infusion reads."""
+    needed: set[str] = set()
+    if config.pos is not None:
+        needed.add("upos")
+    if config.lisa is not None:
+        needed.add("governors")
+    if config.tree_options is not None:
+        needed |= {_COLUMN_OF_TREE[tree] for tree in config.tree_options.used_trees}
+    return frozenset(needed)
+
+
+_COLUMN_OF_TREE = {"dependency": "governors", "constituency": "constituency"}
+
+
+def annotator_name(needed: frozenset[str], wanted: str | None = None) -> str | None:
+    """Who annotates: the user's choice, else the bundled English parser; None where nobody need do so.
+
+    Trees that the data carries take the place of the annotator's, which is needed all the same: heads of
+    their phrases come from the dependencies, and text to predict for has no trees.
+    """
+    if not needed:
+        return None
+    return wanted or ("en+phrases" if "constituency" in needed else "en")
+
+
+def load_for(name: str | None, needed: frozenset[str]) -> Annotator | None:
+    """Load an annotator and hold that it gives what is needed.
+
+    Raises:
+        ConfigError: It does not.
+        BackendMissingError: It is not installed.
+    """
+    if name is None:
+        return None
+    from syntaxformer.annotate import load_annotator
+
+    annotator = load_annotator(name)
+    if missing := needed - annotator.provides:
+        makes_phrases = missing == {"constituency"} and "governors" in annotator.provides
+        raise ConfigError(
+            f"annotation.annotator: expected one that gives {', '.join(sorted(missing))}, got {name}. "
+            f"Try {f'{name}+phrases' if makes_phrases else annotator_name(needed)}."
+        )
+    return annotator
+
+
+def annotate_examples(
+    examples: Sequence[TextExample],
+    annotator: Annotator | None,
+    use_trees: bool,
+    cache: Path | None = None,
+    processes: int = 1,
+    cached: bool = True,
+) -> list[SyntaxExample]:
+    """Give texts their syntax.
+
+    Args:
+        examples: Texts.
+        annotator: Who parses; None leaves texts plain, but for their own trees.
+        use_trees: Take the constituency trees, which all examples carry; the words are then the trees' words.
+        cache: Folder of the annotation cache.
+        processes: Worker processes.
+        cached: False parses without a look into the cache: short lists that come once.
+
+    Raises:
+        TreeError: A tree of the data does not fit its text; with the line.
+        DataError: The cache cannot be written.
+    """
+    if use_trees:
+        gold = [sentence for one in examples for sentence in _gold_sentences(one)]
+        lines = [_words_line(sentence) for sentence in gold]
+        parsed = _parse(lines, annotator, True, cache, processes, cached)
+        sentences = iter(map(_merge, gold, parsed))
+    else:
+        lines = [text for one in examples for text in one.texts]
+        sentences = _parse(lines, annotator, False, cache, processes, cached)
+    return [SyntaxExample(tuple(next(sentences) for _ in one.texts), one.label) for one in examples]
+
+
+def _gold_sentences(example: TextExample) -> list[Sentence]:
+    """The sentences of an example's own trees."""
+    try:
+        return [
+            sentence_of_column(tree or "", text)
+            for tree, text in zip(example.trees, example.texts, strict=True)
+        ]
+    except TreeError as error:
+        raise TreeError(str(error), line=example.line) from error
+
+
+def _words_line(sentence: Sentence) -> str:
+    """Words joined by spaces; a space inside a word (SST's "2 1/2") would cut it in two."""
+    return " ".join(_SPACE.sub("_", word) for word in sentence.words)
+
+
+def _parse(
+    lines: list[str],
+    annotator: Annotator | None,
+    as_words: bool,
+    cache: Path | None,
+    processes: int,
+    cached: bool,
+) -> Iterator[Sentence]:
+    if annotator is None:
+        return (Sentence(line, (), ()) for line in lines)
+    from syntaxformer.annotate import WordsAsGiven, annotate_cached
+
+    annotator = WordsAsGiven(annotator) if as_words else annotator
+    if cached:
+        return iter(annotate_cached(lines, annotator, cache, n_processes=processes, progress=True))
+    return annotator.stream(lines)
+
+
+def _merge(tree: Sentence, parsed: Sentence) -> Sentence:
+    """The parse of a tree's words, with the tree, and places in the text as it was read."""
+    if not parsed.words:
+        return tree
+    return replace(
+        parsed, text=tree.text, words=tree.words, offsets=tree.offsets, constituency=tree.constituency
+    )

@@ -22,14 +22,10 @@ from torch import Tensor, nn
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import MANIFEST, atomic_folder, hash_file
-from syntaxformer.encoders.classifier_folder import (
-    ClassifierInfo,
-    read_classifier_info,
-    verify_classifier_folder,
-)
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.onnx_network import GRAPH, INSTALL, ONNX, OnnxInfo, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
+from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
 from syntaxformer.trees import Sentence
 
 __all__ = ["export_classifier"]
@@ -74,7 +70,7 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
     verify_classifier_folder(model_folder)
     info, collator = read_classifier_info(model_folder), load_collator(model_folder)
     _refuse(model_folder, info, collator)
-    model = load_finetuned(model_folder)
+    model = load_finetuned(model_folder, info.task_type)
     batches = [_batch(collator, lengths, info.n_texts) for lengths in CHECKED_LENGTHS]
     with atomic_folder(output) as folder:
         _copy_side_files(folder, model_folder)
@@ -98,7 +94,7 @@ def _refuse(folder: Path, info: ClassifierInfo, collator: SyntaxCollator) -> Non
     lisa, problems = collator.config.lisa, []
     if (folder / ONNX).exists():
         problems.append(f"model: expected a folder that `finetune` wrote, got an export, {folder}.")
-    if info.words is not None:
+    if not info.task_type.single_pass:
         problems.append(
             "head: expected a model with a classifier, got one that writes its labels as text, which takes a "
             "search and no single pass. Predict with the trained folder."

@@ -7,13 +7,14 @@ official metrics on dev after each epoch, and checkpoints without pickle.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.optim.lr_scheduler import LambdaLR
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Sampler
 from transformers import (
     PreTrainedModel,
     Trainer,
@@ -26,7 +27,6 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.finetune_config import FinetuneTraining
-from syntaxformer.encoders.length_batches import LengthBatches
 from syntaxformer.nn import Dropout
 from syntaxformer.runs.callbacks import Beginning, Curves, ProgressLines
 from syntaxformer.runs.checkpoints import SafeCheckpoints, shard
@@ -36,6 +36,9 @@ from syntaxformer.runs.schedules import linear
 __all__ = ["FinetuneTrainer"]
 
 Evaluate = Callable[[PreTrainedModel], dict[str, float]]
+
+POOL_BATCHES = 50
+"""Batches sorted by length together: enough for little padding, few enough to keep epochs different."""
 
 
 class FinetuneTrainer(SafeCheckpoints, Trainer):
@@ -152,6 +155,42 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
         self.log({**metrics, **self.epochs.seconds})
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+
+class LengthBatches(Sampler[list[int]]):
+    """Lists of row numbers, `batch_size` each but for the last.
+
+    Rows are shuffled, sorted by length within pools of 50 batches, cut, and the batches shuffled. The order
+    comes from (seed, epoch) alone: two runs with one seed see the same batches, whatever the model draws.
+
+    Args:
+        lengths: Pieces of each row.
+        batch_size: Rows of a batch.
+        seed: Seed of the order.
+    """
+
+    def __init__(self, lengths: Sequence[int] | np.ndarray, batch_size: int, seed: int) -> None:
+        self.lengths = np.asarray(lengths)
+        self.batch_size, self.seed, self.epoch = batch_size, seed, 0
+
+    def __len__(self) -> int:
+        return -(-len(self.lengths) // self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch; the trainer calls it."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        random = np.random.default_rng((self.seed, self.epoch))
+        rows = random.permutation(len(self.lengths))
+        pool = self.batch_size * POOL_BATCHES
+        batches: list[list[int]] = []
+        for start in range(0, len(rows), pool):
+            part = rows[start : start + pool]
+            part = part[np.argsort(-self.lengths[part], kind="stable")].tolist()
+            batches += [part[at : at + self.batch_size] for at in range(0, len(part), self.batch_size)]
+        for place in random.permutation(len(batches)).tolist():
+            yield batches[place]
 
 
 class _Epochs(TrainerCallback):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import platform
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ import torch
 from transformers import PreTrainedModel, set_seed
 from transformers.utils import logging as hf_logging
 
+from syntaxformer.annotate.splits import annotator_for
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import (
     MANIFEST,
@@ -30,13 +32,21 @@ from syntaxformer.base.files import (
     verify_manifest,
     write_manifest,
 )
-from syntaxformer.encoders.classifier_folder import CLASSIFIER, missed_note
+from syntaxformer.encoders.classifier import (
+    annotate_examples,
+    annotator_name,
+    batch_outputs,
+    load_for,
+    needed_columns,
+)
+from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.finetune_config import FinetuneConfig
-from syntaxformer.encoders.finetune_inputs import FinetuneInputs, prepare_inputs
 from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
-from syntaxformer.encoders.logits import batch_logits, decide
-from syntaxformer.encoders.metrics import never_predicted, score_predictions
-from syntaxformer.encoders.pretrained import load_pretrained, new_parameters
+from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
+from syntaxformer.encoders.tables import TextSet, hash_examples
+from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
+from syntaxformer.encoders.task_types import Scorer, TaskType
+from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, missed_note
 from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
@@ -60,6 +70,44 @@ DATA = "data.json"
 
 TRIAL = "trial.json"
 """Result of one learning rate, beside its checkpoints; there is one when it is finished."""
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """Everything that the trials of a run share.
+
+    Args:
+        data: Task and texts.
+        train: Training examples with their syntax.
+        dev: Development examples.
+        lengths: Pieces of each training example, at most `training.max_length`.
+        collator: Examples to batches.
+        info: What is stored of them beside the model.
+        task_type: What the network answers.
+        scorer: Its outputs for a batch.
+        n_truncated: Split → examples that are cut.
+        annotators: Name and version of who annotated each split.
+    """
+
+    data: FinetuneData
+    train: list[SyntaxExample]
+    dev: list[SyntaxExample]
+    lengths: list[int]
+    collator: SyntaxCollator
+    info: ClassifierInfo
+    task_type: TaskType
+    scorer: Scorer
+    n_truncated: dict[str, int]
+    annotators: tuple[str, ...]
+
+    @property
+    def sha256(self) -> dict[str, str]:
+        """Hashes of texts, trees and labels, and of who annotates."""
+        return {
+            "train": hash_examples(self.data.train.examples),
+            "dev": hash_examples(self.data.dev.examples),
+            "annotation": hashlib.sha256("\0".join(self.annotators).encode()).hexdigest(),
+        }
 
 
 @dataclass(frozen=True)
@@ -105,7 +153,7 @@ def _finetune(config: FinetuneConfig, resume: bool, overwrite: bool, held: ExitS
         _log.info("%s: finished already", config.output)
         return config.output
     with team.main_process_first():  # the others find the parses in the cache
-        inputs = prepare_inputs(config)
+        inputs = _prepare(config)
     _log.info("%s", _describe(config, inputs, _build(config, inputs)))
     watch = None
     if team.is_main_process:
@@ -120,7 +168,7 @@ def _finetune(config: FinetuneConfig, resume: bool, overwrite: bool, held: ExitS
     return config.output
 
 
-def _open(config: FinetuneConfig, inputs: FinetuneInputs, resume: bool, overwrite: bool) -> None:
+def _open(config: FinetuneConfig, inputs: _Inputs, resume: bool, overwrite: bool) -> None:
     """Make the output folder ready; a run that is resumed must have the same data.
 
     Raises:
@@ -160,14 +208,13 @@ def _discard_lost_trials(checkpoints: Path) -> None:
             record.unlink()
 
 
-def _build(config: FinetuneConfig, inputs: FinetuneInputs) -> PreTrainedModel:
+def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend on the seed alone."""
     set_seed(config.seed)
-    info, length = inputs.info, config.training.max_length
-    return load_pretrained(config.model, info.labels, config.infusion, info.words is not None, length)
+    return load_pretrained(config.model, inputs.task_type, config.infusion, config.training.max_length)
 
 
-def _try_rate(config: FinetuneConfig, inputs: FinetuneInputs, rate: float) -> _Trial:
+def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
     """Train with one learning rate, or take up what an interrupted run left."""
     folder = config.output / "checkpoints" / f"{rate:g}"
     if (folder / TRIAL).exists():
@@ -238,18 +285,15 @@ def _governor_tally(model: PreTrainedModel) -> Iterator[TallyBook]:
         handle.remove()
 
 
-def _scores(model: PreTrainedModel, inputs: FinetuneInputs) -> tuple[dict[str, float], dict[str, int]]:
+def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, int]]:
     """Official metrics on dev, and which of its classes are never predicted."""
-    size = inputs.info.eval_batch_size
-    logits = batch_logits(model, inputs.collator, inputs.dev, size, inputs.text_labels)
-    found = decide(logits, inputs.info.score_range, inputs.info.score_scale)
-    gold = [float(one.label or 0) for one in inputs.data.dev.examples]
-    names = inputs.info.labels
-    missed = never_predicted(*([names[int(one)] for one in side] for side in (gold, found))) if names else {}
-    return score_predictions(inputs.info.metrics, gold, found), missed
+    size, task_type = inputs.info.eval_batch_size, inputs.task_type
+    found = task_type.decide(batch_outputs(model, inputs.scorer, inputs.collator, inputs.dev, size))
+    gold = [one.label for one in inputs.data.dev.examples]
+    return task_type.score(inputs.info.metrics, gold, found), task_type.never_predicted(gold, found)
 
 
-def _finish(config: FinetuneConfig, inputs: FinetuneInputs, trials: list[_Trial], watch: Stopwatch) -> None:
+def _finish(config: FinetuneConfig, inputs: _Inputs, trials: list[_Trial], watch: Stopwatch) -> None:
     """Take the weights of the best trial's best epoch, score them as `predict` does, in fp32, and write."""
     best = max(trials, key=lambda trial: trial.score)
     verify_manifest(best.checkpoint)
@@ -273,7 +317,7 @@ def _open_gates(model: PreTrainedModel) -> list[float]:
     return [round(gate().abs().mean().item(), 4) for gate in gates]
 
 
-def _describe(config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedModel) -> str:
+def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -> str:
     """What is about to be trained."""
     new = set(new_parameters(model))
     n_new = sum(parameter.numel() for name, parameter in model.named_parameters() if name in new)
@@ -290,7 +334,7 @@ def _describe(config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedM
 
 def _report(
     config: FinetuneConfig,
-    inputs: FinetuneInputs,
+    inputs: _Inputs,
     trials: list[_Trial],
     best: _Trial,
     scores: dict[str, float],
@@ -326,9 +370,7 @@ def _report(
     }
 
 
-def _write(
-    config: FinetuneConfig, inputs: FinetuneInputs, model: PreTrainedModel, report: dict[str, Any]
-) -> None:
+def _write(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel, report: dict[str, Any]) -> None:
     """Write the model folder; the manifest comes last."""
     output = config.output
     with disk_errors(output), TemporaryDirectory(PARTIAL, ".", output) as temporary:
@@ -341,3 +383,77 @@ def _write(
         write_manifest(output)
         if not config.training.keep_checkpoints:
             shutil.rmtree(output / "checkpoints", ignore_errors=True)
+
+
+def _prepare(config: FinetuneConfig) -> _Inputs:
+    """Read, parse and measure the data; writes nothing but the annotation cache.
+
+    Raises:
+        ConfigError: A file is missing, the annotator lacks what the infusion needs, or the checkpoint's
+            tokenizer cannot be used.
+        DataError: The data cannot be used.
+    """
+    longest = config.training.max_length
+    tokenizer = load_tokenizer(config.model, longest)
+    data = read_finetune_data(config)
+    task_type = data.task.task_type.for_head(config.head, lambda: has_decoder(config.model))
+    task_type = task_type.fit([one.label for one in data.train.examples])
+    needed = needed_columns(config.infusion)
+    trees = "constituency" in needed and config.annotation.gold_trees
+    use_trees = trees and data.train.has_trees and data.dev.has_trees
+    annotator = load_for(annotator_name(needed, config.annotation.annotator), needed)
+    # Where each split has parses of its own (`conllu:parsed/{split}.conllu`), its annotator is another.
+    chosen = [annotator and annotator_for(annotator, texts.name) for texts in (data.train, data.dev)]
+    train, dev = (
+        annotate_examples(texts.examples, one, use_trees, config.data.cache, config.annotation.processes)
+        for texts, one in zip((data.train, data.dev), chosen, strict=True)
+    )
+    lengths = {texts.name: _piece_lengths(tokenizer, texts) for texts in (data.train, data.dev)}
+    info = ClassifierInfo(
+        task=data.task.name,
+        type=task_type.name,
+        metrics=data.task.metrics,
+        n_texts=len(data.task.texts),
+        **asdict(task_type),
+        annotator=annotator and annotator.name,
+        annotator_version=annotator and annotator.version,
+        needs=tuple(sorted(needed)),
+        gold_trees=use_trees,
+        text_column=data.columns.text,
+        text_pair_column=data.columns.pair,
+        label_column=data.columns.label,
+        quotes=data.columns.quotes,
+        eval_batch_size=config.training.eval_batch_size,
+    )
+    return _Inputs(
+        data,
+        [replace(one, label=task_type.target(one.label)) for one in train],
+        dev,
+        [min(length, longest) for length in lengths[data.train.name]],
+        SyntaxCollator(tokenizer, config.infusion, max_length=longest),
+        info,
+        task_type,
+        task_type.scorer(tokenizer),
+        {texts.name: _report_long(texts, lengths[texts.name], longest) for texts in (data.train, data.dev)},
+        tuple(f"{one.name} {one.version}" for one in chosen if one),
+    )
+
+
+def _report_long(texts: TextSet, lengths: list[int], max_length: int) -> int:
+    """Count, and say, what is cut."""
+    n_long = sum(length > max_length for length in lengths)
+    if n_long:
+        _log.warning(
+            "%s: %d of %d examples are longer than %d pieces and are cut to that (longest: %d). Raise "
+            "training.max_length to keep more of them.",
+            *(texts.source, n_long, len(texts), max_length, max(lengths)),
+        )
+    return n_long
+
+
+def _piece_lengths(tokenizer: Any, texts: TextSet) -> list[int]:
+    """Pieces of each example, uncut."""
+    firsts = [one.texts[0] for one in texts.examples]
+    seconds = [one.texts[1] for one in texts.examples] if len(texts.examples[0].texts) > 1 else None
+    encoded = tokenizer(firsts, seconds, add_special_tokens=True, split_special_tokens=True, verbose=False)
+    return [len(pieces) for pieces in encoded["input_ids"]]

@@ -1,22 +1,21 @@
-"""Scores of classification and regression, as the GLUE benchmark computes them.
-
-Numbers only; what a task's labels mean is `tasks`' business. Scikit-learn and SciPy do the arithmetic.
-"""
+"""Scores of classification and regression, as the GLUE benchmark computes them, by scikit-learn and SciPy."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-__all__ = ["CLASSIFICATION_METRICS", "REGRESSION_METRICS", "accuracy", "never_predicted", "score_predictions"]
+__all__ = ["CLASSIFICATION_METRICS", "REGRESSION_METRICS", "score_predictions"]
 
 Numbers = Sequence[float] | np.ndarray
+Metric = Callable[[Numbers, Numbers], float]
 
 
-def matthews(labels: Numbers, predictions: Numbers) -> float:
+def _matthews(labels: Numbers, predictions: Numbers) -> float:
     """Matthews correlation; 0 where all predictions, or all labels, are the same."""
     from sklearn.metrics import matthews_corrcoef
 
@@ -25,48 +24,38 @@ def matthews(labels: Numbers, predictions: Numbers) -> float:
     return float(matthews_corrcoef(labels, predictions))
 
 
-def accuracy(labels: Numbers, predictions: Numbers) -> float:
+def _accuracy(labels: Numbers, predictions: Numbers) -> float:
     """Share of predictions that are right."""
     return float(np.mean(np.asarray(labels) == np.asarray(predictions)))
 
 
-def f1(labels: Numbers, predictions: Numbers) -> float:
-    """F1 of class 1; 0 where it is neither there nor predicted."""
+def _f1(labels: Numbers, predictions: Numbers, **which: Any) -> float:
+    """F1 of class 1, 0 where it is neither there nor predicted; or the mean of all classes that occur."""
     from sklearn.metrics import f1_score
 
-    return float(f1_score(labels, predictions, pos_label=1, average="binary", zero_division=0.0))
+    return float(f1_score(labels, predictions, zero_division=0.0, **which))
 
 
-def macro_f1(labels: Numbers, predictions: Numbers) -> float:
-    """Mean of the F1 of all classes that occur in labels or predictions."""
-    from sklearn.metrics import f1_score
+def _correlation(labels: Numbers, predictions: Numbers, name: str) -> float:
+    """Of numbers or of their ranks; 0 where one side is constant, or there are fewer than two pairs."""
+    from scipy import stats
 
-    return float(f1_score(labels, predictions, average="macro", zero_division=0.0))
-
-
-def pearson(labels: Numbers, predictions: Numbers) -> float:
-    """Pearson's r; 0 where one side is constant, or there are fewer than two pairs."""
-    from scipy.stats import pearsonr
-
-    return _correlation(pearsonr, labels, predictions)
+    first, second = np.asarray(labels, float), np.asarray(predictions, float)
+    if len(first) < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 0.0
+    value = float(getattr(stats, name)(first, second)[0])
+    return 0.0 if math.isnan(value) else value
 
 
-def spearman(labels: Numbers, predictions: Numbers) -> float:
-    """Spearman's rank correlation, ties at their mean rank; 0 as in `pearson`."""
-    from scipy.stats import spearmanr
-
-    return _correlation(spearmanr, labels, predictions)
-
-
-CLASSIFICATION_METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
-    "matthews": matthews,
-    "accuracy": accuracy,
-    "f1": f1,
-    "macro_f1": macro_f1,
+CLASSIFICATION_METRICS: dict[str, Metric] = {
+    "matthews": _matthews,
+    "accuracy": _accuracy,
+    "f1": partial(_f1, pos_label=1, average="binary"),
+    "macro_f1": partial(_f1, average="macro"),
 }
-REGRESSION_METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
-    "pearson": pearson,
-    "spearman": spearman,
+REGRESSION_METRICS: dict[str, Metric] = {
+    "pearson": partial(_correlation, name="pearsonr"),
+    "spearman": partial(_correlation, name="spearmanr"),
 }
 
 
@@ -95,16 +84,3 @@ def score_predictions(
         raise ValueError(f"metric: expected one of {', '.join(known)}, got {unknown[0]!r}.")
     scores = {name: known[name](labels, predictions) for name in metrics}
     return scores | {"mean": sum(scores.values()) / len(scores)} if len(scores) > 1 else scores
-
-
-def never_predicted(labels: Sequence[str], predictions: Sequence[str]) -> dict[str, int]:
-    """Label that rows have and no prediction is → how many rows have it."""
-    return {label: n for label, n in sorted(Counter(labels).items()) if label not in set(predictions)}
-
-
-def _correlation(measure: Callable[..., tuple[float, float]], labels: Numbers, predictions: Numbers) -> float:
-    first, second = np.asarray(labels, float), np.asarray(predictions, float)
-    if len(first) < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        return 0.0
-    value = float(measure(first, second)[0])
-    return 0.0 if math.isnan(value) else value

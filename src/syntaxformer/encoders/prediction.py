@@ -1,39 +1,35 @@
-"""What `predict` reads: a split of the task, a table with the model's columns, or plain lines of text."""
+"""What `predict` reads and writes: a split, a table or plain lines of text; a file for the GLUE server."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import decode_lines, read_lines
-from syntaxformer.encoders.classifier_folder import ClassifierInfo
-from syntaxformer.encoders.finetune_data import read_any_split
-from syntaxformer.encoders.labelled_rows import examples_from_rows, unlabelled_cells
-from syntaxformer.encoders.official_files import TASKS, bind_columns, find_task
-from syntaxformer.encoders.own_table import TEXT_NAMES, TableColumns, own_task, read_own_table
-from syntaxformer.encoders.tables import Row, csv_quoted, first_cells, read_rows, table_format
-from syntaxformer.encoders.task_table import Task
-from syntaxformer.encoders.text_sets import TextExample, TextSet
+from syntaxformer.base.files import atomic_text, decode_lines, read_lines
+from syntaxformer.encoders.tables import (
+    TextExample,
+    TextSet,
+    csv_quoted,
+    examples_from_rows,
+    read_table,
+    table_format,
+)
+from syntaxformer.encoders.task_data import TableColumns, bind_columns, read_any_split, read_own_table
+from syntaxformer.encoders.task_types import Predictions
+from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
-__all__ = ["read_split_for", "read_texts_for"]
+__all__ = ["read_split_for", "read_texts_for", "submission_rows", "write_rows"]
 
 STDIN = "-"
 
 _MOST_SHOWN, _LONGEST_SHOWN = 5, 30
 
 
-def read_split_for(
-    info: ClassifierInfo, task: str | None, data: str, split: str, given: str | None = None
-) -> tuple[Task, TextSet]:
-    """A split of an official task for a model.
-
-    Args:
-        info: The model's.
-        task: Task name; None for the model's own.
-        data: Folder of its files or saved data set, or "hub:NAME".
-        split: "dev", "test", ….
-        given: A file to take instead.
+def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str) -> tuple[Task, TextSet]:
+    """A split of an official task, None for the model's own, for a model.
 
     Raises:
         ConfigError: The model was trained for a task with other labels, or the split is not there.
@@ -46,10 +42,10 @@ def read_split_for(
     found = find_task(task or info.task)
     if (found.labels, len(found.texts)) != (info.labels, info.n_texts):
         raise ConfigError(
-            f"task: expected one with the model's labels ({_labels(info.labels)}) and {info.n_texts} texts, "
-            f"got {found.title} ({_labels(found.labels)}; {len(found.texts)})."
+            f"task: expected one with the model's labels ({_labels(info)}) and {info.n_texts} texts, "
+            f"got {found.title} ({_labels(found)}; {len(found.texts)})."
         )
-    return found, read_any_split(found, data, split, given)
+    return found, read_any_split(found, data, split)
 
 
 def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
@@ -78,9 +74,9 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
     if columns.text is None and task is not None and (table := _official_table(task, source)) is not None:
         return table
     if table_format(source) == "tsv":
-        cells = first_cells(source, csv_quoted(source, info.quotes)[0])
+        cells = read_table(source, quoted=csv_quoted(source, info.quotes)[0]).columns
         if columns.text is None:
-            if not all(set(names) & set(cells) for names in own_task("classify", None, info.n_texts).texts):
+            if not all(set(names) & set(cells) for names in USUAL.texts[: info.n_texts]):
                 return None
         elif not columns.text.isdecimal():
             if not set(columns.texts) <= set(cells):
@@ -89,8 +85,7 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
             if len(cells) != info.n_texts:
                 return None
             columns = replace(columns, label=None)
-    kind = "regress" if info.is_regression else "classify"
-    texts, found, _ = read_own_table(source, kind, columns, info.labels, name="texts", labelled=False)
+    texts, found, _ = read_own_table(source, info.task_type, columns, name="texts", labelled=False)
     if len(found.texts) != info.n_texts:
         raise ConfigError(
             f"{source}: expected {info.n_texts} text columns, as the model was trained on, got "
@@ -101,30 +96,32 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
 
 def _official_table(task: Task, source: str) -> TextSet | None:
     """The rows of a table with the columns of the task's own files; None where it has others."""
-    if table_format(source) == "json":
-        first = next(read_rows(source), None)
-        cells = list(first.cells) if isinstance(first, Row) else []
-    else:
-        cells = first_cells(source)
-    headerless = task.headerless.get("dev")
-    if all(set(names) & set(cells) for names in task.texts):
-        rows = read_rows(source, blank_lines=False)
-    elif headerless is not None and len(headerless) == len(cells):
-        cells, rows = list(headerless), read_rows(source, headerless, blank_lines=False)
-    else:
+    headerless = task.headerless.get("dev", ())
+
+    def is_header(cells: list[str]) -> bool:
+        return all(set(names) & set(cells) for names in task.texts)
+
+    table = read_table(
+        source,
+        lambda cells: None if is_header(cells) or len(headerless) != len(cells) else headerless,
+        blank_lines=False,
+    )
+    if not is_header(table.columns):
         return None
-    binding = bind_columns(task, cells, source, labelled=False)
-    unlabelled = unlabelled_cells(binding.labels, task.no_label)
+    binding = bind_columns(task, table.columns, source, labelled=False)
+    unlabelled = binding.task_type.blanks(task.no_label)
     binding = replace(binding, no_label=(), unlabelled=unlabelled)
-    return examples_from_rows(rows, binding, "texts", source)
+    return examples_from_rows(table.rows, binding, "texts", source)
 
 
 def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExample:
     parts = line.split("\t") if info.n_texts > 1 else line.strip().split("\t")
     if info.n_texts == 1 < len(parts):
         shown = ", ".join(repr(part[:_LONGEST_SHOWN]) for part in parts[:_MOST_SHOWN])
+        names = (info.text_column,) if info.text_column else TASKS.get(info.task, USUAL).texts[0]
+        column = " or ".join(map(repr, names))
         raise DataError(
-            f"expected one text on a line, or a table with the column {_wanted_column(info)}, got "
+            f"expected one text on a line, or a table with the column {column}, got "
             f"{len(parts)} cells with tabs between them: {shown}. Rename the columns, or remove the tabs.",
             name,
             number,
@@ -139,12 +136,36 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
     return TextExample(texts, None, (), str(number - 1), number)
 
 
-def _wanted_column(info: ClassifierInfo) -> str:
-    """What a table must call the text."""
-    task = TASKS.get(info.task)
-    names = (info.text_column,) if info.text_column else TEXT_NAMES if task is None else task.texts[0]
-    return " or ".join(map(repr, names))
+def _labels(one: ClassifierInfo | Task) -> str:
+    return ", ".join(one.task_type.names) or "scores"
 
 
-def _labels(labels: tuple[str, ...] | None) -> str:
-    return "scores" if labels is None else ", ".join(labels)
+def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predictions) -> Iterator[str]:
+    """Lines of a GLUE submission: `index`, tab, label name; scores with three decimals.
+
+    Raises:
+        ConfigError: The server takes no such file.
+        DataError: Examples are not numbered from 0 without a gap: it is not the test set that the server has.
+    """
+    if split not in task.submission:
+        known = ", ".join(task.submission) or "none"
+        raise ConfigError(f"submission: expected a split of {task.title} with one ({known}), got {split!r}.")
+    yield "index\tprediction"
+    for number, (one, label) in enumerate(zip(texts.examples, predictions.labels, strict=True)):
+        if one.index != str(number):
+            raise DataError(
+                f"index: expected {number}, got {one.index!r}. The GLUE server numbers its test sets from 0.",
+                texts.source,
+                one.line,
+            )
+        yield f"{number}\t{task.task_type.submitted(label)}"
+
+
+def write_rows(path: Path, rows: Iterator[str]) -> None:
+    """Write lines, whole or not at all, packed where the name ends in `.gz`.
+
+    Raises:
+        DataError: The file cannot be written.
+    """
+    with atomic_text(path) as file:
+        file.writelines(f"{row}\n" for row in rows)

@@ -5,7 +5,6 @@ Weights are read from safetensors only.
 
 from __future__ import annotations
 
-import logging
 import sys
 import textwrap
 from pathlib import Path
@@ -13,32 +12,25 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.folder_checks import check_weights, folder_errors
 from syntaxformer.encoders.collator import SyntaxCollator
+from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading
 
 __all__ = [
+    "has_decoder",
     "load_collator",
     "load_finetuned",
     "load_pretrained",
     "load_tokenizer",
     "longest_input",
     "new_parameters",
-    "writes_labels",
 ]
-
-_log = logging.getLogger("syntaxformer.finetune")
 
 _HEADS = (
     "classifier",
@@ -89,64 +81,35 @@ def load_tokenizer(path: str, max_length: int) -> Any:
     return tokenizer
 
 
-def writes_labels(path: str, head: str, labels: tuple[str, ...] | None) -> bool:
-    """Whether a checkpoint is to write its labels as text.
-
-    Args:
-        path: Folder, or name on the Hub.
-        head: "auto", "classifier" or "text".
-        labels: Label names; None for scores.
+def has_decoder(path: str) -> bool:
+    """Whether a checkpoint could write its labels as text.
 
     Raises:
-        ConfigError: Text is asked for where there are scores, or of a checkpoint without a decoder.
+        ConfigError: It cannot be read.
     """
-    if head == "classifier" or (labels is None and head == "auto"):
-        return False
     with checkpoint_errors(path):
-        has_decoder = bool(AutoConfig.from_pretrained(path).is_encoder_decoder)
-    if head == "text" and (labels is None or not has_decoder):
-        got = "scores" if labels is None else "one without a decoder"
-        raise ConfigError(
-            f"head: expected labels and an encoder-decoder for text, got {got}. Use classifier."
-        )
-    return has_decoder
+        return bool(AutoConfig.from_pretrained(path).is_encoder_decoder)
 
 
 def load_pretrained(
-    path: str,
-    labels: tuple[str, ...] | None,
-    infusion: InfusionConfig,
-    as_text: bool = False,
-    max_length: int = 0,
+    path: str, task_type: TaskType, infusion: InfusionConfig, max_length: int = 0
 ) -> PreTrainedModel:
     """A checkpoint with a new head, or none where it writes its labels, infused, in fp32 however stored.
 
     Args:
         path: Folder, or name on the Hub.
-        labels: Label names; None for one score.
+        task_type: Its head.
         infusion: What is put in.
-        as_text: It writes labels.
         max_length: Pieces that an example may have.
 
     Raises:
         ConfigError: It cannot be read, has fewer positions, or a model of its family cannot be infused.
     """
-    names = list(labels) if labels is not None else ["score"]
-    head: dict[str, Any] = {
-        "num_labels": len(names),
-        "id2label": dict(enumerate(names)),
-        "label2id": {name: number for number, name in enumerate(names)},
-        "problem_type": "regression" if labels is None else "single_label_classification",
-        "ignore_mismatched_sizes": True,  # the head of another task is of no use
-    }
-    home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
+    # The head of another task is of no use, wherever there is a head.
+    head = {**task_type.head, "ignore_mismatched_sizes": True} if task_type.head else {}
     with checkpoint_errors(path), quiet_loading():
-        model, report = home.from_pretrained(
-            path,
-            use_safetensors=True,
-            output_loading_info=True,
-            dtype=torch.float32,
-            **({} if as_text else head),
+        model, report = task_type.loader.from_pretrained(
+            path, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **head
         )
     mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
     missing = sorted(name for name in {*report["missing_keys"], *mismatched} if not _is_head(name))
@@ -177,18 +140,14 @@ def new_parameters(model: PreTrainedModel) -> list[str]:
     return [name for name, _ in infusion_parameters(model)] if hasattr(model, "infusion") else []
 
 
-def load_finetuned(folder: Path, as_text: bool = False) -> PreTrainedModel:
+def load_finetuned(folder: Path, task_type: TaskType) -> PreTrainedModel:
     """The network of a fine-tuned folder.
-
-    Args:
-        folder: The folder.
-        as_text: It writes labels.
 
     Raises:
         CheckpointError: It cannot be read.
     """
-    home = AutoModelForSeq2SeqLM if as_text else AutoModelForSequenceClassification
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    home = task_type.loader
     with quiet_loading(), folder_errors(folder):
         if (folder / INFUSION_FILE).exists():
             return load(folder).eval()

@@ -1,24 +1,43 @@
-"""Rows of TSV, CSV and JSON-lines files as mappings from column to cell, plain or gzip.
+"""Rows of tables (TSV, CSV, JSON lines) and of data sets to labelled examples: what reads, and what checks.
 
-The format is told by the name. TSV is read as the GLUE files are written: a tab ends a cell, and a quote is a
-character like any other, if not `csv_quoted`. What the columns mean is the task's business.
+The format is told by the name, packed (.gz) or not. TSV is read as the GLUE files are written: a tab ends a
+cell, and a quote is a character like any other, if not `csv_quoted`. The reader is ours because those of
+`datasets` fill short rows up without a word and know no line numbers.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from syntaxformer.base.errors import DataError
 from syntaxformer.base.files import read_lines
+from syntaxformer.encoders.task_types import TaskType
+from syntaxformer.runs.config import FRACTION_SEED
 
-__all__ = ["BrokenRow", "Row", "csv_quoted", "first_cells", "pick_column", "read_rows", "table_format"]
+__all__ = [
+    "Binding",
+    "Row",
+    "Table",
+    "TextExample",
+    "TextSet",
+    "csv_quoted",
+    "examples_from_rows",
+    "hash_examples",
+    "pick_column",
+    "read_table",
+    "table_format",
+]
 
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
 _LONGEST_CELL = 2**27
@@ -34,35 +53,156 @@ class Row:
     Args:
         number: 1-based number of its (last) line in the file.
         cells: Column → cell; strings, but for JSON, whose values stay what they are.
+        problem: What is wrong with a row that has more or fewer cells than there are columns.
     """
 
     number: int
     cells: dict[str, Any]
+    problem: str = ""
+
+    def text(self, column: str | None) -> str:
+        """A cell as one line, with one space where there was white space; nothing where there is no cell."""
+        cell = self.cells.get(column) if column is not None else None
+        return "" if cell is None else " ".join(str(cell).split())
+
+    def whole(self, source: str | Path) -> Row:
+        """Itself.
+
+        Raises:
+            DataError: It is broken.
+        """
+        if self.problem:
+            raise DataError(
+                f"row: {self.problem}. A tab or an unclosed quote inside a text does this.",
+                source,
+                self.number,
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of rows.
+
+    Args:
+        columns: Their names; of JSON lines those of the first.
+        rows: All rows, once.
+        has_header: Whether the file names them.
+    """
+
+    columns: list[str]
+    rows: Iterator[Row]
+    has_header: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenRow:
-    """A row with more or fewer cells than there are columns.
+class TextExample:
+    """One text or pair of texts.
 
     Args:
-        number: 1-based line number.
-        problem: What is wrong with it.
+        texts: One or two texts.
+        label: Class number, score, or None where it is not known.
+        trees: For each text its bracketed constituency tree, where the corpus carries one.
+        index: What the corpus calls it; the first column of a submission.
+        line: 1-based line of the file.
     """
 
-    number: int
-    problem: str
+    texts: tuple[str, ...]
+    label: int | float | None = None
+    trees: tuple[str | None, ...] = ()
+    index: str = ""
+    line: int = 0
 
-    def error(self, source: str | Path) -> DataError:
-        """What to raise where such rows are refused."""
-        return DataError(
-            f"row: {self.problem}. A tab or an unclosed quote inside a text does this.", source, self.number
+
+@dataclass(frozen=True)
+class TextSet:
+    """The examples of one split.
+
+    Args:
+        name: "train", "dev", ….
+        source: File or data set that they came from.
+        examples: In the order of the file.
+        left_out: Why rows were left out → how many.
+    """
+
+    name: str
+    source: str
+    examples: Sequence[TextExample]
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether every text has a tree of its own."""
+        return bool(self.examples) and all(
+            one.trees and all(tree is not None for tree in one.trees) for one in self.examples
         )
+
+    def fraction(self, share: float) -> TextSet:
+        """A random share of the lines, in order; a smaller share is part of a larger one.
+
+        Args:
+            share: More than 0, at most 1. Phrases of one tree stay together.
+        """
+        if share >= 1.0:
+            return self
+        lines = sorted({one.line for one in self.examples})
+        n_kept = max(1, round(len(lines) * share))
+        order = np.random.default_rng(FRACTION_SEED).permutation(len(lines))[:n_kept]
+        kept = {lines[place] for place in order.tolist()}
+        return replace(self, examples=[one for one in self.examples if one.line in kept])
+
+
+def hash_examples(examples: Iterable[TextExample]) -> str:
+    """sha256 over texts, trees and labels."""
+    digest = hashlib.sha256()
+    for one in examples:
+        cells = [*one.texts, *(tree or "" for tree in one.trees), repr(one.label)]
+        digest.update("\0".join(cells).encode("utf-8", "surrogatepass"))
+        digest.update(b"\n")
+    return digest.hexdigest()
 
 
 def table_format(path: str | Path) -> str:
     """The format that a file's name tells: "tsv", "csv" or "json"; packed (.gz) or not."""
     name = Path(str(path).removesuffix(".gz"))
     return _FORMATS.get(name.suffix.lower(), "tsv")
+
+
+def read_table(
+    path: str | Path,
+    name_columns: Callable[[list[str]], Sequence[str] | None] = lambda first: None,
+    quoted: bool = False,
+    blank_lines: bool = True,
+) -> Table:
+    """Open a table; what to do with a broken row is for the caller to say.
+
+    Args:
+        path: The file.
+        name_columns: Names the columns, given the cells of the first line, where that is a row; None where
+            it is a header. Not asked of JSON lines.
+        quoted: Whether a TSV is quoted as in CSV.
+        blank_lines: Whether blank lines between rows are passed over; else they are refused.
+
+    Raises:
+        DataError: Now or as rows are read: the file cannot be read, is empty, a line is not a JSON object, or
+            a quote is never closed.
+    """
+    if table_format(path) == "json":
+        rows = _json_rows(path, blank_lines)
+        head = next(rows, None)
+        return Table(list(head.cells) if head else [], chain([head] if head else [], rows))
+    lines = _not_blank(_cells(path, quoted), path, blank_lines)
+    first = next(lines, None)
+    if first is None:
+        raise DataError("expected rows, got an empty file.", path)
+    cells = [cell.strip() for cell in first[1]]
+    given = name_columns(cells)
+    if given is None:
+        return Table(cells, _rows(cells, lines))
+    return Table(list(given), _rows(given, chain([first], lines)), has_header=False)
 
 
 def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
@@ -73,7 +213,7 @@ def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
     """
     if table_format(path) != "tsv" or wanted != "auto":
         return wanted == "csv", ""
-    rows = [cells for _, cells in _tsv_cells(path) if cells]
+    rows = [cells for _, cells in _cells(path, False) if cells]
     quoted = [cell for cells in rows for cell in cells if cell.startswith('"')]
     whole = [cell for cell in quoted if _WHOLE_QUOTED.fullmatch(cell)]
     if not quoted:
@@ -90,45 +230,7 @@ def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
     return False, "nothing tells, as they enclose cells but none is doubled"
 
 
-def _fits_csv(path: str | Path) -> bool:
-    try:
-        return len({len(cells) for _, cells in _csv_cells(path, "\t") if cells}) == 1
-    except DataError:
-        return False
-
-
-def read_rows(
-    path: str | Path, columns: Sequence[str] | None = None, blank_lines: bool = True, quoted: bool = False
-) -> Iterator[Row | BrokenRow]:
-    """Yield the rows of a file; what to do with a broken one is for the caller to say.
-
-    Args:
-        path: The file.
-        columns: Names of the columns where the file has no header line; plays no part in JSON lines.
-        blank_lines: Whether blank lines between rows are passed over; else they are refused.
-        quoted: Whether a TSV is quoted as in CSV.
-
-    Raises:
-        DataError: The file cannot be read, is empty, a line is not a JSON object, or a quote is never closed.
-    """
-    kind = table_format(path)
-    if kind == "json":
-        return _json_rows(path, blank_lines)
-    return _table_rows(path, columns, _not_blank(_cells(path, quoted), path, blank_lines))
-
-
-def first_cells(path: str | Path, quoted: bool = False) -> list[str]:
-    """The cells of the first line of a TSV or CSV file, header or not; `quoted` as in `read_rows`.
-
-    Raises:
-        DataError: The file cannot be read or is empty.
-    """
-    for _, cells in _not_blank(_cells(path, quoted), path):
-        return [cell.strip() for cell in cells]
-    raise DataError("expected rows, got an empty file.", path)
-
-
-def pick_column(found: Iterable[str], names: Sequence[str], what: str, path: str | Path | None) -> str:
+def pick_column(found: Sequence[str], names: Sequence[str], what: str, path: str | Path | None) -> str:
     """The first of some names that is a column.
 
     Args:
@@ -140,7 +242,6 @@ def pick_column(found: Iterable[str], names: Sequence[str], what: str, path: str
     Raises:
         DataError: None of them is.
     """
-    found = list(found)
     for name in names:
         if name in found:
             return name
@@ -148,10 +249,106 @@ def pick_column(found: Iterable[str], names: Sequence[str], what: str, path: str
     raise DataError(f"{what}: expected a column {wanted}, got {', '.join(map(repr, found))}.", path)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Binding:
+    """Which column of a table is what.
+
+    Args:
+        texts: Column of each text.
+        label: Column of the label; None where there is none, as in a test set.
+        task_type: Reads labels.
+        trees: Column of each text's tree; empty where there are none.
+        index: Column that numbers the examples; None counts them from 0.
+        no_label: Labels whose rows are left out, and counted.
+        tolerant: Leave out, and count, broken rows and empty texts.
+        unlabelled: Cells in place of a label that mean that the row has none, as in test sets.
+        fold_case: Labels count as equal whatever their case.
+    """
+
+    texts: Sequence[str]
+    label: str | None
+    task_type: TaskType
+    trees: Sequence[str] = ()
+    index: str | None = None
+    no_label: Sequence[str] = ()
+    tolerant: bool = False
+    unlabelled: Sequence[str] = ()
+    fold_case: bool = False
+
+
+def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, source: str | Path) -> TextSet:
+    """Make examples of rows: the one place that checks texts, labels and scores.
+
+    Args:
+        rows: The table.
+        binding: Its columns.
+        name: Of the split.
+        source: Where the rows came from, for messages.
+
+    Raises:
+        DataError: With the line: a broken row, an empty text, an unknown label, a score that is no number or
+            out of range. Or no row is left.
+    """
+    examples: list[TextExample] = []
+    left_out: Counter[str] = Counter()
+    for row in rows:
+        if reason := _reason_to_leave_out(row, binding, source):
+            left_out[reason] += 1
+            continue
+        texts = tuple(row.text(column) for column in binding.texts)
+        trees = tuple(row.text(column) or None for column in binding.trees)
+        index = str(len(examples)) if binding.index is None else row.text(binding.index)
+        examples.append(TextExample(texts, _label(row, binding, source), trees, index, row.number))
+    if not examples:
+        counts = "".join(f"; left out: {count} ({reason})" for reason, count in left_out.items())
+        raise DataError(f"expected at least one example, got none{counts}.", source)
+    return TextSet(name, str(source), examples, dict(left_out))
+
+
+def _reason_to_leave_out(row: Row, binding: Binding, source: str | Path) -> str | None:
+    """Why a row is left out; None for one that is read.
+
+    Raises:
+        DataError: The row cannot be read, and the task does not leave such rows out.
+    """
+    if row.problem and binding.tolerant:
+        return "broken row"
+    row.whole(source)
+    if binding.label is not None and row.text(binding.label) in binding.no_label:
+        return "no gold label"
+    for column in binding.texts:
+        if column not in row.cells:
+            raise DataError(f"column {column!r}: expected it in every row, got none.", source, row.number)
+        if not row.text(column):
+            if binding.tolerant:
+                return "empty text"
+            raise DataError(
+                f"column {column!r}: expected a text, got an empty one. Remove the row.", source, row.number
+            )
+    return None
+
+
+def _label(row: Row, binding: Binding, source: str | Path) -> Any:
+    cell = row.text(binding.label)
+    if binding.label is None or cell in binding.unlabelled:
+        return None
+    try:
+        return binding.task_type.read(cell, binding.fold_case)
+    except ValueError as error:
+        raise DataError(str(error), source, row.number) from error
+
+
+def _fits_csv(path: str | Path) -> bool:
+    try:
+        return len({len(cells) for _, cells in _cells(path, True) if cells}) == 1
+    except DataError:
+        return False
+
+
 def _not_blank(
-    rows: Iterable[tuple[int, _Content]], path: str | Path, blank_lines: bool = True
+    rows: Iterable[tuple[int, _Content]], path: str | Path, blank_lines: bool
 ) -> Iterator[tuple[int, _Content]]:
-    """Numbered rows that hold something; see `read_rows`."""
+    """Numbered rows that hold something; see `read_table`."""
     blank = None
     for number, content in rows:
         if not content:
@@ -168,19 +365,15 @@ def _not_blank(
 
 
 def _cells(path: str | Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    if table_format(path) == "csv":
-        return _csv_cells(path)
-    return _csv_cells(path, "\t") if quoted else _tsv_cells(path)
-
-
-def _tsv_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(read_lines(path), 1):
-        yield number, line.split("\t") if line.strip(" ") else []
-
-
-def _csv_cells(path: str | Path, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Cells of each line, or of the lines that a quote holds together, by the number of the last."""
+    is_csv = table_format(path) == "csv"
+    if not is_csv and not quoted:
+        for number, line in enumerate(read_lines(path), 1):
+            yield number, line.split("\t") if line.strip(" ") else []
+        return
     csv.field_size_limit(_LONGEST_CELL)
-    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True, delimiter=delimiter)
+    lines = (f"{line}\n" for line in read_lines(path))
+    reader = csv.reader(lines, strict=True, delimiter="," if is_csv else "\t")
     try:
         for cells in reader:
             yield reader.line_num, cells
@@ -190,20 +383,12 @@ def _csv_cells(path: str | Path, delimiter: str = ",") -> Iterator[tuple[int, li
         ) from error
 
 
-def _table_rows(
-    path: str | Path, columns: Sequence[str] | None, rows: Iterator[tuple[int, list[str]]]
-) -> Iterator[Row | BrokenRow]:
-    first = next(rows, None)
-    if first is None:
-        raise DataError("expected rows, got an empty file.", path)
-    if columns is not None:
-        rows = chain([first], rows)
-    names = [name.strip() for name in columns or first[1]]
-    for number, cells in rows:
+def _rows(names: Sequence[str], lines: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
+    for number, cells in lines:
         if len(cells) == len(names):
             yield Row(number, dict(zip(names, cells, strict=True)))
         else:
-            yield BrokenRow(number, f"expected {len(names)} cells, got {len(cells)}")
+            yield Row(number, {}, f"expected {len(names)} cells, got {len(cells)}")
 
 
 def _json_rows(path: str | Path, blank_lines: bool) -> Iterator[Row]:

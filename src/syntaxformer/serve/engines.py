@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
-from syntaxformer.encoders.classifier_folder import CLASSIFIER, read_classifier_info, verify_classifier_folder
+from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info, verify_classifier_folder
 from syntaxformer.serve.schemas import (
     Attention,
     Classification,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 from typing import TYPE_CHECKING
 
-from syntaxformer.encoders.own_table import OWN_TASKS
+from syntaxformer.encoders.tasks import OWN_TASKS
 from syntaxformer.serve.schemas import (
     AttentionView,
     ExplainAnswer,
@@ -195,18 +195,8 @@ class ClassifierEngine:
         """Classify texts or pairs."""
         found = self.classifier.predict(items)
         cut = [found.n_truncated > 0 and self.classifier.is_cut(item) for item in items]
-        if found.probabilities is None:
-            return [
-                Classification(score=float(score), truncated=is_cut)
-                for score, is_cut in zip(found.labels, cut, strict=True)
-            ]
-        names = self.description.labels or []
-        return [
-            Classification(
-                label=str(label), probabilities=dict(zip(names, row, strict=True)), truncated=is_cut
-            )
-            for label, row, is_cut in zip(found.labels, found.probabilities, cut, strict=True)
-        ]
+        answers = zip(self.classifier.answers(found), cut, strict=True)
+        return [Classification(**answer, truncated=is_cut) for answer, is_cut in answers]
 
 
 def check_folder(folder: Path) -> None:

@@ -14,9 +14,8 @@ from torch import Tensor
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval, bootstrap_interval
-from syntaxformer.encoders.annotated_examples import annotate_examples
-from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.text_sets import TextExample
+from syntaxformer.encoders.classifier import Classifier, annotate_examples
+from syntaxformer.encoders.tables import TextExample
 from syntaxformer.study.cases import MIN_SENTENCES
 from syntaxformer.syntax import (
     FACTORS,

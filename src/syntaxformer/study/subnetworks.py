@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.encoders.annotated_examples import annotate_examples
-from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.text_sets import TextExample
+from syntaxformer.encoders.classifier import Classifier, annotate_examples
+from syntaxformer.encoders.tables import TextExample
 from syntaxformer.study.attention import encoder_attention
 from syntaxformer.syntax import n_relations, relation_name
 

@@ -208,7 +208,7 @@ def load_word_encoder(
         ConfigError: There is no such annotator or device, or its encoder cannot be probed.
     """
     from syntaxformer.annotate.wrappers import trusted_annotator
-    from syntaxformer.encoders.classifier_folder import CLASSIFIER, read_classifier_info
+    from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
     from syntaxformer.runs.loading import pick_device
     from syntaxformer.translation.translator import Translator
 

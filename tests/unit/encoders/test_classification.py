@@ -28,8 +28,10 @@ from syntaxformer.encoders import finetuning as classification
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
 from syntaxformer.encoders.finetuning import finetune
-from syntaxformer.encoders.official_files import TASKS, read_split
 from syntaxformer.encoders.pretrained import load_pretrained, longest_input
+from syntaxformer.encoders.task_data import read_split
+from syntaxformer.encoders.task_types import OneLabel
+from syntaxformer.encoders.tasks import TASKS
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.checkpoints import numbered_checkpoints
 from syntaxformer.trees import write_conllu
@@ -387,7 +389,7 @@ def test_positions_of_families(model, longest):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_checkpoints_in_half_precision_are_trained_in_fp32(checkpoint, tmp_path, dtype):
     BertModel.from_pretrained(checkpoint).to(dtype).save_pretrained(tmp_path)
-    model = load_pretrained(str(tmp_path), ("no", "yes"), InfusionConfig.parse("masks"))
+    model = load_pretrained(str(tmp_path), OneLabel(("no", "yes")), InfusionConfig.parse("masks"))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 

@@ -16,12 +16,11 @@ from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders import export_onnx as onnx_folder
-from syntaxformer.encoders.annotated_examples import needed_columns
-from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.classifier_folder import ClassifierInfo
+from syntaxformer.encoders.classifier import Classifier, needed_columns
 from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.export_onnx import export_classifier
 from syntaxformer.encoders.onnx_network import GRAPH, ONNX, OnnxNetwork, read_onnx_info
+from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig
 

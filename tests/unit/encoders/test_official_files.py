@@ -8,8 +8,9 @@ import json
 import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.official_files import TASKS, find_task, read_split
-from syntaxformer.encoders.text_sets import TextSet
+from syntaxformer.encoders.tables import TextSet
+from syntaxformer.encoders.task_data import read_split
+from syntaxformer.encoders.tasks import TASKS, find_task
 
 MNLI_HEAD = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.encoders import task_data
 from syntaxformer.encoders.finetune_config import load_finetune
-from syntaxformer.encoders.finetune_data import read_finetune_data
-from syntaxformer.encoders.own_table import TableColumns, read_own_table
+from syntaxformer.encoders.task_data import TableColumns, read_finetune_data
+from syntaxformer.encoders.tasks import OWN_TASKS
 
 
 @pytest.fixture
@@ -18,6 +19,13 @@ def table(tmp_path):
         return path
 
     return make
+
+
+def read_own_table(path, kind, columns, labels=(), **how):
+    labels = tuple(labels) if kind == "classify" else None
+    task_type = OWN_TASKS[kind].model_copy(update={"labels": labels}).task_type
+    texts, found, task_type = task_data.read_own_table(path, task_type, columns, **how)
+    return texts, found, getattr(task_type, "labels", None)
 
 
 def shown(found):

@@ -9,9 +9,9 @@ import pytest
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.encoders.classifier import Classifier, Predictions
 from syntaxformer.encoders.finetuning import finetune
-from syntaxformer.encoders.official_files import TASKS
-from syntaxformer.encoders.submission import submission_rows
-from syntaxformer.encoders.text_sets import TextExample, TextSet
+from syntaxformer.encoders.prediction import submission_rows
+from syntaxformer.encoders.tables import TextExample, TextSet
+from syntaxformer.encoders.tasks import TASKS
 
 QUICK = ("--set", "training.precision=fp32", "--set", "training.batch_size=4", "--set", "training.max_length=32",
          "--learning-rate", "0.01")  # fmt: skip

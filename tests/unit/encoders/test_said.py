@@ -10,8 +10,8 @@ import pytest
 
 import syntaxformer as sf
 from syntaxformer.encoders.finetune_config import load_finetune
-from syntaxformer.encoders.finetune_data import read_finetune_data
-from syntaxformer.encoders.official_files import TASKS, read_split
+from syntaxformer.encoders.task_data import read_finetune_data, read_split
+from syntaxformer.encoders.tasks import TASKS
 from syntaxformer.study.experiments.cell import run_cell, write_cell
 from syntaxformer.study.experiments.spec import Cell
 

@@ -6,9 +6,8 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.finetune_data import read_any_split
-from syntaxformer.encoders.official_files import TASKS
-from syntaxformer.encoders.saved_datasets import open_dataset, read_dataset_split
+from syntaxformer.encoders.task_data import open_dataset, read_any_split, read_dataset_split
+from syntaxformer.encoders.tasks import TASKS
 
 NLI = ["entailment", "neutral", "contradiction"]
 

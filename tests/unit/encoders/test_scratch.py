@@ -107,11 +107,12 @@ def test_special_pieces_in_text_do_not_double_the_vocabulary():
 def test_it_can_be_infused_and_trained(files):
     from syntaxformer import InfusionConfig, Sentence, SyntaxCollator, SyntaxExample
     from syntaxformer.encoders.pretrained import load_pretrained, load_tokenizer
+    from syntaxformer.encoders.task_types import OneLabel
 
     build(files)
     tokenizer = load_tokenizer(str(files / "out"), 17)
     config = InfusionConfig.parse("masks,pos_add")
-    model = load_pretrained(str(files / "out"), ("no", "yes"), config)
+    model = load_pretrained(str(files / "out"), OneLabel(("no", "yes")), config)
     sentence = Sentence.from_words(
         ["The", "Dog", "barks"], upos=("DET", "NOUN", "VERB"), governors=(1, 2, -1), deprels=("det", "nsubj", "root"),
         constituency="(S (NP (DT The) (NN Dog)) (VP (VB barks)))",

@@ -14,9 +14,10 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.encoders.finetuning import finetune
-from syntaxformer.encoders.official_files import TASKS, read_split
 from syntaxformer.encoders.pretrained import load_pretrained
-from syntaxformer.encoders.text_labels import TextLabels, label_words
+from syntaxformer.encoders.task_data import read_split
+from syntaxformer.encoders.task_types import OneLabel, Score, TextLabels, WrittenLabel
+from syntaxformer.encoders.tasks import TASKS, ClassifierInfo
 
 from .conftest import WORDS
 
@@ -50,8 +51,8 @@ def t5(tmp_path_factory):
 
 
 def test_words_of_labels():
-    assert label_words(("0", "1")) == ("false", "true")
-    assert label_words(("neutral", "entailment")) == ("neutral", "entailment")
+    assert WrittenLabel.over(("0", "1")).words == ("false", "true")
+    assert WrittenLabel.over(("neutral", "entailment")).words == ("neutral", "entailment")
 
 
 @pytest.mark.parametrize("infuse", ["", "masks"])
@@ -133,9 +134,33 @@ def test_its_encoder_takes_a_classification_head(t5, infuse, labels):
     infusion = load_finetune(
         {"task": "cola", "model": str(t5), "output": "out"}, infuse or "none", []
     ).infusion
-    model = load_pretrained(str(t5), labels, infusion)
+    model = load_pretrained(str(t5), Score() if labels is None else OneLabel(labels), infusion)
     inputs = {"input_ids": torch.tensor([[6, 7, 1]]), "attention_mask": torch.ones(1, 3, dtype=torch.int64)}
     if not infuse:
         assert model(**inputs).logits.shape == (1, 1 if labels is None else 2)
     names = [name for name, _ in model.named_parameters()]
     assert any("classification_head" in name for name in names)
+
+
+INFO = {"task": "x", "metrics": (), "n_texts": 1, "annotator": None, "annotator_version": None}
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [({"labels": ("a", "b")}, "label"), ({}, "score"), ({"labels": ("a", "b"), "words": ("a", "b")}, "text")],
+)
+def test_folders_that_do_not_name_their_type(content, name):
+    assert ClassifierInfo(**INFO, **content).task_type.name == name
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"type": "x"}, "type: expected one of label, score, text, got 'x'"),
+        ({"type": "label"}, "labels: expected names, got none"),
+        ({"type": "text", "labels": ("a", "b"), "words": ("a",)}, "words: expected 2, one a label, got 1"),
+    ],
+)
+def test_types_that_do_not_fit(content, problem):
+    with pytest.raises(ValueError, match=problem):
+        ClassifierInfo(**INFO, **content)

@@ -112,10 +112,9 @@ def _tiny_classifier(infusion, n_texts, parser):
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
-    from syntaxformer.encoders.annotated_examples import needed_columns
-    from syntaxformer.encoders.classifier import Classifier
-    from syntaxformer.encoders.classifier_folder import ClassifierInfo
+    from syntaxformer.encoders.classifier import Classifier, needed_columns
     from syntaxformer.encoders.collator import SyntaxCollator
+    from syntaxformer.encoders.tasks import ClassifierInfo
     from syntaxformer.infusion import infuse
     from syntaxformer.infusion.config import InfusionConfig
 

@@ -23,9 +23,9 @@ from transformers import (
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.classifier_folder import ClassifierInfo
 from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.onnx_network import OnnxNetwork
+from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.study import draw_subnetwork, encoder_attention, plain_attention_beside, subnetwork_view

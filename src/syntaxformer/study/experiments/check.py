@@ -9,8 +9,7 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_lines
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.encoders.finetune_config import FinetuneConfig
-from syntaxformer.encoders.official_files import find_task
-from syntaxformer.encoders.own_table import OWN_TASKS, own_task
+from syntaxformer.encoders.tasks import OWN_TASKS, find_task
 from syntaxformer.study.experiments.cell import check_recipe, resolve
 from syntaxformer.study.experiments.plan import own_runs
 from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec
@@ -67,8 +66,7 @@ def _problems(spec: Spec, cell: Cell) -> list[str]:
 
 def _metric_problems(search: SearchConfig, config: FinetuneConfig) -> Iterator[str]:
     """Of a metric that the task has not: no trial would have a value."""
-    own = config.task in OWN_TASKS
-    names = (own_task(config.task, None, 1) if own else find_task(config.task)).metrics
+    names = (OWN_TASKS.get(config.task) or find_task(config.task)).metrics
     known = ["score", *names, *(["mean"] if len(names) > 1 else [])]
     if search.metric not in known:
         expected = f"expected what {config.task} is scored by, {', '.join(known)}"

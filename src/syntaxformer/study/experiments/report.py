@@ -16,7 +16,7 @@ from pathlib import Path
 
 from syntaxformer.base.files import atomic_file
 from syntaxformer.base.statistics import Spread, spread
-from syntaxformer.encoders.classifier_folder import missed_note
+from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import (
     Block,
     Code,

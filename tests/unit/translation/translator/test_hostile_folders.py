@@ -24,7 +24,7 @@ import syntaxformer as sf
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
 from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders.classifier import Classifier
-from syntaxformer.encoders.classifier_folder import ClassifierInfo
+from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.translation.export_ctranslate2 import export_translator
 from syntaxformer.translation.translator import Translator
 

@@ -142,7 +142,7 @@ def test_a_folder_of_models(folder):
 
 
 def test_a_model_of_the_other_kind(folder, tmp_path):
-    from syntaxformer.encoders.classifier_folder import verify_classifier_folder
+    from syntaxformer.encoders.tasks import verify_classifier_folder
 
     with pytest.raises(CheckpointError) as caught:
         verify_classifier_folder(folder)

@@ -1,0 +1,559 @@
+"""The examples of a task: official files, sentiment treebanks, data sets of `datasets`, or an own table.
+
+Files may be packed (.gz); a file of the user's choosing may stand for a split. Columns of an own table are
+named by the user, known by usual names, or, in a table of two columns without a header, text and label.
+"""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.files import read_lines
+from syntaxformer.encoders.tables import (
+    Binding,
+    Row,
+    Table,
+    TextExample,
+    TextSet,
+    csv_quoted,
+    examples_from_rows,
+    pick_column,
+    read_table,
+    table_format,
+)
+from syntaxformer.encoders.task_types import TaskType
+from syntaxformer.encoders.tasks import OWN_TASKS, TASKS, USUAL, Task, find_task
+from syntaxformer.runs.config import FRACTION_SEED
+from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
+
+if TYPE_CHECKING:
+    from syntaxformer.encoders.finetune_config import FinetuneConfig
+
+__all__ = [
+    "FinetuneData",
+    "TableColumns",
+    "bind_columns",
+    "hold_out",
+    "open_dataset",
+    "read_any_split",
+    "read_dataset_split",
+    "read_finetune_data",
+    "read_own_table",
+    "read_split",
+]
+
+_log = logging.getLogger("syntaxformer.finetune")
+HUB = "hub:"
+"""Before a name on the Hub: "hub:nyu-mll/glue:cola"."""
+
+SHORTEST_PHRASE = 4
+"""Words of the shortest phrase of a treebank that trains; sentences train whatever their length."""
+
+HELD_OUT = 0.1
+"""Share of the training rows that is held out where there is no development file."""
+
+NO_LABEL = "-"
+_AS_TRAINED = ("text, as in training", "second text, as in training")
+
+_SPLITS = {
+    "train": ("train",),
+    "dev": ("validation", "validation_matched", "dev", "trial"),
+    "dev_mismatched": ("validation_mismatched",),
+    "test": ("test", "test_matched"),
+    "test_mismatched": ("test_mismatched",),
+}
+"""Our name of a split → its names in data sets."""
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Columns of an own table by name; numbers count, from 1, the columns of a table without a header.
+
+    Args:
+        text: Column of the text.
+        label: Column of the label or score; None where there need not be one.
+        pair: Column of the second text of a pair.
+        quotes: How a TSV has them: "csv", "text", or "auto" to look.
+    """
+
+    text: str | None = None
+    label: str | None = None
+    pair: str | None = None
+    quotes: str = "auto"
+
+    @property
+    def given(self) -> list[str]:
+        """Those that the user named."""
+        return [name for name in (self.text, self.pair, self.label) if name is not None]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text columns."""
+        return tuple(name for name in (self.text, self.pair) if name is not None)
+
+
+@dataclass(frozen=True)
+class FinetuneData:
+    """What a run learns from.
+
+    Args:
+        task: The task; for a table of the user's own made from it.
+        train: Training examples.
+        dev: Development examples.
+        columns: Columns of the user's own table.
+    """
+
+    task: Task
+    train: TextSet
+    dev: TextSet
+    columns: TableColumns = field(default_factory=TableColumns)
+
+
+def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
+    """Read training and development data, and say what was left out.
+
+    Raises:
+        ConfigError: A file or folder is missing, or there is no such task.
+        DataError: A file cannot be used, or holds one class only; with file and line.
+    """
+    found = _own(config) if config.task in OWN_TASKS else _known(config)
+    found = replace(found, train=found.train.fraction(config.data.fraction))
+    for texts in (found.train, found.dev):
+        for reason, count in texts.left_out.items():
+            _log.info("%s: left out %d rows: %s", texts.source, count, reason)
+    _check_classes(found)
+    return found
+
+
+def _known(config: FinetuneConfig) -> FinetuneData:
+    task, data = find_task(config.task), config.data
+    if data.dir is None:
+        raise ConfigError(f"data: expected --data, the folder of {task.title}'s files, got none.")
+    if given := [name for name in (data.text_column, data.text_pair_column, data.label_column) if name]:
+        raise ConfigError(
+            f"columns: expected none for the official files of {task.title}, got {', '.join(given)}. "
+            "For a table of your own use --task classify or regress."
+        )
+    train = read_any_split(task, data.dir, "train", data.train, data.phrases)
+    return FinetuneData(task, train, read_any_split(task, data.dir, "dev", data.dev))
+
+
+def _own(config: FinetuneConfig) -> FinetuneData:
+    data = config.data
+    if data.train is None:
+        raise ConfigError(
+            f"train: expected --train, a table of texts and labels, for --task {config.task}, got none. "
+            f"Known tasks: {', '.join(TASKS)}."
+        )
+    wanted = TableColumns(data.text_column, data.label_column, data.text_pair_column, data.quotes)
+    path, task_type = _within(data.dir, data.train), OWN_TASKS[config.task].task_type
+    train, columns, task_type = read_own_table(path, task_type, wanted)
+    if data.dev is None:
+        train, dev = hold_out(train)
+        _log.info("%s: held out %d of its rows as development set", train.source, len(dev))
+    else:
+        path = _within(data.dir, data.dev)
+        dev, found, _ = read_own_table(path, task_type, columns, name="dev")
+        if len(found.texts) != len(columns.texts):
+            raise DataError(f"columns: expected those of {train.source}, got others.", path)
+    return FinetuneData(_own_task(config.task, task_type, len(columns.texts)), train, dev, columns)
+
+
+def _own_task(name: str, task_type: TaskType, n_texts: int) -> Task:
+    """The task of a user's table."""
+    task = OWN_TASKS[name]
+    return task.model_copy(update={"labels": task_type.names or None, "texts": task.texts[:n_texts]})
+
+
+def _within(folder: Path | None, name: str) -> Path:
+    """A path, or a name in the data folder."""
+    path = Path(name)
+    return folder / path if folder is not None and not path.exists() else path
+
+
+def _check_classes(data: FinetuneData) -> None:
+    """Training on one class, or on equal scores, would teach nothing; dev without a class says nothing of it.
+
+    Raises:
+        DataError: It would.
+    """
+    task_type, found = data.task.task_type, {one.label for one in data.train.examples}
+    if len(found) < 2:
+        raise DataError(
+            "label: expected at least two different ones to learn from, got only "
+            f"{task_type.show(found.pop())!r}.",
+            data.train.source,
+        )
+    there = {one.label for one in data.dev.examples}
+    if missing := [name for number, name in enumerate(task_type.names) if number not in there]:
+        _log.warning(
+            "%s: expected every class among the %d development rows, got none of %s: scores ignore it. "
+            "Give --dev with all, or more rows: a single one, or a single text, cannot be in both parts.",
+            *(data.dev.source, len(data.dev), ", ".join(missing)),
+        )
+
+
+def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
+    """Split a tenth of the rows off as development set; the same rows every time.
+
+    Each class has its share of them, one row at least where it has two. Rows of equal texts stay together,
+    where there are enough different ones: a text that is trained on tells nothing about others.
+
+    Raises:
+        DataError: There are too few.
+    """
+    if len(train) < 20:
+        raise DataError(
+            f"expected at least 20 rows to hold a tenth out, got {len(train)}. Give a file with --dev.",
+            train.source,
+        )
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, example in enumerate(train.examples):
+        groups.setdefault(example.texts, []).append(row)
+    held = _held_rows(train, list(groups.values())) or _held_rows(train, [[row] for row in range(len(train))])
+    parts: tuple[list, list] = ([], [])
+    for row, example in enumerate(train.examples):
+        parts[row in held].append(example)
+    return replace(train, examples=parts[0]), replace(train, examples=parts[1], name="dev", left_out={})
+
+
+def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
+    """Rows of the groups that fit into what is held out of each class."""
+    classes = [one.label if isinstance(one.label, int) else None for one in train.examples]  # scores are one
+    counts = Counter(classes)
+    left = Counter({name: max(1, int(n * HELD_OUT)) for name, n in counts.items() if n > 1})
+    n_spare = max(0, round(len(train) * HELD_OUT) - left.total())
+    left.update(sorted(left, key=lambda name: counts[name] * HELD_OUT % 1, reverse=True)[:n_spare])
+    held: set[int] = set()
+    for place in np.random.default_rng(FRACTION_SEED).permutation(len(groups)):  # the same every time
+        wanted = Counter(classes[row] for row in groups[place])
+        if wanted <= left:
+            left -= wanted
+            held.update(groups[place])
+    return held
+
+
+# Official files.
+
+
+def read_any_split(
+    task: Task, source: str | Path, split: str, given: str | None = None, phrases: bool | None = None
+) -> TextSet:
+    """A split of a known task from official files, as `read_split` does, a saved data set or the Hub.
+
+    Raises:
+        ConfigError: There is none.
+        DataError: It cannot be used.
+    """
+    marks = ("dataset_dict.json", "state.json")
+    is_saved = any((Path(source) / mark).is_file() for mark in marks)
+    if given is None and (is_saved or str(source).startswith(HUB)):
+        return read_dataset_split(task, open_dataset(source), split, str(source))
+    return read_split(task, source, split, given, phrases)
+
+
+def read_split(
+    task: Task, folder: str | Path, split: str, given: str | None = None, phrases: bool | None = None
+) -> TextSet:
+    """Read a split of a task from its official files.
+
+    Args:
+        task: The task.
+        folder: Folder of its files.
+        split: "train", "dev", "test", "dev_mismatched", ….
+        given: A file to take instead of the official one.
+        phrases: For a treebank, whether phrases are examples too; None: in training.
+
+    Raises:
+        ConfigError: There is no such file or split.
+        DataError: The file cannot be used; with file and line.
+    """
+    path = _find_file(task, folder, split, given)
+    if task.treebank:
+        return _read_treebank(task, path, split, split == "train" if phrases is None else phrases)
+    table = read_table(path, lambda _: task.headerless.get(split))
+    first = next(table.rows, None)
+    if first is None:
+        raise DataError("expected at least one example, got none.", path)
+    if first.problem:
+        problem = f"row: {first.problem}. Is this the {split} file of {task.title}?"
+        raise DataError(problem, path, first.number)
+    labelled = not split.startswith("test") or split == "test_labeled"
+    binding = bind_columns(task, table.columns, path, labelled and split != "diagnostic")
+    return examples_from_rows(chain([first], table.rows), binding, split, path)
+
+
+def _find_file(task: Task, folder: str | Path, split: str, given: str | None = None) -> Path:
+    """The file of a split; `given` is a path, or a name in the folder."""
+    folder = Path(folder)
+    if given is None and split not in task.files:
+        raise ConfigError(f"split: expected one of {', '.join(task.files)} for {task.title}, got {split!r}.")
+    if given is None and not folder.is_dir():
+        raise ConfigError(f"data: expected the folder of {task.title}'s files, got {folder}.")
+    names = (given,) if given is not None else task.files[split]
+    for path in [folder / name for name in names] + ([Path(given)] if given is not None else []):
+        for candidate in (path, path.with_name(path.name + ".gz")):
+            if candidate.is_file():
+                return candidate
+    raise ConfigError(
+        f"data: expected {' or '.join(names)} (plain or .gz) in {folder}, the {split} split of {task.title}, "
+        "found none."
+    )
+
+
+def bind_columns(task: Task, columns: Sequence[str], source: str | Path, labelled: bool) -> Binding:
+    """Find a task's columns in a table; where there need not be labels, they are used if they are there.
+
+    Raises:
+        DataError: A column is missing.
+    """
+
+    def first(names: Sequence[str]) -> str | None:
+        return next((name for name in names if name in columns), None)
+
+    texts = [pick_column(columns, names, "text", source) for names in task.texts]
+    trees = [name for names in task.trees if (name := first(names)) is not None]
+    return Binding(
+        texts=texts,
+        label=pick_column(columns, task.label, "label", source) if labelled else first(task.label),
+        task_type=task.task_type,
+        trees=trees if len(trees) == len(texts) else (),
+        index=first(task.index),
+        no_label=task.no_label,
+        tolerant=task.tolerant and labelled,
+        fold_case=True,
+    )
+
+
+def _read_treebank(task: Task, path: Path, split: str, phrases: bool) -> TextSet:
+    """Read sentiment trees, one a line; the tree of a sentence or phrase is its constituency.
+
+    Source: Socher et al. (2013); Bai et al. (2021), section 4.1: "all phrases with lengths larger than 3".
+
+    Raises:
+        DataError: The file cannot be read, is empty, or a label is not 0 to 4.
+        TreeError: The brackets do not match.
+    """
+    examples: list[TextExample] = []
+    n_neutral = 0
+    for number, tree in enumerate(parse_trees(read_lines(path), path=path), 1):
+        for node in _phrases(tree) if phrases else (tree,):
+            if node.label not in ("0", "1", "2", "3", "4"):
+                raise DataError(f"sentiment: expected 0 to 4, got {node.label!r}.", path, number)
+            if node.label not in task.treebank:
+                n_neutral += 1
+                continue
+            text, label = " ".join(leaves_of(node)), task.treebank[node.label]
+            examples.append(TextExample((text,), label, (format_tree(node),), str(number - 1), number))
+    if not examples:
+        raise DataError("expected at least one tree with a label, got none.", path)
+    left_out = {"neutral, in a task of two classes": n_neutral} if n_neutral else {}
+    return TextSet(split, str(path), examples, left_out)
+
+
+def _phrases(tree: Tree) -> Iterator[Tree]:
+    """The tree itself and its phrases of `SHORTEST_PHRASE` words or more, each string of words once."""
+    seen: set[tuple[str, ...]] = set()
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        words = leaves_of(node)
+        if node is not tree and len(words) < SHORTEST_PHRASE:
+            continue
+        if words not in seen:
+            seen.add(words)
+            yield node
+        waiting.extend(child for child in reversed(node.children) if isinstance(child, Tree))
+
+
+# Data sets of the library `datasets`: class numbers go by the names that the data set gives them.
+
+
+def open_dataset(source: str | Path) -> Any:
+    """Open a folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION".
+
+    Raises:
+        ConfigError: There is none, or the Hub cannot be reached.
+    """
+    from datasets import load_dataset, load_from_disk
+
+    text = str(source)
+    try:
+        if text.startswith(HUB):
+            name, _, configuration = text.removeprefix(HUB).partition(":")
+            return load_dataset(name, configuration or None)
+        return load_from_disk(text)
+    except Exception as error:  # the library raises a dozen classes, most of them for a missing network
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"data: expected a data set at {text}, got: {reason}") from error
+
+
+def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data set") -> TextSet:
+    """Read a split of a `datasets.DatasetDict`, of a mapping from split to `Dataset`, or of one `Dataset`.
+
+    Raises:
+        ConfigError: There is no such split.
+        DataError: A column is missing, or a row cannot be used; with its number.
+    """
+    if not hasattr(dataset, "column_names") or isinstance(dataset.column_names, dict):
+        names = dict.fromkeys((split, *_SPLITS.get(split, ())))
+        found = next((name for name in names if name in dataset), None)
+        if found is None:
+            raise ConfigError(
+                f"split: expected {' or '.join(names)} in {source}, got {', '.join(map(str, dataset))}."
+            )
+        dataset = dataset[found]
+    labelled = not split.startswith("test")
+    where = f"{source}, {split}"
+    binding = bind_columns(task, dataset.column_names, where, labelled)
+    # Test sets of GLUE have the label -1 in every row.
+    unlabelled = not labelled and binding.label and len(dataset) and dataset[0][binding.label] in (-1, None)
+    binding = replace(binding, label=None if unlabelled else binding.label, no_label=(NO_LABEL,))
+    return examples_from_rows(_dataset_rows(dataset, binding, where), binding, split, where)
+
+
+def _dataset_rows(dataset: Any, binding: Binding, source: str) -> Iterator[Row]:
+    """Rows with labels by name; a class number without a name is taken in the task's order, -1 is none."""
+    label, known = binding.label, binding.task_type.names
+    names = getattr(dataset.features.get(label), "names", None) or known
+    if not set(map(str.lower, names)) <= {name.lower() for name in known}:
+        names = known
+    for number, cells in enumerate(dataset, 1):
+        if label is not None and known and isinstance(cells[label], int):
+            value = cells[label]
+            if not -1 <= value < len(names):
+                raise DataError(
+                    f"label: expected a class number from 0 to {len(names) - 1}, got {value}.", source, number
+                )
+            cells = {**cells, label: NO_LABEL if value == -1 else names[value]}
+        yield Row(number, cells)
+
+
+# Tables of the user's own.
+
+
+def read_own_table(
+    path: str | Path, task_type: TaskType, columns: TableColumns, name: str = "train", labelled: bool = True
+) -> tuple[TextSet, TableColumns, TaskType]:
+    """Read a table.
+
+    Args:
+        path: The file.
+        task_type: What its labels are; one without names takes those of the file.
+        columns: What the user named.
+        name: Of the split.
+        labelled: Whether there must be labels; else they are read where they are, and no blank line may
+            stand between rows, which are counted.
+
+    Returns:
+        The examples, the columns that were found, and the type with its labels.
+
+    Raises:
+        DataError: The file cannot be used; with the line.
+        ConfigError: It cannot be told which column is what.
+    """
+    table, columns = _open(path, columns, labelled)
+    rows = list(table.rows)
+    if columns.label is not None:
+        task_type, rows = task_type.settle(rows, columns.label, path)
+    binding = Binding(
+        texts=columns.texts,
+        label=columns.label,
+        task_type=task_type,
+        unlabelled=[] if labelled else task_type.blanks(),
+    )
+    return examples_from_rows(rows, binding, name, path), columns, task_type
+
+
+def _open(path: str | Path, columns: TableColumns, labelled: bool) -> tuple[Table, TableColumns]:
+    """A file, and its columns with every name settled."""
+    quoted, why = csv_quoted(path, columns.quotes)
+    if why:
+        level = logging.WARNING if why.startswith("nothing tells") else logging.INFO
+        way, other = ("as in CSV, and taken off", "text") if quoted else ("as part of the text", "csv")
+        _log.log(level, "%s: quotes are read %s: %s. Else set data.quotes=%s.", path, way, why, other)
+    _refuse_other_separators(path, columns, labelled)
+    table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
+    if columns.given or table.has_header:
+        return _settle_columns(table, columns, path, labelled)
+    return table, replace(columns, text="1", label="2" if len(table.columns) == 2 else None)
+
+
+def _numbered(
+    path: str | Path, columns: TableColumns, labelled: bool, first: Sequence[str]
+) -> list[str] | None:
+    """Numbers as the names of columns, where the first line is a row; None where it is a header.
+
+    Raises:
+        ConfigError: It cannot be told which column is what.
+    """
+    numbers = [str(number) for number in range(1, len(first) + 1)]
+    if columns.given:
+        # One cell like a column's number is a label; a header has them all.
+        given = set(columns.given)
+        return numbers if given <= set(numbers) and not given <= set(first) else None
+    texts, labels = USUAL.texts[0], USUAL.label
+    if set(first) & set(texts) and (set(first) & set(labels) or not labelled):
+        return None
+    if len(first) == 2 or (len(first) == 1 and not labelled):
+        return numbers
+    remedy = "Name yours with --text-column and --label-column." if labelled else "Rename yours in the file."
+    raise ConfigError(
+        f"{path}: expected two columns, text and label, or columns named {texts[0]!r} and "
+        f"{labels[0]!r}, got {len(first)} cells in line 1: {', '.join(map(repr, first[:5]))}. {remedy}"
+    )
+
+
+def _settle_columns(
+    table: Table, columns: TableColumns, path: str | Path, labelled: bool
+) -> tuple[Table, TableColumns]:
+    """Columns by the names that the user gave, or by usual ones."""
+    first = next(table.rows, None)
+    if first is None:
+        raise DataError("expected rows of text and label, got none.", path)
+    found, usual = table.columns, USUAL.texts
+    # Where labels need not be, a model is asked, whose columns are settled: no option names others.
+    text, pair = ("--text-column", "--text-pair-column") if labelled else _AS_TRAINED
+    text_column = pick_column(found, (columns.text,) if columns.text else usual[0], text, path)
+    pair_column = next((name for name in usual[1] if name in found and not columns.text), None)
+    if columns.pair:
+        pair_column = pick_column(found, (columns.pair,), pair, path)
+    names = (columns.label,) if columns.label else USUAL.label
+    if labelled:
+        label = pick_column(found, names, "--label-column", path)
+    else:
+        label = next((name for name in names if name in found), None)
+    settled = TableColumns(text_column, label, pair_column, columns.quotes)
+    return replace(table, rows=chain([first], table.rows)), settled
+
+
+def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: bool) -> None:
+    """Check that a CSV has no semicolons or tabs where commas should be.
+
+    A single column of texts may hold them: there a name that a column may have must stand between.
+
+    Raises:
+        DataError: It has.
+    """
+    line = next(iter(read_lines(path)), "") if table_format(path) == "csv" else ""
+    known = {*USUAL.texts[0], *USUAL.label, *columns.given}
+    for separator, what in ((";", "semicolons"), ("\t", "tabs")):
+        cells = next(csv.reader([line], delimiter=separator), [])
+        if "," not in line and len(cells) > 1 and (labelled or known & set(cells)):
+            raise DataError(
+                f"expected commas between the cells of a CSV file, got {what}: {line[:80]!r}. "
+                "Convert the file to commas, or to tabs with a name in .tsv.",
+                path,
+                1,
+            )

@@ -21,12 +21,16 @@ __all__ = [
     "Omitted",
     "RelationBiasConfig",
     "TreeOptions",
+    "layer_problems",
     "tree_problems",
     "with_trees_of_masks",
 ]
 
 Omitted = Literal["dependency", "constituency", "parent", "child", "sibling", "pair"]
 """What the ablations leave out: a tree, or a kind of relation in both trees."""
+
+Preset = Literal["preserving", "paper"]
+"""With full attention among the sub-networks and a gate that starts closed, or sub-networks only."""
 
 _TREES = ("dependency", "constituency")
 
@@ -98,6 +102,9 @@ class TreeOptions(_Section):
 class MaskConfig(TreeOptions):
     """Syntax attention (paper 002): one sub-network for each relation."""
 
+    preset: Preset | None = Field(
+        default=None, description="how it begins, as infusion.preset of an encoder; null: as that, preserving"
+    )
     mode: Literal["multiplicative", "additive"] = Field(
         default="multiplicative", description="masked keys keep logit 0 (paper 002, eq. 1), or are removed"
     )
@@ -144,7 +151,7 @@ class LisaConfig(_Section):
 class InfusionConfig(_Section):
     """What a pretrained encoder is infused with. Nothing by default."""
 
-    preset: Literal["preserving", "paper"] = Field(
+    preset: Preset = Field(
         default="preserving",
         description="preserving: full attention and a gate that starts closed; paper: sub-networks only",
     )
@@ -179,6 +186,11 @@ class InfusionConfig(_Section):
     def tree_options(self) -> TreeOptions | None:
         """What the relation tensor holds; None where none is needed."""
         return self.masks or self.relation_bias
+
+    @property
+    def preset_of_masks(self) -> Preset:
+        """What `masks` says of it, or the preset of all."""
+        return (self.masks and self.masks.preset) or self.preset
 
     @property
     def n_tags(self) -> int:
@@ -289,6 +301,29 @@ def tree_problems(masks: TreeOptions | None, relation_bias: TreeOptions | None) 
         for key in TreeOptions.model_fields
         if getattr(masks, key) != getattr(relation_bias, key)
     ]
+
+
+def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: str) -> list[str]:
+    """Layers and heads that an encoder has not, one line each.
+
+    Args:
+        config: What is infused.
+        n_layers: Of the encoder.
+        n_heads: Of each layer.
+        name: Of the encoder, for people.
+    """
+    problems = []
+    for section in ("masks", "relation_bias", "lisa"):
+        layers = getattr(getattr(config, section), "layers", None)
+        wrong = [layer for layer in layers or () if not 0 <= layer < n_layers]
+        if wrong or layers == ():
+            found = ", ".join(map(str, wrong)) or "none"
+            problems.append(f"{section}.layers: expected layers 0 to {n_layers - 1} of {name}, got {found}.")
+    if config.lisa and config.lisa.attn_head >= n_heads:
+        problems.append(
+            f"lisa.attn_head: expected 0 to {n_heads - 1}, a head of {name}, got {config.lisa.attn_head}."
+        )
+    return problems
 
 
 def _as_mapping(section: Any) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from torch import nn
 
 import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.infusion.families import FAMILIES
 
 SIZES = {
     "hidden_size": 22,
@@ -22,7 +23,7 @@ SIZES = {
     "vocab_size": 31,
     "max_position_embeddings": 23,
 }
-SUPPORTED = "Supported: BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT, ALBERT, ModernBERT, T5."
+SUPPORTED = f"Supported: {', '.join(family.title for family in FAMILIES.values())}."
 
 
 def _bert(**more):
@@ -49,7 +50,8 @@ def test_other_architectures_are_refused_by_name():
     bart = hf.BartModel(hf.BartConfig(d_model=22, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
                                       decoder_attention_heads=2, encoder_ffn_dim=7, decoder_ffn_dim=7, vocab_size=31))  # fmt: skip
     assert _refused(bart) == (
-        f"model: expected a supported encoder, got BartModel of the kind 'bart'. {SUPPORTED}"
+        f"model: expected a supported encoder, got BartModel of the kind 'bart'. {SUPPORTED} "
+        "For another one that calls transformers' attention interface, give infuse its family=Family(…)."
     )
 
 
@@ -131,7 +133,7 @@ def test_a_batch_without_its_syntax_is_refused():
     relations = torch.zeros(3, 2, 5, 5, dtype=torch.uint8)
     with pytest.raises(ValueError, match=(
         r"^syntax: expected a tensor of shape \[3, 2, 5, 5\], as this model is infused with it, got none\. "
-        r"Make batches with SyntaxCollator, or give raw text to syntaxformer\.pipeline\.$"
+        r"Make batches with SyntaxCollator, or give raw text to syntaxformer\.pipeline or to a Translator\.$"
     )):  # fmt: skip
         model(pieces)
     with pytest.raises(ValueError, match=r"^pos_ids: expected a tensor of shape \[3, 5\], as this model"):

@@ -13,7 +13,10 @@ from typing import Any
 
 __all__ = ["announce"]
 
-_KINDS = {"syntaxformer": "syntaxformer.translation.model", "syntaxformer_infused": "syntaxformer.infusion"}
+_KINDS = {
+    "syntaxformer": "syntaxformer.translation.model",
+    "syntaxformer_infused": "syntaxformer.infusion.infused_folder",
+}
 """`model_type` in `config.json` → room whose import registers the config and the models of that kind."""
 
 _TABLE = "transformers.models.auto.configuration_auto"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from syntaxformer.infusion import SHORTHAND
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -34,6 +36,13 @@ def _rows(page: str) -> dict[tuple[str, str], tuple[str, str]]:
 
 def test_the_page_is_as_the_models_are(keys):
     assert (DOCS / "keys.md").read_text("utf-8") == keys.page(), "Write it anew: python docs/keys.py"
+
+
+def test_the_table_of_families_is_as_the_plug_ins(keys):
+    text = keys.INFUSE.read_text("utf-8")
+    assert keys.with_families(text) == text, "Write it anew: python docs/keys.py"
+    for name in SHORTHAND:
+        assert f"`{name}`" in text
 
 
 def test_every_key_has_a_default_and_a_meaning(keys):

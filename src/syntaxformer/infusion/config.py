@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from syntaxformer.base.config import MAX_SEED, config_error, nearest
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.infusion import SHORTHAND
 
 __all__ = [
     "InfusionConfig",
@@ -207,25 +208,25 @@ class InfusionConfig(_Section):
         """Read the command line's shorthand: `masks,lisa,pos_add`; "none" or "" for a plain model.
 
         Args:
-            names: Of masks, relation_bias, lisa, pos_add, pos_concat, pos_let (or let), with commas.
+            names: Of `SHORTHAND`, with commas.
             more: Further fields, as in the class.
 
         Raises:
             ConfigError: An unknown name, one that stands twice, or two kinds of `pos`.
         """
         wanted = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
-        unknown = [name for name in wanted if name not in _SHORTHAND]
+        unknown = [name for name in wanted if name not in SHORTHAND]
         if unknown:
             raise ConfigError(
                 [
-                    f"infuse: expected some of {', '.join(_SHORTHAND)} or none, got {name!r}. "
-                    + nearest(name, list(_SHORTHAND))
+                    f"infuse: expected some of {', '.join(SHORTHAND)} or none, got {name!r}. "
+                    + nearest(name, list(SHORTHAND))
                     for name in unknown
                 ]
             )
         content: dict[str, Any] = {}
         for name in wanted:
-            key, value = _SHORTHAND[name]
+            key, value = SHORTHAND[name]
             if key in content:
                 raise ConfigError(f"infuse: expected {key} once, got it twice in {names!r}.")
             content[key] = value
@@ -258,17 +259,6 @@ class InfusionConfig(_Section):
         except ConfigError as error:
             problems = (problem.removeprefix(_SOURCE) for problem in error.problems)
             raise ConfigError([source + problem for problem in problems]) from error
-
-
-_SHORTHAND: dict[str, tuple[str, Any]] = {
-    "masks": ("masks", {}),
-    "relation_bias": ("relation_bias", {}),
-    "lisa": ("lisa", {}),
-    "pos_add": ("pos", "add"),
-    "pos_concat": ("pos", "concat"),
-    "pos_let": ("pos", "let"),
-    "let": ("pos", "let"),
-}
 
 
 def with_trees_of_masks(content: Any) -> Any:

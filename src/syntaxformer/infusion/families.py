@@ -42,7 +42,7 @@ class Family:
     note: str = ""
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Family:
+    def from_dict(cls, stored: Mapping[str, Any], source: str) -> Family:
         """Read what `dataclasses.asdict` gave, also after JSON turned tuples into lists.
 
         Raises:
@@ -58,7 +58,7 @@ class Family:
         if family is None or any(
             not isinstance(getattr(family, name), wanted.get(name, str)) for name in names
         ):
-            raise ConfigError(f"family: expected {', '.join(names)}, got {dict(stored)!r}.")
+            raise ConfigError(f"{source}: family: expected {', '.join(names)}, got {dict(stored)!r}.")
         return family
 
 

@@ -205,7 +205,7 @@ def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig, Family 
             f"{version!r}. Load the folder with the version of syntaxformer that wrote it."
         )
     try:
-        family = Family.from_dict(stored["family"]) if "family" in stored else None
+        family = Family.from_dict(stored["family"], str(path)) if "family" in stored else None
         return stored, InfusionConfig.from_json(stored.get("infusion"), str(path)), family
     except ConfigError as error:
         raise CheckpointError(str(error)) from error

@@ -2,8 +2,8 @@
 
     python docs/keys.py
 
-Defaults and meanings stand in the pydantic models and nowhere else; a test holds the page to them. The table of
-families in docs/infuse.md is written from that of the plug-in, likewise.
+Defaults and meanings stand in the pydantic models and nowhere else; a test holds the page to them. The table
+of families in docs/infuse.md is written from that of the plug-in, likewise.
 """
 
 from __future__ import annotations
@@ -83,14 +83,9 @@ def with_families(text: str) -> str:
     """A page whose table of families is as the plug-in's."""
     before, mark, rest = text.partition("<!-- families, by docs/keys.py -->\n")
     after = rest[rest.index("<!-- end -->") :]
-    rows = [f"| {family.title} | `{kind}` | {_cell(family.note)} |" for kind, family in FAMILIES.items()]
-    return (
-        before
-        + mark
-        + "\n".join(["| family | `model_type` | remarks |", "|---|---|---|", *rows])
-        + "\n"
-        + after
-    )
+    rows = ["| family | `model_type` | remarks |", "|---|---|---|"]
+    rows += [f"| {family.title} | `{kind}` | {_cell(family.note)} |" for kind, family in FAMILIES.items()]
+    return before + mark + "".join(f"{row}\n" for row in rows).replace("|  |", "| |") + after
 
 
 def page() -> str:

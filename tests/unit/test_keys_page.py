@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.infusion import SHORTHAND
+from syntaxformer.nn import INFUSION_KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -43,6 +44,18 @@ def test_the_table_of_families_is_as_the_plug_ins(keys):
     assert keys.with_families(text) == text, "Write it anew: python docs/keys.py"
     for name in SHORTHAND:
         assert f"`{name}`" in text
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/recipes.md"])
+def test_pages_name_every_kind_of_infusion(page):
+    text = (DOCS.parent / page).read_text("utf-8")
+    assert [kind for kind in INFUSION_KINDS if f"`{kind}`" not in text] == []
+
+
+def test_recipes_name_every_kind_of_infusion():
+    texts = [path.read_text("utf-8") for path in DOCS.parent.glob("recipes/*.yaml")]
+    lists = {line.partition("# ")[2] for text in texts for line in text.splitlines() if "# none, add" in line}
+    assert lists == {", ".join(INFUSION_KINDS)}
 
 
 def test_every_key_has_a_default_and_a_meaning(keys):

@@ -13,10 +13,7 @@ from typing import Any
 
 __all__ = ["announce"]
 
-_KINDS = {
-    "syntaxformer": "syntaxformer.translation.model",
-    "syntaxformer_infused": "syntaxformer.infusion.infused_folder",
-}
+_KINDS = {"syntaxformer": "syntaxformer.translation.model", "syntaxformer_infused": "syntaxformer.infusion"}
 """`model_type` in `config.json` → room whose import registers the config and the models of that kind."""
 
 _TABLE = "transformers.models.auto.configuration_auto"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
-from syntaxformer.infusion import SHORTHAND
+from syntaxformer.cli.finetune import finetune
+from syntaxformer.infusion.config import SHORTHAND
 from syntaxformer.nn import INFUSION_KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -44,6 +46,13 @@ def test_the_table_of_families_is_as_the_plug_ins(keys):
     assert keys.with_families(text) == text, "Write it anew: python docs/keys.py"
     for name in SHORTHAND:
         assert f"`{name}`" in text
+
+
+def test_help_names_what_can_be_infused():
+    (option,) = get_type_hints(finetune, include_extras=True)["infuse"].__metadata__
+    listed, _, rest = option.help.partition(", with commas; or none.")
+    assert not rest
+    assert {*listed.split(", "), "pos_let"} == set(SHORTHAND), "let is short for pos_let"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/recipes.md"])

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from syntaxformer.infusion import SHORTHAND
-
 __all__ = ["finetune"]
 
 
@@ -26,7 +24,9 @@ def finetune(
         str | None,
         typer.Option(help="Folder of the task's official files or of a saved data set; or hub:NAME."),
     ] = None,
-    infuse: Annotated[str, typer.Option(help=f"{', '.join(SHORTHAND)}, with commas; or none.")] = "none",
+    infuse: Annotated[
+        str, typer.Option(help="masks, relation_bias, lisa, pos_add, pos_concat, let, with commas; or none.")
+    ] = "none",
     train: Annotated[
         str | None, typer.Option(help="Training table: TSV, CSV or JSON lines, plain or .gz.")
     ] = None,

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from syntaxformer.base.config import MAX_SEED, config_error, nearest
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion import SHORTHAND
 
 __all__ = [
+    "SHORTHAND",
     "InfusionConfig",
     "LisaConfig",
     "MaskConfig",
@@ -259,6 +259,18 @@ class InfusionConfig(_Section):
         except ConfigError as error:
             problems = (problem.removeprefix(_SOURCE) for problem in error.problems)
             raise ConfigError([source + problem for problem in problems]) from error
+
+
+SHORTHAND: dict[str, tuple[str, Any]] = {
+    "masks": ("masks", {}),
+    "relation_bias": ("relation_bias", {}),
+    "lisa": ("lisa", {}),
+    "pos_add": ("pos", "add"),
+    "pos_concat": ("pos", "concat"),
+    "pos_let": ("pos", "let"),
+    "let": ("pos", "let"),
+}
+"""What `--infuse` takes → key of `InfusionConfig` and its value."""
 
 
 def with_trees_of_masks(content: Any) -> Any:

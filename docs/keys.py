@@ -2,7 +2,8 @@
 
     python docs/keys.py
 
-Defaults and meanings stand in the pydantic models and nowhere else; a test holds the page to them.
+Defaults and meanings stand in the pydantic models and nowhere else; a test holds the page to them. The table
+of families in docs/infuse.md is written from that of the plug-in, likewise.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pydantic.fields import FieldInfo
 
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.families import FAMILIES
 from syntaxformer.study.experiments.spec import Spec
 from syntaxformer.translation.recipe import Recipe
 
 PAGE = Path(__file__).with_name("keys.md")
+INFUSE = PAGE.with_name("infuse.md")
 
 Model = type[BaseModel]
 
@@ -71,8 +74,18 @@ ELSEWHERE = {
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the page, and the table of the other."""
     PAGE.write_text(page(), "utf-8")
+    INFUSE.write_text(with_families(INFUSE.read_text("utf-8")), "utf-8")
+
+
+def with_families(text: str) -> str:
+    """A page whose table of families is as the plug-in's."""
+    before, mark, rest = text.partition("<!-- families, by docs/keys.py -->\n")
+    after = rest[rest.index("<!-- end -->") :]
+    rows = ["| family | `model_type` | remarks |", "|---|---|---|"]
+    rows += [f"| {family.title} | `{kind}` | {_cell(family.note)} |" for kind, family in FAMILIES.items()]
+    return before + mark + "".join(f"{row}\n" for row in rows).replace("|  |", "| |") + after
 
 
 def page() -> str:

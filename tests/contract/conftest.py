@@ -15,6 +15,7 @@ import torch
 import transformers as hf
 
 import syntaxformer as sf
+from syntaxformer.infusion import families
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
 from syntaxformer.translation.model import SyntaxTransformerConfig
 
@@ -42,7 +43,6 @@ _T5 = {
 _HOSTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "bert": (hf.BertConfig, hf.BertForSequenceClassification, _BERT),
     "roberta": (hf.RobertaConfig, hf.RobertaForSequenceClassification, _BERT),
-    "xlm-roberta": (hf.XLMRobertaConfig, hf.XLMRobertaForSequenceClassification, _BERT),
     "electra": (hf.ElectraConfig, hf.ElectraForSequenceClassification, {**_BERT, "embedding_size": 17}),
     "distilbert": (hf.DistilBertConfig, hf.DistilBertForSequenceClassification, _DISTIL),
     "albert": (
@@ -53,6 +53,9 @@ _HOSTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "modernbert": (hf.ModernBertConfig, hf.ModernBertForSequenceClassification, _MODERN),
     "t5": (hf.T5Config, hf.T5ForConditionalGeneration, _T5),
 }
+for _kind in set(families.FAMILIES) - set(_HOSTS) - {"syntaxformer"}:  # those of BERT's sizes
+    _config = hf.CONFIG_MAPPING[_kind]
+    _HOSTS[_kind] = (_config, hf.AutoModelForSequenceClassification._model_mapping[_config], _BERT)
 
 _SINGLE = ["masks", "relation_bias", "lisa", "pos_add", "pos_concat", "let"]
 _COMBINED = ["masks,lisa,pos_add", "relation_bias,lisa", "masks,let"]
@@ -246,7 +249,7 @@ def _infused(family: str, names: str) -> Subject:
 
     def batch() -> dict[str, torch.Tensor]:
         inputs, numbers = _source(has_trees, has_lisa), _numbers(5)
-        if family == "roberta" or family == "xlm-roberta":
+        if config().pad_token_id == 1:
             inputs["input_ids"] = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, 1)
         if "pos" in names or "let" in names:
             inputs["pos_ids"] = numbers(1, 20, BATCH, PIECES)

@@ -35,7 +35,7 @@ def folders(tmp_path_factory):
         "decoder_layers": 1,
     }
     translator = tmp_path_factory.mktemp("translator")
-    sf.SyntaxTransformer(sf.models.SyntaxTransformerConfig(**shape)).save_pretrained(translator)
+    sf.SyntaxTransformer(sf.translation.model.SyntaxTransformerConfig(**shape)).save_pretrained(translator)
     infused = tmp_path_factory.mktemp("infused")
     sizes = {"hidden_size": 22, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 29}
     sf.infuse(hf.BertModel(hf.BertConfig(vocab_size=31, **sizes)), "pos_add").save_pretrained(infused)

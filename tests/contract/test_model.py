@@ -132,14 +132,14 @@ def test_parts_of_syntax_that_a_folder_lacks_start_as_documented(new, tmp_path):
     loaded = SyntaxTransformer.from_pretrained(
         tmp_path, **{new: {"max_distance": 3} if new != "lisa" else {}}
     )
-    added = {name: one.detach() for name, one in loaded.named_parameters() if "syntax" in name}
+    added = {name: one.detach() for name, one in loaded.named_parameters() if ".infusion." in name}
     assert added
     for name, parameter in added.items():
-        if name.endswith("lisa.weight"):
+        if name.endswith("lisa.0.weight"):
             assert_close(parameter, torch.eye(11) / 11**0.5)
-        elif name.endswith("topical.value"):
+        elif name.endswith("topical.shared.value"):
             assert_close(parameter, torch.eye(22))
-        elif name.endswith(("task_query", "topical.key")):
+        elif name.endswith(("task_query", "topical.shared.key")):
             assert 0.005 < float(parameter.std()) < 0.04
         else:
             assert float(parameter.abs().max()) == 0

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
+
+from syntaxformer.cli.finetune import finetune
+from syntaxformer.infusion.config import SHORTHAND
+from syntaxformer.nn import INFUSION_KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -34,6 +39,32 @@ def _rows(page: str) -> dict[tuple[str, str], tuple[str, str]]:
 
 def test_the_page_is_as_the_models_are(keys):
     assert (DOCS / "keys.md").read_text("utf-8") == keys.page(), "Write it anew: python docs/keys.py"
+
+
+def test_the_table_of_families_is_as_the_plug_ins(keys):
+    text = keys.INFUSE.read_text("utf-8")
+    assert keys.with_families(text) == text, "Write it anew: python docs/keys.py"
+    for name in SHORTHAND:
+        assert f"`{name}`" in text
+
+
+def test_help_names_what_can_be_infused():
+    (option,) = get_type_hints(finetune, include_extras=True)["infuse"].__metadata__
+    listed, _, rest = option.help.partition(", with commas; or none.")
+    assert not rest
+    assert {*listed.split(", "), "pos_let"} == set(SHORTHAND), "let is short for pos_let"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/recipes.md"])
+def test_pages_name_every_kind_of_infusion(page):
+    text = (DOCS.parent / page).read_text("utf-8")
+    assert [kind for kind in INFUSION_KINDS if f"`{kind}`" not in text] == []
+
+
+def test_recipes_name_every_kind_of_infusion():
+    texts = [path.read_text("utf-8") for path in DOCS.parent.glob("recipes/*.yaml")]
+    lists = {line.partition("# ")[2] for text in texts for line in text.splitlines() if "# none, add" in line}
+    assert lists == {", ".join(INFUSION_KINDS)}
 
 
 def test_every_key_has_a_default_and_a_meaning(keys):

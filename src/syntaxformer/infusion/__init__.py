@@ -1,12 +1,14 @@
 """The one plug-in that puts syntax inside an encoder: what is infused, into which families, its folders."""
 
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.families import Family
 from syntaxformer.infusion.infused_folder import INFUSION_FILE, load
-from syntaxformer.infusion.parameters import Infusion
+from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.infusion.plug_in import infuse, infusion_parameters, parameter_report
 
 __all__ = [
     "INFUSION_FILE",
+    "Family",
     "Infusion",
     "InfusionConfig",
     "infuse",

@@ -15,18 +15,23 @@ from syntaxformer.base.config import MAX_SEED, config_error, nearest
 from syntaxformer.base.errors import ConfigError
 
 __all__ = [
+    "SHORTHAND",
     "InfusionConfig",
     "LisaConfig",
     "MaskConfig",
     "Omitted",
     "RelationBiasConfig",
     "TreeOptions",
+    "layer_problems",
     "tree_problems",
     "with_trees_of_masks",
 ]
 
 Omitted = Literal["dependency", "constituency", "parent", "child", "sibling", "pair"]
 """What the ablations leave out: a tree, or a kind of relation in both trees."""
+
+Preset = Literal["preserving", "paper"]
+"""With full attention among the sub-networks and a gate that starts closed, or sub-networks only."""
 
 _TREES = ("dependency", "constituency")
 
@@ -98,6 +103,9 @@ class TreeOptions(_Section):
 class MaskConfig(TreeOptions):
     """Syntax attention (paper 002): one sub-network for each relation."""
 
+    preset: Preset | None = Field(
+        default=None, description="how it begins, as infusion.preset of an encoder; null: as that, preserving"
+    )
     mode: Literal["multiplicative", "additive"] = Field(
         default="multiplicative", description="masked keys keep logit 0 (paper 002, eq. 1), or are removed"
     )
@@ -144,7 +152,7 @@ class LisaConfig(_Section):
 class InfusionConfig(_Section):
     """What a pretrained encoder is infused with. Nothing by default."""
 
-    preset: Literal["preserving", "paper"] = Field(
+    preset: Preset = Field(
         default="preserving",
         description="preserving: full attention and a gate that starts closed; paper: sub-networks only",
     )
@@ -181,6 +189,11 @@ class InfusionConfig(_Section):
         return self.masks or self.relation_bias
 
     @property
+    def preset_of_masks(self) -> Preset:
+        """What `masks` says of it, or the preset of all."""
+        return (self.masks and self.masks.preset) or self.preset
+
+    @property
     def n_tags(self) -> int:
         """Rows of a part-of-speech table, `<none>` and `<unk>` included."""
         return len(self.pos_tags) + _RESERVED_TAGS
@@ -195,25 +208,25 @@ class InfusionConfig(_Section):
         """Read the command line's shorthand: `masks,lisa,pos_add`; "none" or "" for a plain model.
 
         Args:
-            names: Of masks, relation_bias, lisa, pos_add, pos_concat, pos_let (or let), with commas.
+            names: Of `SHORTHAND`, with commas.
             more: Further fields, as in the class.
 
         Raises:
             ConfigError: An unknown name, one that stands twice, or two kinds of `pos`.
         """
         wanted = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
-        unknown = [name for name in wanted if name not in _SHORTHAND]
+        unknown = [name for name in wanted if name not in SHORTHAND]
         if unknown:
             raise ConfigError(
                 [
-                    f"infuse: expected some of {', '.join(_SHORTHAND)} or none, got {name!r}. "
-                    + nearest(name, list(_SHORTHAND))
+                    f"infuse: expected some of {', '.join(SHORTHAND)} or none, got {name!r}. "
+                    + nearest(name, list(SHORTHAND))
                     for name in unknown
                 ]
             )
         content: dict[str, Any] = {}
         for name in wanted:
-            key, value = _SHORTHAND[name]
+            key, value = SHORTHAND[name]
             if key in content:
                 raise ConfigError(f"infuse: expected {key} once, got it twice in {names!r}.")
             content[key] = value
@@ -248,7 +261,7 @@ class InfusionConfig(_Section):
             raise ConfigError([source + problem for problem in problems]) from error
 
 
-_SHORTHAND: dict[str, tuple[str, Any]] = {
+SHORTHAND: dict[str, tuple[str, Any]] = {
     "masks": ("masks", {}),
     "relation_bias": ("relation_bias", {}),
     "lisa": ("lisa", {}),
@@ -257,6 +270,7 @@ _SHORTHAND: dict[str, tuple[str, Any]] = {
     "pos_let": ("pos", "let"),
     "let": ("pos", "let"),
 }
+"""What `--infuse` takes → key of `InfusionConfig` and its value."""
 
 
 def with_trees_of_masks(content: Any) -> Any:
@@ -289,6 +303,29 @@ def tree_problems(masks: TreeOptions | None, relation_bias: TreeOptions | None) 
         for key in TreeOptions.model_fields
         if getattr(masks, key) != getattr(relation_bias, key)
     ]
+
+
+def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: str) -> list[str]:
+    """Layers and heads that an encoder has not, one line each.
+
+    Args:
+        config: What is infused.
+        n_layers: Of the encoder.
+        n_heads: Of each layer.
+        name: Of the encoder, for people.
+    """
+    problems = []
+    for section in ("masks", "relation_bias", "lisa"):
+        layers = getattr(getattr(config, section), "layers", None)
+        wrong = [layer for layer in layers or () if not 0 <= layer < n_layers]
+        if wrong or layers == ():
+            found = ", ".join(map(str, wrong)) or "none"
+            problems.append(f"{section}.layers: expected layers 0 to {n_layers - 1} of {name}, got {found}.")
+    if config.lisa and config.lisa.attn_head >= n_heads:
+        problems.append(
+            f"lisa.attn_head: expected 0 to {n_heads - 1}, a head of {name}, got {config.lisa.attn_head}."
+        )
+    return problems
 
 
 def _as_mapping(section: Any) -> dict[str, Any] | None:

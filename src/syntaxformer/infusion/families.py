@@ -1,19 +1,21 @@
 """Where the parts that syntax is infused into live in each family of encoders: a table of names, no subclass.
 
-Paths are those of transformers 5. A family is known by its `config.model_type`; all else is refused by name.
+Paths are those of transformers 5. A family is known by its `config.model_type`; for another one, `infuse`
+takes a `Family` of yours. All else is refused by name.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 from torch import nn
 from transformers import PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
 
-__all__ = ["FAMILIES", "Family", "Parts", "parts_of"]
+__all__ = ["FAMILIES", "OWN", "Family", "Parts", "parts_in", "parts_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Family:
         final: Paths from the model of the module that takes the final vector of the sentence: the first that
             is there.
         stack: Path of the encoder, from `model.base_model`.
+        note: What else people should know, for the documentation.
     """
 
     title: str
@@ -36,16 +39,46 @@ class Family:
     output: str
     final: tuple[str, ...]
     stack: str = ""
+    note: str = ""
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any], source: str) -> Family:
+        """Read what `dataclasses.asdict` gave, also after JSON turned tuples into lists.
+
+        Raises:
+            ConfigError: Other names, or values of another kind.
+        """
+        names = {one.name: one for one in fields(cls)}
+        content = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
+        try:
+            family = cls(**content)
+        except TypeError:
+            family = None
+        wanted = {"layers": tuple, "final": tuple}
+        if family is None or any(
+            not isinstance(getattr(family, name), wanted.get(name, str)) for name in names
+        ):
+            raise ConfigError(f"{source}: family: expected {', '.join(names)}, got {dict(stored)!r}.")
+        return family
 
 
 def _like_bert(title: str, *final: str) -> Family:
     return Family(title, ("encoder.layer",), "attention.self", "attention.output.dense", final)
 
 
-_ALBERT_LAYERS = ("encoder.albert_layer_groups", "albert_layers")
-_T5_ATTENTION = "layer.0.SelfAttention"
+OWN = Family(
+    "SyntaxTransformer",
+    ("layers",),
+    "self_attention",
+    "self_attention.output",
+    (),
+    "encoder",
+    "our own translator: tags enter through its factors, and a recipe says the rest",
+)
+"""Its layers call the plug-in themselves, so that no class of ours is put in front of it."""
 
 FAMILIES: dict[str, Family] = {
+    "syntaxformer": OWN,
     "bert": _like_bert("BERT", "bert.pooler", "pooler"),
     "roberta": _like_bert("RoBERTa", "classifier", "pooler"),
     "xlm-roberta": _like_bert("XLM-R", "classifier", "pooler"),
@@ -53,9 +86,34 @@ FAMILIES: dict[str, Family] = {
     "distilbert": Family(
         "DistilBERT", ("transformer.layer",), "attention", "attention.out_lin", ("pre_classifier",)
     ),
-    "albert": Family("ALBERT", _ALBERT_LAYERS, "attention", "attention.dense", ("albert.pooler", "pooler")),
-    "modernbert": Family("ModernBERT", ("layers",), "attn", "attn.Wo", ("head",)),
-    "t5": Family("T5", ("block",), _T5_ATTENTION, f"{_T5_ATTENTION}.o", ("classification_head",), "encoder"),
+    "albert": Family(
+        "ALBERT",
+        ("encoder.albert_layer_groups", "albert_layers"),
+        "attention",
+        "attention.dense",
+        ("albert.pooler", "pooler"),
+        note="layers that share parameters share what is new, too: `layers` numbers sets of parameters, one "
+        "as a rule",
+    ),
+    "modernbert": Family(
+        "ModernBERT",
+        ("layers",),
+        "attn",
+        "attn.Wo",
+        ("head",),
+        note="local layers keep their window: beyond it full attention sees nothing, and a relation counts "
+        "as none",
+    ),
+    "t5": Family(
+        "T5",
+        ("block",),
+        "layer.0.SelfAttention",
+        "layer.0.SelfAttention.o",
+        ("classification_head",),
+        "encoder",
+        "encoder, text-to-text (`generate`) and classification; syntax is in the encoder, the decoder is "
+        "untouched",
+    ),
 }
 """By `config.model_type`."""
 
@@ -82,6 +140,11 @@ class Parts:
     layers: tuple[nn.Module, ...]
     final: nn.Module | None
 
+    @property
+    def n_heads(self) -> int:
+        """Attention heads."""
+        return self.stack.config.num_attention_heads
+
     def attention(self, layer: int) -> nn.Module:
         """Self-attention of a layer."""
         return self.layers[layer].get_submodule(self.family.attention)
@@ -91,27 +154,51 @@ class Parts:
         return cast("nn.Linear", self.layers[layer].get_submodule(self.family.output))
 
 
-def parts_of(model: PreTrainedModel) -> Parts:
+def parts_of(model: PreTrainedModel, family: Family | None = None) -> Parts:
     """Find the parts of a model.
 
+    Args:
+        model: The model.
+        family: Its role names; None for those of the table.
+
     Raises:
-        ConfigError: A model of another kind, or one whose attention looks only back.
+        ConfigError: A model of another kind, one whose attention looks only back, or a family whose paths it
+            has not.
     """
-    family = _family_of(model)
-    stack = model.base_model.get_submodule(family.stack)
-    layers = list(_listed(stack, family.layers[0]))
+    family = _family_of(model, family)
+    stack = _at(model.base_model, family.stack, "stack", PreTrainedModel if family != OWN else nn.Module)
+    return parts_in(stack, family, _final(model, family))
+
+
+def parts_in(stack: nn.Module, family: Family, final: nn.Module | None = None) -> Parts:
+    """The parts of an encoder that has been found."""
+    layers = list(_at(stack, family.layers[0], "layers", nn.ModuleList))
     for step in family.layers[1:]:
-        layers = [layer for group in layers for layer in _listed(group, step)]
-    return Parts(family, stack, tuple(layers), _final(model, family))
+        layers = [layer for group in layers for layer in _at(group, step, "layers", nn.ModuleList)]
+    for layer in layers:
+        _at(layer, family.attention, "attention", nn.Module)
+        _at(layer, family.output, "output", nn.Module)
+    return Parts(family, cast("PreTrainedModel", stack), tuple(layers), final)
 
 
-def _listed(module: nn.Module, path: str) -> nn.ModuleList:
-    return cast("nn.ModuleList", module.get_submodule(path))
+def _at(module: nn.Module, path: str, role: str, kind: type) -> Any:
+    """The module at a path."""
+    try:
+        found = module.get_submodule(path)
+    except AttributeError:
+        found = None
+    if not isinstance(found, kind):
+        inside = type(module).__name__
+        raise ConfigError(
+            f"family.{role}: expected the path of a {kind.__name__} in {inside}, got {path!r}. "
+            f"It has {', '.join(name for name, _ in module.named_children())}."
+        )
+    return found
 
 
-def _family_of(model: PreTrainedModel) -> Family:
+def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
     name, kind = type(model).__name__, getattr(getattr(model, "config", None), "model_type", None)
-    supported = ", ".join(family.title for family in FAMILIES.values())
+    supported = ", ".join(one.title for one in FAMILIES.values())
     remedy = f"Supported: {supported}."
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(f"model: expected a transformers PreTrainedModel, got {name}. {remedy}")
@@ -125,9 +212,12 @@ def _family_of(model: PreTrainedModel) -> Family:
             f"model: expected an encoder, got the decoder-only {name}: a syntax tree links words in both "
             f"directions, this model looks only back. {remedy}"
         )
-    if kind not in FAMILIES:
-        raise ConfigError(f"model: expected a supported encoder, got {name} of the kind {kind!r}. {remedy}")
-    return FAMILIES[kind]
+    if family is None and kind not in FAMILIES:
+        raise ConfigError(
+            f"model: expected a supported encoder, got {name} of the kind {kind!r}. {remedy} "
+            "For another one that calls transformers' attention interface, give infuse its family=Family(…)."
+        )
+    return family or FAMILIES[cast("str", kind)]
 
 
 def _final(model: PreTrainedModel, family: Family) -> nn.Module | None:

@@ -12,24 +12,26 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.infusion.families import Parts, parts_of
-from syntaxformer.infusion.infused_attention import IMPLEMENTATION
-from syntaxformer.infusion.parameters import Infusion
-from syntaxformer.infusion.syntax_batch import Seen, SyntaxBatch
-from syntaxformer.nn import SyntaxGate, TopicalAttention
+from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, Seen, SyntaxBatch
+from syntaxformer.infusion.inside_attention import Call, attend
+from syntaxformer.nn import SyntaxGate, TopicalAttention, linear_map
 
-__all__ = ["BATCH_KEYS", "InfusedEncoder", "InfusedModel", "place", "take_over"]
+__all__ = ["IMPLEMENTATION", "InfusedEncoder", "InfusedModel", "place", "take_over"]
 
-BATCH_KEYS = ("syntax", "pos_ids", "governors", "first_pieces")
-"""What a batch brings for the infusion, as arguments of `forward`."""
+IMPLEMENTATION = "syntax"
+"""Name under which transformers knows the attention of infused layers, and its mask function."""
 
 _log = logging.getLogger(__name__)
 
@@ -184,30 +186,17 @@ def _opened(
 ) -> tuple[dict[str, Any], SyntaxBatch]:
     """The host's arguments by name, and the batch that its layers take."""
     given = {key: kwargs.pop(key, None) for key in BATCH_KEYS}
-    seen = kwargs.pop("syntax_seen", None) or Seen()
-    seen.targets, seen.counted = given["governors"], given["first_pieces"]
+    seen = kwargs.pop("syntax_seen", None)
     inputs = _by_name(stack, args, kwargs)
     pieces = inputs.get("input_ids")
     pieces = inputs["inputs_embeds"] if pieces is None else pieces
-    infusion, parts = cast("Infusion", root.infusion), parts_of(root)
-    _check(infusion, given, pieces.shape[:2])
-    wants = inputs.get("output_attentions")
+    infusion = cast("Infusion", root.infusion)
+    parts = parts_of(root, infusion.family)
     place(root, parts)
-    options = infusion.config.tree_options
-    batch = SyntaxBatch(
-        infusion=infusion,
-        outputs=tuple(parts.output(layer) for layer in range(len(parts.layers))),
-        relations=_as_bytes(given["syntax"]) if options else None,
-        key_mask=_key_mask(inputs.get("attention_mask")),
-        max_distance=options.max_distance if options else 1,
-        pos_ids=given["pos_ids"],
-        governors=given["governors"],
-        first_pieces=given["first_pieces"],
-        with_gradient=torch.is_grad_enabled(),
-        wants_attention=bool(stack.config.output_attentions if wants is None else wants),
-        seen=seen,
-    )
-    infusion.show(seen)
+    wants = inputs.get("output_attentions")
+    wants = bool(stack.config.output_attentions if wants is None else wants)
+    outputs = tuple(parts.output(layer) for layer in range(len(parts.layers)))
+    batch = infusion.open(given, pieces.shape[:2], inputs.get("attention_mask"), wants, seen, outputs)
     if infusion.config.pos in ("add", "concat"):
         _tag(stack, infusion, inputs, batch)
     _running.batch = batch
@@ -253,45 +242,49 @@ def _check_attended(stack: InfusedEncoder, batch: SyntaxBatch) -> None:
         )
 
 
-def _check(infusion: Infusion, given: dict[str, Any], shape: torch.Size) -> None:
-    """Check that the batch brings what the config needs, in the shape of its pieces."""
-    batch, n_pieces = shape
-    options = infusion.config.tree_options
-    wanted = {
-        "syntax": [batch, len(options.used_trees), n_pieces, n_pieces] if options else None,
-        "pos_ids": [batch, n_pieces] if infusion.config.pos else None,
-    }
-    for name, expected in wanted.items():
-        if expected is not None and given[name] is None:
-            raise ValueError(
-                f"{name}: expected a tensor of shape {expected}, as this model is infused with it, got none. "
-                "Make batches with SyntaxCollator, or give raw text to syntaxformer.pipeline."
-            )
-    wanted |= {"governors": [batch, n_pieces], "first_pieces": [batch, n_pieces]}
-    for name, expected in wanted.items():
-        found = given[name]
-        if expected is not None and found is not None and list(found.shape) != expected:
-            raise ValueError(f"{name}: expected shape {expected}, got {list(found.shape)}.")
-
-
-def _as_bytes(relations: Tensor) -> Tensor:
-    """Relations in the type that they have by definition, where rows of a table have become whole numbers."""
-    if relations.dtype == torch.uint8:
-        return relations
-    if relations.is_floating_point() or not 0 <= int(relations.min()) <= int(relations.max()) <= 255:
-        raise ValueError(f"syntax: expected relations as uint8, got {relations.dtype}.")
-    return relations.to(torch.uint8)
-
-
-def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
-    if attention_mask is None:
-        return None
-    if attention_mask.ndim != 2:
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    position_bias: Tensor | None = None,
+    sliding_window: int | None = None,
+    syntax_batch: SyntaxBatch | None = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """What transformers calls: `[batch, heads, pieces, d_head]` in, `[batch, pieces, heads, d_head]` out."""
+    if not hasattr(module, "syntax_layer"):  # a plain model that was made from an infused one's config
+        others |= {"dropout": dropout, "scaling": scaling, "position_bias": position_bias}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
+    if syntax_batch is None:
         raise ValueError(
-            f"attention_mask: expected shape [batch, pieces], got {list(attention_mask.shape)}. "
-            "An infused model takes which pieces are padding, nothing finer."
+            "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
+            "Call the encoder as a whole."
         )
-    return attention_mask != 0
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer = cast("int", module.syntax_layer)
+    output_map = partial(linear_map, syntax_batch.outputs[layer], is_mapped=False)
+    states = (query, key, value, attention_mask, position_bias)
+    return attend(
+        Call(*states, scaling, dropout, layer, syntax_batch, output_map, _plain, sliding_window is not None)
+    )
+
+
+def _plain(call: Call) -> Tensor:
+    mask = call.mask
+    if call.bias is not None:
+        bias = call.bias.to(call.query.dtype)
+        mask = bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
+    return F.scaled_dot_product_attention(
+        call.query, call.key, call.value, mask, dropout_p=call.dropout, scale=call.scaling
+    )
+
+
+AttentionInterface.register(IMPLEMENTATION, _attend)
+AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
 
 
 class InfusedModel(_TakesSyntax):
@@ -312,7 +305,7 @@ class InfusedModel(_TakesSyntax):
     def _initialize_weights(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
         """What is ours starts as documented, whatever the host does to its own layers."""
         if isinstance(module, Infusion):
-            module.reset_parameters()
+            module.start_anew()
         else:
             super()._initialize_weights(module, *args, **kwargs)
 

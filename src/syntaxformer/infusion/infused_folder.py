@@ -10,6 +10,7 @@ import inspect
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import read_json
 from syntaxformer.base.folder_checks import check_settings, check_weights, folder_errors
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.plug_in import infuse
 from syntaxformer.syntax import RELATIONS_VERSION
 
@@ -104,6 +106,8 @@ def save(
             "relations": RELATIONS_VERSION,
             "infusion": model.infusion.config.model_dump(mode="json"),
         }
+        if model.infusion.family not in FAMILIES.values():
+            content["family"] = asdict(model.infusion.family)
         (folder / INFUSION_FILE).write_text(json.dumps(content, indent=1), "utf-8")
         path = folder / "config.json"
         if path.is_file():  # PEFT's integration writes an adapter alone
@@ -155,7 +159,7 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
     Raises:
         CheckpointError: As in `load`.
     """
-    stored, infusion = _stored(folder)
+    stored, infusion, family = _stored(folder)
     if is_local := Path(folder).is_dir():
         check_settings(Path(folder))
     with folder_errors(folder):
@@ -165,29 +169,30 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
         own = {"add_pooling_layer": False} if auto is None and stored.get("options") else {}
         options = {"use_safetensors": True, **own, **options}
         wants_report = options.pop("output_loading_info", False)
+        infused = _infused(host, infusion, family)
         if is_local:
-            check_weights(Path(folder), lambda: _infused(host, infusion)(deepcopy(host_config), *args, **own))
-        model, report = _infused(host, infusion).from_pretrained(
+            check_weights(Path(folder), lambda: infused(deepcopy(host_config), *args, **own))
+        model, report = infused.from_pretrained(
             folder, *args, config=host_config, output_loading_info=True, **options
         )
     _check_whole(folder, host.__name__, report, auto is None)
     return (model, report) if wants_report else model
 
 
-def _infused(host: type, infusion: InfusionConfig) -> Any:
+def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any:
     """A class of transformers that is infused when it is made, so that transformers loads all of it."""
 
     class Infused(host):
         def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
             super().__init__(config, *args, **kwargs)
             self.__class__ = host
-            infuse(self, infusion)
+            infuse(self, infusion, family)
 
     Infused.__name__ = Infused.__qualname__ = host.__name__
     return Infused
 
 
-def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig]:
+def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig, Family | None]:
     """What `infusion.json` says, checked."""
     path = Path(folder) / INFUSION_FILE
     if not Path(folder).is_dir():
@@ -200,7 +205,8 @@ def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig]:
             f"{version!r}. Load the folder with the version of syntaxformer that wrote it."
         )
     try:
-        return stored, InfusionConfig.from_json(stored.get("infusion"), str(path))
+        family = Family.from_dict(stored["family"], str(path)) if "family" in stored else None
+        return stored, InfusionConfig.from_json(stored.get("infusion"), str(path)), family
     except ConfigError as error:
         raise CheckpointError(str(error)) from error
 

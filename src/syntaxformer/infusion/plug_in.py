@@ -15,15 +15,12 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.infusion.families import Parts, parts_of
-from syntaxformer.infusion.hosts import InfusedEncoder, InfusedModel, place, take_over
-from syntaxformer.infusion.infused_attention import IMPLEMENTATION
-from syntaxformer.infusion.parameters import Infusion
+from syntaxformer.infusion.config import InfusionConfig, layer_problems
+from syntaxformer.infusion.families import OWN, Family, Parts, parts_of
+from syntaxformer.infusion.hosts import IMPLEMENTATION, InfusedEncoder, InfusedModel, place, take_over
+from syntaxformer.infusion.infusion import Infusion
 
 __all__ = ["infuse", "infusion_parameters", "parameter_report"]
-
-_PREFIX = "infusion."
 
 _GROUPS = {
     "topical": ("topical attention", "paper 002, BERT-base: 1.0 million"),
@@ -34,7 +31,9 @@ _GROUPS = {
 }
 
 
-def infuse(model: PreTrainedModel, config: InfusionConfig | str) -> PreTrainedModel:
+def infuse(
+    model: PreTrainedModel, config: InfusionConfig | str, family: Family | None = None
+) -> PreTrainedModel:
     """Infuse an encoder with syntax.
 
     Its `forward` then takes, as the config needs, `syntax` (uint8 `[batch, trees, pieces, pieces]`),
@@ -44,32 +43,35 @@ def infuse(model: PreTrainedModel, config: InfusionConfig | str) -> PreTrainedMo
     hold the same one stay as they are.
 
     Args:
-        model: BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT, ALBERT, ModernBERT or T5 (its encoder), with any
-            head or none; or PEFT's model around one, whose active adapter then trains and saves the infusion.
+        model: One of the table of families, `families.FAMILIES`, with any head or none, or of `family`; or
+            PEFT's model around one, whose active adapter then trains and saves the infusion.
         config: What to infuse; or its shorthand, "masks,pos_add".
+        family: Where the parts of another kind of model are, one that calls transformers' attention
+            interface. Folders of the model hold it.
 
     Returns:
         The same object.
 
     Raises:
-        ConfigError: A model of another kind, an infused one, layers or heads that it has not, or `pos="let"`
-            without a head that takes the final vector of the sentence.
+        ConfigError: A model of another kind, an infused one, layers, heads or parts that it has not, `pos` in
+            our own translator, or `pos="let"` without a head that takes the final vector of the sentence.
 
     Source: Bai et al. (2021), "Syntax-BERT"; Sundararaman et al. (2019); Strubell et al. (2018).
     """
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    if hasattr(inner, "infusion"):
+    if getattr(inner, "infusion", None) is not None:
         raise ConfigError(
             f"model: expected one that is not infused, got {type(inner).__name__} with an infusion. "
             "Load the plain checkpoint again."
         )
     config = InfusionConfig.of(config)
-    parts = parts_of(inner)
-    n_heads = parts.stack.config.num_attention_heads
-    _check(config, parts, n_heads, type(inner).__name__)
+    parts = parts_of(inner, family)
+    _check(config, parts, type(inner).__name__)
+    if parts.family == OWN:
+        return _infuse_own(inner, config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        infusion = Infusion(config, parts, n_heads)
+        infusion = Infusion(config, parts)
     weight = parts.stack.get_input_embeddings().weight
     exact = torch.promote_types(weight.dtype, torch.float32)
     inner.infusion = infusion.to(weight.device, exact).train(inner.training)
@@ -95,7 +97,8 @@ def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]
     infusion = getattr(model, "infusion", None)
     if not isinstance(infusion, nn.Module):
         raise ConfigError(f"model: expected an infused one, got a plain {type(model).__name__}. Call infuse.")
-    return [(_PREFIX + name, parameter) for name, parameter in infusion.named_parameters()]
+    prefix = next((name for name, module in model.named_modules() if module is infusion), "infusion")
+    return [(f"{prefix}.{name}", parameter) for name, parameter in infusion.named_parameters()]
 
 
 def parameter_report(model: PreTrainedModel) -> str:
@@ -109,7 +112,7 @@ def parameter_report(model: PreTrainedModel) -> str:
     backbone = _count(parameter for name, parameter in model.named_parameters() if name not in names)
     lines = [f"{'backbone':26}{backbone:>13,}"]
     for group, (title, beside) in _GROUPS.items():
-        count = _count(parameter for name, parameter in added if name.split(".")[1] == group)
+        count = _count(parameter for name, parameter in added if f"infusion.{group}." in name)
         if count:
             lines.append(f"{title:26}{count:>+13,}   ({beside})")
     total = _count(parameter for _, parameter in added)
@@ -121,26 +124,34 @@ def _count(parameters: Iterable[nn.Parameter]) -> int:
     return sum(parameter.numel() for parameter in parameters)
 
 
-def _check(config: InfusionConfig, parts: Parts, n_heads: int, name: str) -> None:
+def _check(config: InfusionConfig, parts: Parts, name: str) -> None:
     """All problems between a config and a model at once."""
-    n_layers, problems = len(parts.layers), []
-    for section in ("masks", "relation_bias", "lisa"):
-        layers = getattr(getattr(config, section), "layers", None)
-        wrong = [layer for layer in layers or () if not 0 <= layer < n_layers]
-        if wrong or layers == ():
-            found = ", ".join(map(str, wrong)) or "none"
-            problems.append(f"{section}.layers: expected layers 0 to {n_layers - 1} of {name}, got {found}.")
-    if config.lisa and config.lisa.attn_head >= n_heads:
+    problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
+    if config.pos is not None and parts.family == OWN:
         problems.append(
-            f"lisa.attn_head: expected 0 to {n_heads - 1}, a head of {name}, got {config.lisa.attn_head}."
+            f"pos: expected none in {name}, got {config.pos}. Its tags are factors of the source: see "
+            "infusion.kind of a recipe."
         )
-    if config.pos == "let" and parts.final is None:
+    elif config.pos == "let" and parts.final is None:
         problems.append(
             f"pos: expected a model with a head that takes the sentence's final vector for let, got {name}. "
             "Use a ForSequenceClassification model, or add or concat."
         )
     if problems:
         raise ConfigError(problems)
+
+
+def _infuse_own(model: Any, config: InfusionConfig) -> PreTrainedModel:
+    """Our own translator: its config says what is infused, its layers call the plug-in themselves."""
+    for name in ("masks", "relation_bias", "lisa"):
+        section = getattr(config, name)
+        setattr(model.config, name, None if section is None else section.model_dump(mode="json"))
+    weight, encoder = model.get_input_embeddings().weight, model.encoder
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        encoder.infuse(config)
+    encoder.infusion.to(weight.device, weight.dtype).train(model.training)
+    return model
 
 
 def _own_config(model: PreTrainedModel, parts: Parts) -> None:

@@ -21,7 +21,6 @@ from syntaxformer.nn.relation_biases import RelationBias, relation_bias
 from syntaxformer.nn.relation_index import RelationIndex
 from syntaxformer.nn.syntax import syntax_attention
 from syntaxformer.nn.syntax_graph import relation_bias_graph, syntax_attention_graph
-from syntaxformer.nn.syntax_heads import MaskRules, SyntaxContext, SyntaxHeads
 from syntaxformer.nn.syntax_reference import syntax_attention_reference
 from syntaxformer.nn.topical import SyntaxGate, TopicalAttention, linear_map
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
@@ -37,7 +36,6 @@ __all__ = [
     "FeedForward",
     "InfusedEmbedding",
     "MappedEmbedding",
-    "MaskRules",
     "PosAdd",
     "PosConcat",
     "PosLet",
@@ -46,9 +44,7 @@ __all__ = [
     "Residual",
     "SelfAttention",
     "SinusoidalPositions",
-    "SyntaxContext",
     "SyntaxGate",
-    "SyntaxHeads",
     "TopicalAttention",
     "WidthPlan",
     "attend",

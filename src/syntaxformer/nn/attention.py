@@ -7,6 +7,7 @@ attend to nothing gets zeros, in the fast path and in the reference alike.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ def attend(
     causal: bool = False,
     dropout: float = 0.0,
     bias: Float[Tensor, "#batch #heads query key"] | None = None,
+    scaling: float | None = None,
 ) -> Float[Tensor, "batch heads query d_head"]:
     """softmax(QKᵀ/√d_head + bias) V by whichever kernel is the fastest.
 
@@ -42,15 +44,16 @@ def attend(
         causal: Query i sees keys 0..i only; not together with `mask`.
         dropout: Probability of dropping an attention weight.
         bias: Added to the scaled logits; the plain formula is used where there is one.
+        scaling: Factor of QKᵀ; None for 1/√d_head.
 
     Source: Vaswani et al. (2017), eq. 1; Sundararaman et al. (2019), eq. 2 with ρ = d_head.
     """
     if query.device.type == "cpu" and query.dtype == torch.bfloat16 and torch.is_grad_enabled():
         with torch.autocast("cpu", enabled=False):
-            return attend_with_weights(query, key, value, mask, causal, dropout, bias)[0]
+            return attend_with_weights(query, key, value, mask, causal, dropout, bias, scaling)[0]
     if bias is not None:
-        return attend_with_weights(query, key, value, mask, causal, dropout, bias)[0]
-    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)
+        return attend_with_weights(query, key, value, mask, causal, dropout, bias, scaling)[0]
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal, scale=scaling)
 
 
 def attend_with_weights(
@@ -61,9 +64,11 @@ def attend_with_weights(
     causal: bool = False,
     dropout: float = 0.0,
     bias: Float[Tensor, "#batch #heads query key"] | None = None,
+    scaling: float | None = None,
 ) -> tuple[Float[Tensor, "batch heads query d_head"], Float[Tensor, "batch heads query key"]]:
     """The plain twin of `attend`: the formula step by step, and the attention weights beside the result."""
-    logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+    logits = query @ key.transpose(-1, -2)
+    logits = logits / math.sqrt(query.shape[-1]) if scaling is None else logits * scaling
     logits = logits if bias is None else logits + bias.to(logits.dtype)
     if causal:
         mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
@@ -125,18 +130,14 @@ class SelfAttention(_MultiHead):
         d_model: Width of the states.
         n_heads: Number of attention heads, a divisor of `d_model`.
         dropout: Probability of dropping an attention weight in training.
-        syntax: `SyntaxHeads` of an encoder's layer; None for plain attention.
 
     Raises:
         ValueError: `n_heads` does not divide `d_model`.
     """
 
-    def __init__(
-        self, d_model: int, n_heads: int, dropout: float = 0.0, syntax: nn.Module | None = None
-    ) -> None:
+    def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
         super().__init__(d_model, n_heads, dropout)
         self.query_key_value = FusedLinear(d_model, 3)
-        self.syntax = syntax
 
     def forward(
         self,
@@ -146,19 +147,20 @@ class SelfAttention(_MultiHead):
         cache: Any = None,
         layer: int = 0,
         return_weights: bool = False,
-        context: Any = None,
+        syntax: Callable[..., Any] | None = None,
     ) -> tuple[Float[Tensor, "batch pieces d_model"], Float[Tensor, "batch heads query key"] | None]:
         """Attend; a `cache` (`transformers.DynamicCache`) holds keys and values of earlier pieces.
 
-        `context` is the `SyntaxContext` that `syntax` reads.
+        `syntax` takes the place of attention and output layer: of query, key, value, output layer, mask and
+        dropout it makes the states, and the attention weights where it was asked for them.
 
         Returns:
             The new states, and the attention weights if asked for.
         """
         query, key, value = self._project(states, self.query_key_value, 3)
-        if self.syntax is not None:
+        if syntax is not None:
             dropout = self.dropout if self.training else 0.0
-            return self.syntax(query, key, value, self.output, context, mask, dropout, return_weights)
+            return syntax(query, key, value, self.output, mask, dropout)
         if cache is not None:
             key, value = cache.update(key, value, layer)
             if causal and key.shape[2] > query.shape[2]:

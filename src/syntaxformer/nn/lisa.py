@@ -202,20 +202,20 @@ def check_gradient(expected: bool) -> None:
 
 
 def governor_hits(
-    logits: Float[Tensor, "batch pieces pieces"],
+    pointed_at: Int[Tensor, "batch pieces"],
     targets: Int[Tensor, "batch pieces"],
     counted: Bool[Tensor, "batch pieces"] | None = None,
 ) -> tuple[int, int]:
     """Right ones and all of the pieces that have a target: their quotient is the accuracy of pieces.
 
     Args:
-        logits: Of the head.
+        pointed_at: Where the head points: the largest of its logits.
         targets: From `governor_targets`.
         counted: Pieces to count; with `first_pieces` the quotient is the unlabelled attachment score of
             words.
     """
     of_interest = targets >= 0 if counted is None else (targets >= 0) & counted
-    right = (logits.argmax(-1) == targets) & of_interest
+    right = (pointed_at == targets) & of_interest
     return int(right.sum()), int(of_interest.sum())
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from syntaxformer.nn.attention import CrossAttention, SelfAttention
 from syntaxformer.nn.kernels.dropout import Dropout
 from syntaxformer.nn.kernels.rows import from_rows, to_rows
-from syntaxformer.nn.syntax_heads import SyntaxContext
 
 __all__ = ["DecoderLayer", "EncoderLayer", "FeedForward", "Residual"]
 
@@ -65,7 +64,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, plain or with `SyntaxHeads`, then a position-wise network, each with a residual."""
+    """Self-attention, then a position-wise network, each with a residual."""
 
     def __init__(
         self,
@@ -77,10 +76,9 @@ class EncoderLayer(nn.Module):
         activation_dropout: float = 0.0,
         norm: Literal["pre", "post"] = "pre",
         activation: str = "relu",
-        syntax: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(d_model, n_heads, attention_dropout, syntax)
+        self.self_attention = SelfAttention(d_model, n_heads, attention_dropout)
         self.around_self_attention = Residual(d_model, dropout, norm)
         self.feed_forward = FeedForward(d_model, d_ff, activation_dropout, activation)
         self.around_feed_forward = Residual(d_model, dropout, norm)
@@ -90,12 +88,12 @@ class EncoderLayer(nn.Module):
         states: Float[Tensor, "batch pieces d_model"],
         mask: Bool[Tensor, "#batch #heads #query key"] | None = None,
         return_weights: bool = False,
-        context: SyntaxContext | None = None,
+        syntax: Callable[..., Any] | None = None,
     ) -> tuple[Float[Tensor, "batch pieces d_model"], Float[Tensor, "batch heads query key"] | None]:
-        """Return the new states and, if asked for, the attention weights; `context` is for `syntax`."""
+        """Return the new states and, if asked for, the attention weights; `syntax` as in `SelfAttention`."""
         around = self.around_self_attention
         update, weights = self.self_attention(
-            around.enter(states), mask, return_weights=return_weights, context=context
+            around.enter(states), mask, return_weights=return_weights, syntax=syntax
         )
         states = around.leave(states, update)
         around = self.around_feed_forward

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput
 
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
-from syntaxformer.nn.lisa import governor_hits, governor_loss
+from syntaxformer.nn.lisa import governor_hits
 
 __all__ = ["Auxiliary", "TranslationOutput", "governor_task", "tag_task"]
 
@@ -53,22 +53,23 @@ class Auxiliary:
 
 
 def governor_task(
-    logits: Sequence[Float[Tensor, "batch src src"]],
+    losses: Sequence[Float[Tensor, ""]],
+    pointed_at: Int[Tensor, "batch src"],
     governors: Int[Tensor, "batch src"],
     counted: Bool[Tensor, "batch src"] | None,
     weight: float,
 ) -> Auxiliary:
-    """LISA's heads pointing at governors: mean loss of the heads, hits of the last one.
+    """LISA's heads pointing at governors: mean loss of the heads, hits of one.
 
     Args:
-        logits: Of each head.
+        losses: Of each head.
+        pointed_at: Where the last one points.
         governors: Place of each piece's governor, negative for none.
         counted: Pieces whose answers count, one a word; None for all.
         weight: Of the loss beside that of translation.
     """
-    losses = [governor_loss(of_head, governors) for of_head in logits]
-    right, total = governor_hits(logits[-1], governors, counted)
-    return Auxiliary("governor_accuracy", weight * torch.stack(losses).mean(), right, total)
+    right, total = governor_hits(pointed_at, governors, counted)
+    return Auxiliary("governor_accuracy", weight * torch.stack(list(losses)).mean(), right, total)
 
 
 def tag_task(

@@ -1,27 +1,33 @@
-"""The encoder of the translation model: infused embeddings, positions, layers with or without syntax."""
+"""The encoder of the translation model: infused embeddings, positions, layers with or without syntax.
+
+That of infusion kind `pos_encoder` has a second one beside it, which reads tags. Both host the plug-in:
+their layers call it themselves.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.families import OWN, parts_in
+from syntaxformer.infusion.infusion import Infusion, SyntaxBatch
+from syntaxformer.infusion.inside_attention import own_layer
 from syntaxformer.nn.infused_embedding import InfusedEmbedding
 from syntaxformer.nn.kernels.dropout import Dropout
-from syntaxformer.nn.lisa import BiaffineHead
 from syntaxformer.nn.mapped_embedding import MappedEmbedding
 from syntaxformer.nn.positions import SinusoidalPositions
 from syntaxformer.nn.transformer import EncoderLayer
-from syntaxformer.translation.encoder_syntax import EncoderSyntax
 from syntaxformer.translation.model_config import SyntaxTransformerConfig
 from syntaxformer.translation.stack import Stack, asked, final_norm, layer_arguments
-from syntaxformer.translation.tag_encoder import TagEncoder
 
-__all__ = ["Encoder", "EncoderOutput"]
+__all__ = ["Encoder", "EncoderOutput", "TagEncoder"]
 
 
 @dataclass
@@ -29,13 +35,93 @@ class EncoderOutput(BaseModelOutput):
     """What an encoder gives.
 
     Args:
-        governor_logits: Of LISA's heads, `[batch, src, src]` each, where governors were given.
+        governor_losses: Of LISA's heads, where they are supervised and governors were given.
+        pointed_at: Where these heads point, `[batch, src]` each, where governors were given.
     """
 
-    governor_logits: tuple[Tensor, ...] | None = None
+    governor_losses: tuple[Tensor, ...] | None = None
+    pointed_at: tuple[Tensor, ...] | None = None
 
 
-class Encoder(Stack):
+class _Host(Stack):
+    """What encoders of pieces and of tags have in common: positions, layers, syntax inside them, a norm."""
+
+    infusion: Infusion | None
+
+    def _add_layers(self, n_layers: int, plug_in: InfusionConfig) -> None:
+        config = self.config
+        self.scale = math.sqrt(config.d_model)
+        self.positions = SinusoidalPositions(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        self.register_module("infusion", None)
+        arguments = layer_arguments(config)
+        self.layers = nn.ModuleList(EncoderLayer(**arguments) for _ in range(n_layers))
+        self.norm = final_norm(config)
+        self.infuse(plug_in)
+
+    def infuse(self, plug_in: InfusionConfig) -> None:
+        """Put syntax inside the layers."""
+        self.infusion = None if plug_in.is_plain else Infusion(plug_in, parts_in(self, OWN))
+
+    def _run_layers(
+        self,
+        embedded: Float[Tensor, "batch src d_model"],
+        attention_mask: Int[Tensor, "batch src"] | None,
+        batch: SyntaxBatch | None,
+        attends: bool = False,
+        shows_states: bool = False,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor | None]]:
+        """States after the norm; before and after each layer, where wanted; attention weights likewise."""
+        mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+        states = self.dropout(self.positions(embedded * self.scale))
+        hidden, attentions = [states], []
+        for number, layer in enumerate(self.layers):
+            states, weights = self.run(layer, states, mask, attends, own_layer(batch, number))
+            hidden += [states] if shows_states else []
+            attentions.append(weights)
+        if batch is not None:
+            batch.seen.closed = True
+        return self.norm(states), hidden, attentions
+
+
+class TagEncoder(_Host):
+    """Encodes the tags of each piece; its output is added to that of the encoder of pieces.
+
+    Args:
+        config: Of the model; its `tag_layers` layers are as wide as the others.
+        sizes: Rows of each factor's table; several factors are summed.
+
+    Source: Kapadia et al. (2020), system 5, "LISA layer trained with POS", figure 1.
+    """
+
+    def __init__(self, config: SyntaxTransformerConfig, sizes: Mapping[str, int]) -> None:
+        super().__init__(config)
+        self.tables = nn.ModuleDict(
+            {name: nn.Embedding(size, config.d_model) for name, size in sizes.items()}
+        )
+        self._add_layers(config.tag_layers, config.plug_in_of_tags)
+
+    def forward(
+        self,
+        factor_ids: Int[Tensor, "batch src factors"] | None,
+        attention_mask: Int[Tensor, "batch src"] | None,
+        governors: Int[Tensor, "batch src"] | None,
+    ) -> Float[Tensor, "batch src d_model"]:
+        """Encode tags.
+
+        Raises:
+            ValueError: Another number of columns than there are factors.
+        """
+        n_given = 0 if factor_ids is None else factor_ids.shape[-1]
+        if factor_ids is None or n_given != len(self.tables):
+            raise ValueError(f"factor_ids: expected columns {list(self.tables)}, got {n_given} columns.")
+        tags = sum(table(factor_ids[..., place]) for place, table in enumerate(self.tables.values()))
+        assert self.infusion is not None, "each layer has a LISA head"
+        batch = self.infusion.open({"governors": governors}, factor_ids.shape[:2], attention_mask)
+        return self._run_layers(tags, attention_mask, batch)[0]
+
+
+class Encoder(_Host):
     """Infused embeddings, positions, and a stack of encoder layers."""
 
     main_input_name = "input_ids"
@@ -48,19 +134,9 @@ class Encoder(Stack):
         self.embedding = InfusedEmbedding(plan, n_pieces, config.factor_sizes or {}, config.source_pad_id)
         if (narrow := config.source_table_width) is not None:
             self.embedding.word = MappedEmbedding(n_pieces, narrow, plan.word_width, config.source_pad_id)
-        self.scale = math.sqrt(config.d_model)
-        self.positions = SinusoidalPositions(config.d_model)
-        self.dropout = Dropout(config.dropout)
-        self.syntax = EncoderSyntax(config)
-        arguments = layer_arguments(config)
-        self.layers = nn.ModuleList(
-            EncoderLayer(**arguments, syntax=self.syntax.of_layer(layer))
-            for layer in range(config.encoder_layers)
-        )
-        self.norm = final_norm(config)
+        self._add_layers(config.encoder_layers, config.plug_in)
         has_tags = self.embedding.kind.join == "encoder"
-        attn_head = 0 if self.syntax.lisa is None else self.syntax.lisa.attn_head
-        self.tags = TagEncoder(config, self.embedding.sizes, attn_head) if has_tags else None
+        self.tags = TagEncoder(config, self.embedding.sizes) if has_tags else None
 
     def forward(
         self,
@@ -89,25 +165,33 @@ class Encoder(Stack):
         """
         attends = asked(self.config, "output_attentions", output_attentions)
         shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
-        key_mask = None if attention_mask is None else attention_mask.bool()
-        mask = None if key_mask is None else key_mask[:, None, None, :]
-        context = self.syntax.context(syntax, governors, key_mask, self.training)
-        states = self.dropout(self.positions(self.embedding(input_ids, factor_ids) * self.scale))
-        hidden, attentions = [states], []
-        for layer in self.layers:
-            states, weights = self.run(layer, states, mask, attends, context)
-            hidden += [states] if shows_states else []
-            attentions.append(weights)
-        states = self.norm(states)
+        embedded, batch, seen = self.embedding(input_ids, factor_ids), None, []
+        if self.infusion is not None:
+            given = {"syntax": syntax, "governors": governors}
+            batch = self.infusion.open(given, embedded.shape[:2], attention_mask, attends)
+            seen.append(batch.seen)
+        states, hidden, attentions = self._run_layers(embedded, attention_mask, batch, attends, shows_states)
+        if self.tags is not None:
+            states = states + self.tags(factor_ids, attention_mask, governors)
+            seen.append(self.tags.infusion.seen)
         output = EncoderOutput(
-            last_hidden_state=states if self.tags is None else states + self.tags(factor_ids, mask, context),
+            last_hidden_state=states,
             hidden_states=tuple(hidden) if shows_states else None,
             attentions=tuple(attentions) if attends else None,
-            governor_logits=tuple(context.logits) or None,
+            governor_losses=tuple(one for s in seen for one in s.of_all_layers("governor_losses")) or None,
+            pointed_at=tuple(one for s in seen for one in s.of_all_layers("pointed_at")) or None,
         )
         return output if asked(self.config, "return_dict", return_dict) else output.to_tuple()
+
+    def _infusions(self) -> list[Infusion]:
+        return [module for module in self.modules() if isinstance(module, Infusion)]
 
     @property
     def has_lisa_heads(self) -> bool:
         """Whether any layer, or the second encoder, has a biaffine head."""
-        return any(isinstance(module, BiaffineHead) for module in self.modules())
+        return any(len(infusion.lisa) for infusion in self._infusions())
+
+    def inject_governors(self, is_wanted: bool) -> None:
+        """Have LISA's heads look at the batch's governors outside training, or where they like."""
+        for infusion in self._infusions():
+            infusion.inject = "gold" if is_wanted else None

@@ -18,6 +18,8 @@ from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from syntaxformer.infusion.config import LisaConfig
+from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.nn.attention import FusedLinear
 from syntaxformer.nn.infused_embedding import JoinedMap
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
@@ -99,6 +101,11 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     def source_pad_id(self) -> int:
         """Padding of the source's vocabulary."""
         return self.config.source_pad_id
+
+    @property
+    def infusion(self) -> Infusion | None:
+        """What syntax adds to the encoder; None for a plain one."""
+        return self.encoder.infusion
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the source word table."""
@@ -238,10 +245,11 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self, encoded: BaseModelOutput, governors: Tensor | None, first_pieces: Tensor | None
     ) -> list[Auxiliary]:
         """The auxiliary tasks that a batch has answers for."""
-        lisa, logits = self.encoder.syntax.lisa, getattr(encoded, "governor_logits", None)
-        if lisa is None or not lisa.supervised or governors is None or not logits:
+        losses = getattr(encoded, "governor_losses", None)
+        if governors is None or self.config.lisa is None or not losses:
             return []
-        return [governor_task(logits, governors, first_pieces, lisa.weight)]
+        weight = LisaConfig(**self.config.lisa).weight
+        return [governor_task(losses, encoded.pointed_at[-1], governors, first_pieces, weight)]
 
     def _loss(
         self,

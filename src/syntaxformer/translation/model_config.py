@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from transformers import PreTrainedConfig
 
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
 
 __all__ = ["SyntaxTransformerConfig"]
@@ -33,7 +34,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         factor_sizes: Rows of each factor's table.
         tag_layers: Layers of the second encoder of infusion kind `pos_encoder`.
         lisa: `LisaConfig` as a mapping; None for no biaffine head. Likewise below.
-        masks: `EncoderMasks`.
+        masks: `MaskConfig`.
         relation_bias: `RelationBiasConfig`.
         target_pos: Tags that the decoder predicts beside pieces in training, `{"tags": [...], "weight": w}`.
         source_table_width: Columns of the source word table where they are fewer than the word width.
@@ -89,6 +90,20 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     def width_plan(self) -> WidthPlan:
         """The widths of word and factors in the encoder's input."""
         return WidthPlan.from_dict(self.infusion) if self.infusion else plan_widths("none", self.d_model)
+
+    @property
+    def plug_in(self) -> InfusionConfig:
+        """What syntax is put inside the encoder's attention."""
+        lisa = self.lisa
+        if lisa is not None and lisa.get("layers") in ((), []):
+            lisa = None  # of `pos_encoder`, whose second encoder has heads of its own
+        return InfusionConfig(masks=self.masks, relation_bias=self.relation_bias, lisa=lisa)
+
+    @property
+    def plug_in_of_tags(self) -> InfusionConfig:
+        """The same of the second encoder of infusion kind `pos_encoder`: a LISA head in each layer."""
+        lisa = {"supervised": False} if self.lisa is None else self.lisa
+        return InfusionConfig(lisa={**lisa, "layers": range(self.tag_layers)})
 
     @property
     def shares_source_table(self) -> bool:

@@ -192,7 +192,7 @@ def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
     )
     if list(sizes.items()) != list(rows.items()):
         raise CheckpointError(f"{folder / INFO}: expected the factors {rows} of config.json, got {sizes}.")
-    if encoder.syntax.trees != SyntaxInputs.of(model.encoder.syntax.trees, False).trees:
+    if encoder.syntax.trees != SyntaxInputs.of(model.config.plug_in.tree_options, False).trees:
         raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of config.json. It was altered.")
     check_pieces(folder, encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
     check_pieces(folder, encoder.target_tokenizer, model.config.vocab_size)

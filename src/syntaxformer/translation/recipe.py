@@ -14,20 +14,23 @@ from pydantic import Field, model_validator
 from syntaxformer.base.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_side
-from syntaxformer.infusion.config import LisaConfig, RelationBiasConfig, with_trees_of_masks
-from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.infusion.config import (
+    InfusionConfig,
+    LisaConfig,
+    MaskConfig,
+    RelationBiasConfig,
+    layer_problems,
+    tree_problems,
+    with_trees_of_masks,
+)
+from syntaxformer.nn.infusion_plan import INFUSION_KINDS, WidthPlan, plan_widths
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
-from syntaxformer.translation.encoder_syntax import EncoderMasks
-from syntaxformer.translation.infusion_sections import (
-    EmbeddingInfusionConfig,
-    infusion_problems,
-    syntax_problems,
-)
 from syntaxformer.translation.length_limit import DecodingConfig
 from syntaxformer.translation.parallel import CorpusConfig
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig
+from syntaxformer.translation.tag_pieces import TagPlace
 from syntaxformer.translation.target_sections import PretrainedConfig, TargetPosConfig, pretrained_problems
 
 __all__ = [
@@ -60,6 +63,42 @@ class AnnotationConfig(Section):
         description="files that `syntaxformer annotate` wrote with the same annotator: lines that they hold, "
         "in whatever order, are not tagged again",
     )
+
+
+class EmbeddingInfusionConfig(Section):
+    """How factors enter the encoder; see `nn.infusion_plan`."""
+
+    kind: str = Field(default="none", description=", ".join(INFUSION_KINDS))
+    factors: list[str] | None = Field(
+        default=None,
+        description="pos, case, subword, predicate, deprel, depth or your own; null: the kind's own",
+    )
+    width: int | None = Field(
+        default=None,
+        ge=1,
+        description="columns for all factors together (paper 000: 8 to 64); null: 20, for learned_concat 24",
+    )
+    widths: dict[str, int] | None = Field(
+        default=None, description="columns of each factor, for kinds that concatenate them"
+    )
+    word_width: int | None = Field(
+        default=None, ge=1, description="columns of the word embedding; null: what is left"
+    )
+    min_count: int = Field(
+        default=2, ge=1, description="values of open factors seen less often are read as unknown"
+    )
+    place: TagPlace | None = Field(
+        default=None,
+        description="prepend only: tags interleaved with words, or a prefix of the line; null: interleaved",
+    )
+    tag_layers: int | None = Field(
+        default=None, ge=1, description="pos_encoder only: layers of the second encoder; null: 1"
+    )
+
+    @property
+    def tag_place(self) -> TagPlace | None:
+        """Where tags stand that are pieces; None where they are none."""
+        return (self.place or "interleaved") if self.kind == "prepend" else None
 
 
 class ModelConfig(Section):
@@ -141,7 +180,7 @@ class Recipe(RunConfig):
     lisa: LisaConfig | None = Field(
         default=None, description="a biaffine head that points at governors; {} for the defaults"
     )
-    masks: EncoderMasks | None = Field(
+    masks: MaskConfig | None = Field(
         default=None, description="syntax attention in the encoder; {} for the defaults"
     )
     relation_bias: RelationBiasConfig | None = Field(
@@ -205,11 +244,25 @@ class Recipe(RunConfig):
         return []
 
     def _syntax_problems(self) -> list[str]:
-        shape = (self.model.encoder_layers, self.model.n_heads)
-        return [
-            *infusion_problems(self.infusion),
-            *syntax_problems(self.lisa, self.masks, self.relation_bias, *shape, self.infusion.kind),
-        ]
+        """What the encoder has not, and what cannot be had in a translator."""
+        problems = [*infusion_problems(self.infusion), *tree_problems(self.masks, self.relation_bias)]
+        if not problems:
+            lisa = self.lisa
+            if self.infusion.kind == "pos_encoder" and lisa is not None and lisa.layers == ():
+                lisa = None  # its second encoder has heads of its own
+            plug_in = InfusionConfig(masks=self.masks, relation_bias=self.relation_bias, lisa=lisa)
+            shape = (self.model.encoder_layers, self.model.n_heads)
+            problems += layer_problems(plug_in, *shape, "the encoder")
+        for name in ("masks", "relation_bias"):
+            section = getattr(self, name)
+            if section is not None and section.random:
+                problems.append(f"{name}.random: expected false in a translator, got true.")
+            if section is not None and set(section.without) >= {"parent", "child", "sibling"}:
+                # The fourth, pair, is between two texts of one input: a translator has one.
+                problems.append(f"{name}.without: expected a relation to be left, got none.")
+        if self.lisa is not None and self.lisa.keys != "head":
+            problems.append(f"lisa.keys: expected head in a translator, got {self.lisa.keys}.")
+        return problems
 
     def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads
@@ -242,6 +295,21 @@ class Recipe(RunConfig):
         lisa = self.lisa
         wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
         return SyntaxInputs.of(self.masks or self.relation_bias, wanted)
+
+
+def infusion_problems(section: EmbeddingInfusionConfig) -> list[str]:
+    """Settings that the section's kind would pass over in silence, and factors that it cannot take."""
+    problems = [
+        f"infusion.{key}: expected nothing for kind {section.kind!r}, got {value!r}. "
+        f"It belongs to kind {owner}."
+        for key, owner in (("place", "prepend"), ("tag_layers", "pos_encoder"))
+        if (value := getattr(section, key)) is not None and section.kind != owner
+    ]
+    if section.kind == "prepend" and "subword" in (section.factors or ()):
+        problems.append(
+            "infusion.factors: expected factors of words for kind 'prepend', got subword, a factor of pieces."
+        )
+    return problems
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -355,7 +355,7 @@ class Translator:
 
 def _set_injection(decoder: PieceDecoder, inject: bool) -> None:
     if isinstance(decoder, TorchDecoder) and decoder.model.encoder.has_lisa_heads:
-        decoder.model.encoder.syntax.inject = inject
+        decoder.model.encoder.inject_governors(inject)
     elif inject:
         raise ConfigError("inject governors: expected a model with a LISA head, got one without.")
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 import transformers as hf
 
+from syntaxformer.infusion import families
+
 BATCH, PIECES, VOCAB, EOS = 5, 13, 61, 1
 
 _BERT = {
@@ -32,7 +34,6 @@ MODELS = {
     "bert-base-model": (hf.BertConfig, hf.BertModel, _BERT),
     "roberta": (hf.RobertaConfig, hf.RobertaForSequenceClassification, _BERT),
     "roberta-base-model": (hf.RobertaConfig, hf.RobertaModel, _BERT),
-    "xlm-roberta": (hf.XLMRobertaConfig, hf.XLMRobertaForSequenceClassification, _BERT),
     "electra": (hf.ElectraConfig, hf.ElectraForSequenceClassification, {**_BERT, "embedding_size": 17}),
     "electra-base-model": (hf.ElectraConfig, hf.ElectraModel, {**_BERT, "embedding_size": 17}),
     "distilbert": (hf.DistilBertConfig, hf.DistilBertForSequenceClassification, _DISTIL),
@@ -48,7 +49,14 @@ MODELS = {
     "t5-generation": (hf.T5Config, hf.T5ForConditionalGeneration, _T5),
     "t5-classification": (hf.T5Config, hf.T5ForSequenceClassification, _T5),
 }  # fmt: skip
-FAMILIES = ["bert", "roberta", "xlm-roberta", "electra", "distilbert", "albert", "modernbert", "t5-encoder"]
+FAMILIES = [
+    {"t5": "t5-encoder"}.get(kind, kind)
+    for kind, family in families.FAMILIES.items()
+    if family != families.OWN
+]
+for _kind in set(FAMILIES) - set(MODELS):  # those of BERT's sizes
+    _config = hf.CONFIG_MAPPING[_kind]
+    MODELS[_kind] = (_config, hf.AutoModelForSequenceClassification._model_mapping[_config], _BERT)
 
 
 def _tiny(name, **changes):

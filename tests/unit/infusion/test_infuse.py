@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 
 import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.infusion.families import FAMILIES, Family
 
 SIZES = {
     "hidden_size": 22,
@@ -22,7 +24,7 @@ SIZES = {
     "vocab_size": 31,
     "max_position_embeddings": 23,
 }
-SUPPORTED = "Supported: BERT, RoBERTa, XLM-R, ELECTRA, DistilBERT, ALBERT, ModernBERT, T5."
+SUPPORTED = f"Supported: {', '.join(family.title for family in FAMILIES.values())}."
 
 
 def _bert(**more):
@@ -49,7 +51,8 @@ def test_other_architectures_are_refused_by_name():
     bart = hf.BartModel(hf.BartConfig(d_model=22, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
                                       decoder_attention_heads=2, encoder_ffn_dim=7, decoder_ffn_dim=7, vocab_size=31))  # fmt: skip
     assert _refused(bart) == (
-        f"model: expected a supported encoder, got BartModel of the kind 'bart'. {SUPPORTED}"
+        f"model: expected a supported encoder, got BartModel of the kind 'bart'. {SUPPORTED} "
+        "For another one that calls transformers' attention interface, give infuse its family=Family(…)."
     )
 
 
@@ -131,7 +134,7 @@ def test_a_batch_without_its_syntax_is_refused():
     relations = torch.zeros(3, 2, 5, 5, dtype=torch.uint8)
     with pytest.raises(ValueError, match=(
         r"^syntax: expected a tensor of shape \[3, 2, 5, 5\], as this model is infused with it, got none\. "
-        r"Make batches with SyntaxCollator, or give raw text to syntaxformer\.pipeline\.$"
+        r"Make batches with SyntaxCollator, or give raw text to syntaxformer\.pipeline or to a Translator\.$"
     )):  # fmt: skip
         model(pieces)
     with pytest.raises(ValueError, match=r"^pos_ids: expected a tensor of shape \[3, 5\], as this model"):
@@ -378,3 +381,60 @@ def test_shards_are_read(tmp_path):
     assert torch.equal(
         sf.load(tmp_path).eval()(pieces, syntax=relations).logits, model(pieces, syntax=relations).logits
     )
+
+
+CAMEMBERT = Family(
+    "CamemBERT", ("encoder.layer",), "attention.self", "attention.output.dense", ("classifier",)
+)
+
+
+def _camembert():
+    return hf.CamembertForSequenceClassification(hf.CamembertConfig(**SIZES)).eval()
+
+
+def test_a_family_of_ones_own_is_stored_and_read(tmp_path):
+    model, names = _camembert(), "masks,lisa,let"
+    pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7))
+    batch = {"syntax": torch.randint(0, 46, (3, 2, 7, 7), dtype=torch.uint8), "pos_ids": tags}
+    with pytest.raises(ConfigError, match=r"of the kind 'camembert'.* give infuse its family=Family\(…\)\.$"):
+        sf.infuse(model, names)
+    plain = model(pieces).logits
+    sf.infuse(model, names, family=CAMEMBERT)
+    torch.testing.assert_close(model(pieces, **batch).logits, plain)
+    for parameter in model.infusion.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path)
+    for loaded in (sf.load(tmp_path), hf.AutoModelForSequenceClassification.from_pretrained(tmp_path)):
+        assert loaded.infusion.family == CAMEMBERT
+        assert torch.equal(loaded.eval()(pieces, **batch).logits, model(pieces, **batch).logits)
+    sf.infuse(_bert(), "masks").save_pretrained(tmp_path)
+    assert "family" not in json.loads((tmp_path / "infusion.json").read_text("utf-8")), "that of the table"
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "kind", "inside", "has"),
+    [
+        ("stack", "encoders", "PreTrainedModel", "CamembertModel", "embeddings, encoder"),
+        ("layers", ("encoder",), "ModuleList", "CamembertModel", "embeddings, encoder"),
+        ("attention", "attn", "Module", "CamembertLayer", "attention, intermediate, output"),
+        ("output", "attention.output.proj", "Module", "CamembertLayer", "attention, intermediate, output"),
+    ],
+)
+def test_paths_that_a_family_has_not(role, path, kind, inside, has):
+    with pytest.raises(ConfigError) as caught:
+        sf.infuse(_camembert(), "masks", family=replace(CAMEMBERT, **{role: path}))
+    path = path[0] if role == "layers" else path
+    assert str(caught.value) == (
+        f"family.{role}: expected the path of a {kind} in {inside}, got {path!r}. It has {has}."
+    )
+
+
+@pytest.mark.parametrize("change", [{"layer": []}, {"final": "classifier"}, {"title": 3}])
+def test_a_family_that_was_altered_is_refused(tmp_path, change):
+    sf.infuse(_camembert(), "masks", family=CAMEMBERT).save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "infusion.json").read_text("utf-8"))
+    stored["family"] |= change
+    (tmp_path / "infusion.json").write_text(json.dumps(stored), "utf-8")
+    names = "title, layers, attention, output, final, stack, note"
+    with pytest.raises(CheckpointError, match=rf"infusion\.json: family: expected {names}, got \{{'title': "):
+        sf.load(tmp_path)

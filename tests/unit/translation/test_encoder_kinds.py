@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from syntaxformer.nn import INFUSION_KINDS, governor_loss, plan_widths
+import syntaxformer as sf
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.nn import (
+    INFUSION_KINDS,
+    TopicalAttention,
+    governor_loss,
+    plan_widths,
+    syntax_attention_reference,
+)
 from syntaxformer.translation.decoder import TranslationCache
 from syntaxformer.translation.export_refusals import why_not
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
@@ -98,7 +106,7 @@ def test_closed_gates_are_the_baseline(kind):
     plain, informed, batch = _model(kind), _model(kind, **ALL), _batch(kind)
     missing, unexpected = informed.load_state_dict(plain.state_dict(), strict=False)
     assert not unexpected
-    assert all("syntax" in name for name in missing)
+    assert all("infusion." in name for name in missing)
     expected = plain(**batch).logits
     torch.testing.assert_close(informed(**batch).logits, expected, atol=1e-6, rtol=1e-6)
 
@@ -108,7 +116,7 @@ def _open(model: SyntaxTransformer) -> SyntaxTransformer:
     torch.manual_seed(3)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if ".syntax." in name:
+            if "infusion." in name:
                 parameter.add_(torch.randn_like(parameter) * 0.5)
     return model
 
@@ -195,9 +203,10 @@ def test_the_loss_of_governors_teaches_in_training_only():
     quiet, loud = model(**plain), model(**batch)
     assert quiet.tallies is None
     torch.testing.assert_close(loud.loss, quiet.loss)
-    (logits,) = model.encoder(
-        batch["input_ids"], batch["attention_mask"], governors=batch["governors"]
-    ).governor_logits
+    with model.infusion.record(attention=True):
+        model.encoder(batch["input_ids"], batch["attention_mask"], governors=batch["governors"])
+    logits = model.infusion.seen.logits[N_ENC - 1][0][:, 0]
+    logits = logits.masked_fill(batch["attention_mask"][:, None] == 0, -torch.inf)
     expected = governor_loss(logits, batch["governors"])
     model.train()
     torch.testing.assert_close(model(**batch).loss, quiet.loss + 0.7 * expected)
@@ -215,16 +224,16 @@ def test_unsupervised_heads_have_no_loss():
     output = model(**batch)
     assert output.tallies is None
     output.loss.backward()
-    assert model.encoder.layers[-1].self_attention.syntax.lisa.weight.grad.any()
+    assert model.infusion.lisa[str(N_ENC - 1)].weight.grad.any()
 
 
 def test_the_tag_encoders_heads_are_supervised_too():
     model, batch = _model("pos_encoder", tag_layers=2, **LISA).train(), _batch("pos_encoder")
     model(**batch).loss.backward()
-    heads = [layer.self_attention.syntax.lisa.weight.grad for layer in model.encoder.tags.layers]
-    assert all(head.any() for head in heads)
+    heads = model.encoder.tags.infusion.lisa.values()
+    assert [bool(head.weight.grad.any()) for head in heads] == [True, True]
     output = model.encoder(batch["input_ids"], None, batch["factor_ids"], governors=batch["governors"])
-    assert len(output.governor_logits) == 3
+    assert len(output.governor_losses) == len(output.pointed_at) == 3
 
 
 def test_injection_happens_outside_training_and_only_if_wanted():
@@ -257,8 +266,8 @@ def test_left_out_relations_have_no_bias(masks):
     with torch.no_grad():
         before = model(**batch).logits
         for first, last, is_used in ((2 * DISTANCE + 1, 3 * DISTANCE + 2, False), (0, 1, True), (1, 2, True)):
-            for layer in model.encoder.layers:
-                layer.self_attention.syntax.bias.weight[:, first:last] += 3.0
+            for bias in model.infusion.relation_bias.values():
+                bias.weight[:, first:last] += 3.0
             assert torch.equal(model(**batch).logits, before) != is_used
 
 
@@ -271,13 +280,17 @@ def test_left_out_relations_stay_out_of_a_loaded_model(preset, tmp_path: Path):
     torch.testing.assert_close(again(**batch).logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("given", "n"), [(None, 0), (1, 1)])
-def test_relations_of_other_trees_are_refused(given, n):
+def test_relations_of_other_trees_are_refused():
     model, batch = _model(**MASKS), _batch()
-    batch["syntax"] = None if given is None else batch["syntax"][:, :given]
-    message = rf"^syntax: expected the relations of 2 trees \(dependency, constituency\), got {n}\.$"
-    with pytest.raises(ValueError, match=message):
-        model(**batch)
+    of_one_tree = batch["syntax"][:, :1]
+    with pytest.raises(
+        ValueError, match=r"^syntax: expected shape \[3, 2, 11, 11\], got \[3, 1, 11, 11\]\.$"
+    ):
+        model(**{**batch, "syntax": of_one_tree})
+    with pytest.raises(
+        ValueError, match=r"^syntax: expected a tensor of shape \[3, 2, 11, 11\], as this model"
+    ):
+        model(**{**batch, "syntax": None})
 
 
 def test_a_pos_encoder_needs_its_tags():
@@ -315,18 +328,18 @@ def test_attention_of_a_head_that_is_told_where_to_look_is_one_hot():
     torch.testing.assert_close(weights[0], torch.eye(SRC)[batch["governors"][0]])
 
 
-def test_encoder_attention_of_open_gates_weighs_the_values():
+def test_encoder_attention_of_open_gates_weighs_the_values(monkeypatch):
     """Syntax attention as one matrix a head: W V is what the layer gives on to its output."""
     model, batch = _open(_model(**MASKS)), _batch()
     attention, seen = model.encoder.layers[0].self_attention, {}
     attention.query_key_value.register_forward_hook(lambda _, __, found: seen.update(qkv=found))
-    plain = attention.syntax._project
+    plain = TopicalAttention.project
 
-    def project(heads, *rest):
-        seen["heads"] = heads
-        return plain(heads, *rest)
+    def project(topical, heads, *rest):
+        seen.setdefault("heads", heads)
+        return plain(topical, heads, *rest)
 
-    attention.syntax._project = project
+    monkeypatch.setattr(TopicalAttention, "project", project)
     weights = model(**batch, output_attentions=True).encoder_attentions[0]
     value = seen["qkv"].view(3, SRC, 3, HEADS, D // HEADS)[:, :, 2].transpose(1, 2)
     torch.testing.assert_close(
@@ -400,3 +413,76 @@ def _count_calls(module: torch.nn.Module) -> list[int]:
     calls: list[int] = []
     module.register_forward_hook(lambda *_: calls.append(1))
     return calls
+
+
+def _states_of(layer: torch.nn.Module, states: torch.Tensor) -> list[torch.Tensor]:
+    """Query, key and value by hand, `[batch, heads, pieces, d_head]` each."""
+    parts = layer.self_attention.query_key_value(layer.around_self_attention.norm(states)).chunk(3, -1)
+    return [part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts]
+
+
+@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
+def test_the_papers_form_is_the_literal_loop(mode):
+    model = _open(_model(masks={"max_distance": DISTANCE, "mode": mode, "preset": "paper"}))
+    batch, seen = _batch(), {}
+    layer, topical = model.encoder.layers[1], model.infusion.topical_of(1)
+    layer.register_forward_pre_hook(lambda _, args: seen.update(before=args[0]))
+    dense = layer.self_attention.output
+    found = model(**batch, output_hidden_states=True)
+    mixed, _ = syntax_attention_reference(
+        *_states_of(layer, seen["before"]), batch["syntax"], topical.head_queries(dense.weight),
+        batch["attention_mask"].bool(), mode=mode, max_distance=DISTANCE,
+    )  # fmt: skip
+    states = seen["before"] + topical.map(dense(mixed.transpose(1, 2).flatten(2)))
+    states = states + layer.feed_forward(layer.around_feed_forward.norm(states))
+    valid = batch["attention_mask"].bool()
+    torch.testing.assert_close(found.encoder_hidden_states[2][valid], states[valid], atol=1e-5, rtol=1e-4)
+
+
+def test_logits_of_head_and_biases_by_hand():
+    """U in the head that is biaffine, b[tree, relation] in both; what is recorded besides sums to 1."""
+    model, batch, seen = _open(_model(**ALL)), _batch(), {}
+    layer = model.encoder.layers[1]
+    layer.register_forward_pre_hook(lambda _, args: seen.update(before=args[0]))
+    with model.infusion.record(attention=True):
+        model(**batch)
+    query, key, _ = _states_of(layer, seen["before"])
+    scaled = query @ key.transpose(-1, -2) / (D // HEADS) ** 0.5
+    pointing = query[:, :1] @ model.infusion.lisa["1"].weight @ key[:, :1].transpose(-1, -2)
+    tables = model.infusion.relation_bias["1"].weight
+    bias = sum(tables[tree][batch["syntax"][:, tree].long()] for tree in (0, 1)).permute(0, 3, 1, 2)
+    expected = torch.cat([pointing, scaled[:, 1:]], 1) + bias
+    torch.testing.assert_close(model.infusion.seen.logits[1][0], expected, atol=1e-5, rtol=1e-4)
+    valid = batch["attention_mask"][:, None] == 1
+    pointed_at = pointing[:, 0].masked_fill(~valid, -torch.inf).argmax(-1)
+    assert torch.equal(model.infusion.seen.pointed_at[1][0], pointed_at)
+    torch.testing.assert_close(model.infusion.seen.weights[1][0].sum(-1), torch.ones(3, SRC))
+
+
+def test_layers_and_heads_that_are_not_there_are_refused():
+    with pytest.raises(ConfigError) as caught:
+        _model(lisa={"attn_head": 2}, masks={"layers": [2]})
+    assert str(caught.value) == (
+        "masks.layers: expected layers 0 to 1 of the encoder, got 2.; "
+        "lisa.attn_head: expected 0 to 1, a head of the encoder, got 2."
+    )
+
+
+def test_a_translator_is_infused_like_any_encoder(tmp_path: Path):
+    """With closed gates it computes what it did; its folder holds the rest."""
+    model, batch = _model("sum_then_concat"), _batch("sum_then_concat")
+    plain = model(**batch).logits
+    assert sf.infuse(model, sf.InfusionConfig(**MASKS, **LISA)) is model
+    torch.testing.assert_close(model(**batch).logits, plain, atol=1e-6, rtol=1e-6)
+    names = {name for name, _ in sf.infusion_parameters(model)}
+    assert names < set(model.state_dict())
+    assert {"encoder.infusion.gates.0.weight", "encoder.infusion.lisa.1.weight"} < names
+    assert f"{'LISA':26}{HEAD:>+13,}" in sf.parameter_report(model)
+    _open(model).save_pretrained(tmp_path)
+    again = SyntaxTransformer.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(again(**batch).logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ConfigError, match=r"^model: expected one that is not infused, got SyntaxTransformer"):
+        sf.infuse(model, "masks")
+    message = r"^pos: expected none in SyntaxTransformer, got add\. Its tags are factors of the source: see"
+    with pytest.raises(ConfigError, match=message):
+        sf.infuse(_model(), "pos_add")

@@ -1,0 +1,409 @@
+"""`Infusion`: all parameters that syntax adds to an encoder; what a batch brings, and what was seen of it.
+
+It knows no encoder. A host opens a `SyntaxBatch` for a forward pass, which travels as an argument of the
+layers' `forward`, so that gradient checkpointing, which runs a layer again later, finds the same one. What
+happens inside attention is in `inside_attention`; foreign hosts are in `hosts`, our own is the translator's
+encoder.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast, get_args
+
+import torch
+from torch import Tensor, nn
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.infusion.config import InfusionConfig, Omitted, layer_problems
+from syntaxformer.infusion.families import Parts
+from syntaxformer.nn import (
+    BiaffineHead,
+    PosAdd,
+    PosConcat,
+    PosLet,
+    RelationBias,
+    RelationIndex,
+    SyntaxGate,
+    TopicalAttention,
+    governor_hits,
+)
+
+__all__ = ["BATCH_KEYS", "Infusion", "Seen", "SyntaxBatch"]
+
+BATCH_KEYS = ("syntax", "pos_ids", "governors", "first_pieces")
+"""What a batch brings for the infusion, as arguments of `forward`."""
+
+_SHARED = "shared"
+
+
+@dataclass(eq=False)
+class Seen:
+    """What a forward pass left to read, by layer; one that runs several times (ALBERT) has several entries.
+
+    Args:
+        weights: α of the sub-networks, `[batch, pieces, networks]`; only while recording.
+        attention: The collapsed attention, `[batch, heads, pieces, pieces]`; only while recording.
+        passes: Which layer ran, one after the other; only while recording.
+        logits: Scaled, biased, before any mask but a local layer's window, outside which they are -inf,
+            `[batch, heads, pieces, pieces]`; only while recording.
+        governor_losses: Loss of pointing at governors.
+        pointed_at: Place that the biaffine head points at, `[batch, pieces]`, where governors are given.
+        targets: Where it should, `[batch, pieces]`.
+        counted: First pieces of words, `[batch, pieces]`; None counts all pieces.
+        attended: Whether any layer's attention was ours.
+        closed: Whether the forward pass is over: what runs again for gradients is not seen again.
+    """
+
+    weights: dict[int, list[Tensor]] = field(default_factory=dict)
+    attention: dict[int, list[Tensor]] = field(default_factory=dict)
+    logits: dict[int, list[Tensor]] = field(default_factory=dict)
+    passes: list[int] = field(default_factory=list)
+    governor_losses: dict[int, list[Tensor]] = field(default_factory=dict)
+    pointed_at: dict[int, list[Tensor]] = field(default_factory=dict)
+    targets: Tensor | None = None
+    counted: Tensor | None = None
+    attended: bool = False
+    closed: bool = False
+
+    def add(self, kind: str, layer: int, value: Tensor) -> None:
+        """Keep what a layer shows."""
+        if not self.closed:
+            getattr(self, kind).setdefault(layer, []).append(value)
+            if kind == "attention":
+                self.passes.append(layer)
+
+    def of_all_layers(self, kind: str) -> list[Tensor]:
+        """What the layers showed, one after the other."""
+        return [value for of_layer in getattr(self, kind).values() for value in of_layer]
+
+    def governor_loss(self) -> Tensor | None:
+        """Mean over the layers that point; None where nothing was supervised."""
+        losses = self.of_all_layers("governor_losses")
+        return torch.stack(losses).mean() if losses else None
+
+    def governor_hits(self) -> dict[int, tuple[int, int]]:
+        """Right words and all words with a governor, by layer: their quotient is the UAS."""
+        if (targets := self.targets) is None:
+            return {}
+        return {
+            layer: governor_hits(places[-1], targets, self.counted)
+            for layer, places in self.pointed_at.items()
+        }
+
+
+@dataclass(eq=False)
+class SyntaxBatch:
+    """Syntax of a batch, and what the layers need besides: it travels as an argument from layer to layer.
+
+    Args:
+        infusion: Of the model, as it is when the model is called: PEFT may have put a copy in its place.
+        relations: uint8 `[batch, trees, pieces, pieces]`; None where nothing reads them.
+        key_mask: True for pieces that are no padding, `[batch, pieces]`; None for all.
+        pos_ids: `[batch, pieces]`.
+        governors: Place of each piece's governor, `[batch, pieces]`.
+        wants_attention: Whether layers give their collapsed attention, too; each then attends twice.
+        seen: What it leaves to read.
+        outputs: W_O of each layer of a foreign host, as it is then.
+        with_gradient: Whether the forward pass records gradients.
+    """
+
+    infusion: Infusion
+    relations: Tensor | None
+    key_mask: Tensor | None
+    pos_ids: Tensor | None
+    governors: Tensor | None
+    wants_attention: bool
+    seen: Seen
+    outputs: tuple[nn.Module, ...] = ()
+    with_gradient: bool = field(default_factory=torch.is_grad_enabled)
+    _local_index: RelationIndex | None = None
+
+    @property
+    def max_distance(self) -> int:
+        """D of the relations."""
+        options = self.infusion.config.tree_options
+        return options.max_distance if options else 1
+
+    @cached_property
+    def index(self) -> RelationIndex:
+        """Index of the relations, made once for all layers."""
+        return RelationIndex.of(cast("Tensor", self.relations), self.key_mask, self.max_distance)
+
+    def local_index(self, window: Tensor) -> RelationIndex:
+        """Index of the relations within the window of local attention, made once for all layers that have it.
+
+        Args:
+            window: True where a piece sees another, `[batch, 1, pieces, pieces]`.
+        """
+        if self._local_index is None:
+            relations = self.local_relations(window)
+            self._local_index = RelationIndex.of(relations, self.key_mask, self.max_distance)
+        return self._local_index
+
+    def local_relations(self, window: Tensor) -> Tensor:
+        """The relations, none outside the window; arguments as in `local_index`."""
+        return cast("Tensor", self.relations) * window
+
+
+class _LastSeen(threading.local):
+    """What the last forward pass of a thread left to read; nothing is computed from it."""
+
+    def __init__(self) -> None:
+        self.seen = Seen()
+
+
+class Infusion(nn.Module):
+    """Parameters of `InfusionConfig` for one encoder.
+
+    Each module's parameters are read in its own `forward` alone, so that whoever moves weights to a device
+    just before a module runs (`accelerate`) finds them used where they are.
+
+    Args:
+        config: What is infused.
+        parts: The encoder's modules; only their sizes are read.
+
+    Raises:
+        ConfigError: Layers or heads that it has not.
+    """
+
+    def __init__(self, config: InfusionConfig, parts: Parts) -> None:
+        super().__init__()
+        if problems := layer_problems(config, len(parts.layers), parts.n_heads, "the encoder"):
+            raise ConfigError(problems)
+        self.config, self.family = config, parts.family
+        self._last = _LastSeen()
+        self.records_weights = self.records_attention = self.is_exporting = False
+        self.inject = config.lisa.inject if config.lisa else None
+        self.masked_layers = _chosen(config.masks, len(parts.layers))
+        self._add_masks(parts)
+        self._add_heads(parts)
+        self.pos = _pos_module(config, parts)
+        self.layers = {*self.masked_layers, *map(int, [*self.relation_bias, *self.lisa])}
+        self.left_out: tuple[str, ...] = ()
+        self.leave_out(*(config.tree_options.without if config.tree_options else ()))
+
+    def _add_masks(self, parts: Parts) -> None:
+        masks, layers = self.config.masks, [str(layer) for layer in self.masked_layers]
+        self.topical, self.gates = nn.ModuleDict(), nn.ModuleDict()
+        if masks and masks.topical:
+            width = parts.output(0).out_features
+            for owner in layers if masks.per_layer else [_SHARED]:
+                self.topical[owner] = TopicalAttention(width, parts.n_heads)
+        if masks and self.includes_full:
+            of_heads = parts.n_heads if masks.gate == "head" else None
+            self.gates.update({layer: SyntaxGate(of_heads) for layer in layers})
+
+    def _add_heads(self, parts: Parts) -> None:
+        bias, lisa, n_layers = self.config.relation_bias, self.config.lisa, len(parts.layers)
+        shape = (parts.n_heads, len(bias.used_trees), bias.max_distance) if bias else ()
+        self.relation_bias = nn.ModuleDict(
+            {str(layer): RelationBias(*shape) for layer in _chosen(bias, n_layers)}
+        )
+        pointing = _chosen(lisa, n_layers, [n_layers - 1])
+        self.lisa = nn.ModuleDict({str(layer): _head(parts, layer, lisa.keys) for layer in pointing})
+
+    @torch.no_grad()
+    def start_anew(self) -> None:
+        """Start as `config.seed` says; what was loaded from a checkpoint stays.
+
+        transformers marks what it has loaded, and asks a model to initialise the rest.
+        """
+        loaded = [p for p in self.parameters() if getattr(p, "_is_hf_initialized", False)]
+        kept = [parameter.clone() for parameter in loaded]
+        groups = (self.topical, self.gates, self.relation_bias, self.lisa)
+        modules = [module for group in groups for module in group.values()]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            for module in [*modules, *([self.pos] if self.pos else [])]:
+                cast("Any", module).reset_parameters()
+        for parameter, values in zip(loaded, kept, strict=True):
+            parameter.copy_(values)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the last batch: its tensors belong to a graph that cannot be copied."""
+        return {name: value for name, value in self.__dict__.items() if name != "_last"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._last = _LastSeen()
+
+    @property
+    def seen(self) -> Seen:
+        """What this thread's last forward pass left to read."""
+        return self._last.seen
+
+    @property
+    def attends(self) -> bool:
+        """Whether any layer's attention is ours; else it is the encoder's own, tags aside."""
+        return bool(self.layers)
+
+    @property
+    def includes_full(self) -> bool:
+        """Whether full attention is one of the sub-networks."""
+        return self.config.masks is not None and self.config.preset_of_masks == "preserving"
+
+    def topical_of(self, layer: int) -> TopicalAttention | None:
+        """Topical attention of a layer; None for a summation."""
+        if layer not in self.masked_layers or not self.topical:
+            return None
+        owner = str(layer) if self.config.masks.per_layer else _SHARED
+        return cast("TopicalAttention", self.topical[owner])
+
+    def gate_of(self, layer: int) -> Tensor | None:
+        """The layer's g, -1 to 1; None without gates."""
+        return self.gates[str(layer)]() if str(layer) in self.gates else None
+
+    def leave_out(self, *names: str) -> None:
+        """Switch off trees or kinds of relation, also of a trained model; without names all are on again.
+
+        Args:
+            names: Of dependency, constituency, parent, child, sibling, pair.
+
+        Raises:
+            ValueError: Another name, or nothing would be left.
+        """
+        unknown = [name for name in names if name not in get_args(Omitted)]
+        if unknown:
+            raise ValueError(
+                f"leave_out: expected some of {', '.join(get_args(Omitted))}, got {', '.join(unknown)}."
+            )
+        options = self.config.tree_options
+        if options is not None and not any(options.active_networks(names)):
+            raise ValueError(f"leave_out: expected a relation to be left, got {', '.join(names)}.")
+        self.left_out = names
+
+    def active(self, device: torch.device) -> Tensor | None:
+        """Sub-networks that take part, `[networks]`, the full one not among them; None for all."""
+        options = self.config.tree_options
+        networks = options.active_networks(self.left_out) if self.left_out and options else [True]
+        return None if all(networks) else torch.tensor(networks, dtype=torch.bool, device=device)
+
+    @contextmanager
+    def record(self, attention: bool = False) -> Iterator[Infusion]:
+        """Keep the sub-networks' weights, and the collapsed attention, of what runs inside.
+
+        Read `seen.weights[layer][-1]`, α `[batch, pieces, networks]` with the sub-network
+        of full attention last, and `seen.attention[layer][-1]`, `[batch, heads, pieces, pieces]`.
+
+        Args:
+            attention: Keep the collapsed attention, too; each layer then attends twice.
+        """
+        self.records_weights, self.records_attention = True, attention
+        try:
+            yield self
+        finally:
+            self.records_weights = self.records_attention = False
+
+    @torch.compiler.disable(reason="a batch is checked by its values")
+    def open(
+        self,
+        given: Mapping[str, Tensor | None],
+        shape: torch.Size,
+        attention_mask: Tensor | None,
+        wants_attention: bool = False,
+        seen: Seen | None = None,
+        outputs: tuple[nn.Module, ...] = (),
+    ) -> SyntaxBatch:
+        """Begin a forward pass.
+
+        Args:
+            given: What the batch brings of `BATCH_KEYS`.
+            shape: Batch and pieces.
+            attention_mask: 0 for padding; None for none.
+            wants_attention: As in `SyntaxBatch`; likewise the rest.
+            seen: Where it is to leave what there is to read.
+            outputs: W_O of each layer of a foreign host.
+
+        Raises:
+            ValueError: The batch lacks what is infused, or has it in another shape.
+        """
+        _check(self.config, given, shape)
+        seen = seen or Seen()
+        seen.targets, seen.counted = given.get("governors"), given.get("first_pieces")
+        self._last.seen = seen
+        return SyntaxBatch(
+            infusion=self,
+            relations=_as_bytes(given["syntax"]) if self.config.tree_options else None,
+            key_mask=_key_mask(attention_mask),
+            pos_ids=given.get("pos_ids"),
+            governors=given.get("governors"),
+            wants_attention=wants_attention,
+            seen=seen,
+            outputs=outputs,
+        )
+
+
+def _chosen(section: Any, n_layers: int, default: Sequence[int] | None = None) -> list[int]:
+    """Layers that a section names, else the default or all; none where it is off."""
+    if section is None:
+        return []
+    if section.layers is not None:
+        return sorted(set(section.layers))
+    return list(range(n_layers) if default is None else default)
+
+
+def _head(parts: Parts, layer: int, keys: str) -> BiaffineHead:
+    """A biaffine head that starts as the scaled product of the head that it replaces."""
+    width = parts.output(layer).in_features
+    d_head = width // parts.n_heads
+    scaling = getattr(parts.attention(layer), "scaling", d_head**-0.5)
+    return BiaffineHead(d_head, d_head if keys == "head" else width, scaling)
+
+
+def _pos_module(config: InfusionConfig, parts: Parts) -> nn.Module | None:
+    if config.pos is None:
+        return None
+    if config.pos == "let":
+        return PosLet(config.n_tags, parts.output(0).out_features, config.pos_width)
+    width = cast("Any", parts.stack).get_input_embeddings().embedding_dim
+    if config.pos == "add":
+        return PosAdd(config.n_tags, width)
+    return PosConcat(config.n_tags, width, config.pos_width)
+
+
+def _check(config: InfusionConfig, given: Mapping[str, Tensor | None], shape: torch.Size) -> None:
+    """Check that the batch brings what the config needs, in the shape of its pieces."""
+    batch, n_pieces = shape
+    options = config.tree_options
+    wanted = {
+        "syntax": [batch, len(options.used_trees), n_pieces, n_pieces] if options else None,
+        "pos_ids": [batch, n_pieces] if config.pos else None,
+    }
+    for name, expected in wanted.items():
+        if expected is not None and given.get(name) is None:
+            raise ValueError(
+                f"{name}: expected a tensor of shape {expected}, as this model is infused with it, got none. "
+                "Make batches with SyntaxCollator, or give raw text to syntaxformer.pipeline or to a "
+                "Translator."
+            )
+    wanted |= {"governors": [batch, n_pieces], "first_pieces": [batch, n_pieces]}
+    for name, expected in wanted.items():
+        found = given.get(name)
+        if expected is not None and found is not None and list(found.shape) != expected:
+            raise ValueError(f"{name}: expected shape {expected}, got {list(found.shape)}.")
+
+
+def _as_bytes(relations: Tensor | None) -> Tensor:
+    """Relations in the type that they have by definition, where rows of a table have become whole numbers."""
+    relations = cast("Tensor", relations)
+    if relations.dtype == torch.uint8:
+        return relations
+    if relations.is_floating_point() or not 0 <= int(relations.min()) <= int(relations.max()) <= 255:
+        raise ValueError(f"syntax: expected relations as uint8, got {relations.dtype}.")
+    return relations.to(torch.uint8)
+
+
+def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
+    if attention_mask is None:
+        return None
+    if attention_mask.ndim != 2:
+        raise ValueError(
+            f"attention_mask: expected shape [batch, pieces], got {list(attention_mask.shape)}. "
+            "An infused model takes which pieces are padding, nothing finer."
+        )
+    return attention_mask != 0

@@ -1,0 +1,253 @@
+"""What syntax does inside the attention of one layer, whoever its host is.
+
+LISA's head, biases by relation, syntax attention, in any combination, on the queries, keys and values that
+the layer makes anyway. It composes what `nn` has; a layer without masks computes its host's own attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from syntaxformer.infusion.infusion import SyntaxBatch
+from syntaxformer.nn import attend as attend_plainly
+from syntaxformer.nn import (
+    check_gradient,
+    governor_loss,
+    inject_governors,
+    linear_map,
+    relation_bias_graph,
+    syntax_attention,
+    syntax_attention_graph,
+)
+
+__all__ = ["Call", "attend", "own_layer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of attention, as a layer of a host makes it.
+
+    Args:
+        query: Q, `[batch, heads, pieces, d_head]`; likewise the next two.
+        key: K.
+        value: V.
+        mask: True where a query sees a key; None for everywhere.
+        bias: Added to the scaled logits; None for nothing.
+        scaling: Of QKᵀ.
+        dropout: Probability of dropping an attention weight.
+        layer: Number of the layer.
+        batch: Syntax of the batch.
+        output_map: Weight and bias of W_O, as it is applied to such states now.
+        plain: The host's own attention, for layers without masks.
+        is_local: Whether the mask is a window.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    bias: Tensor | None
+    scaling: float
+    dropout: float
+    layer: int
+    batch: SyntaxBatch
+    output_map: Callable[[Tensor], tuple[Tensor, Tensor | None]]
+    plain: Callable[[Call], Tensor]
+    is_local: bool = False
+
+
+def attend(call: Call) -> tuple[Tensor, Tensor | None]:
+    """Attention of a layer with what it has of syntax.
+
+    Returns:
+        `[batch, pieces, heads, d_head]`; and the collapsed attention, `[batch, heads, pieces, pieces]`, where
+        that is wanted.
+
+    Source: Bai et al. (2021) for syntax attention, Strubell et al. (2018) for LISA.
+    """
+    # A compiled graph breaks here: what follows looks at values, and leaves what it has seen in the batch.
+    run: Any = _attend if call.batch.infusion.is_exporting else _attend_eagerly
+    return run(call)
+
+
+def _attend(call: Call) -> tuple[Tensor, Tensor | None]:
+    batch, position_bias = call.batch, call.bias
+    batch.seen.attended = True
+    call, logits = _with_lisa(_with_relation_bias(call), position_bias)
+    output = _attended(call)
+    if logits is not None and batch.governors is not None:
+        _supervise(call, logits, batch.governors)
+    output = _pointed(call, output)
+    is_recorded = batch.infusion.records_attention
+    weights = _weights(call) if is_recorded or batch.wants_attention else None
+    if is_recorded and weights is not None:
+        batch.seen.add("attention", call.layer, weights)
+    return output.transpose(1, 2), weights
+
+
+_attend_eagerly = torch.compiler.disable(
+    _attend, reason="syntax attention indexes the relations of its batch"
+)
+
+
+def own_layer(batch: SyntaxBatch | None, layer: int) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
+    """What a layer of our own does in place of its attention and W_O; None where it is plain."""
+    if batch is None or layer not in batch.infusion.layers:
+        return None
+    return partial(_in_own_layer, batch, layer)
+
+
+def _in_own_layer(
+    batch: SyntaxBatch,
+    layer: int,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: nn.Module,
+    mask: Tensor | None,
+    dropout: float,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend in a layer of our own, and apply W_O, with W_V of topical attention folded in."""
+    output_map = partial(linear_map, output)
+    scaling = query.shape[-1] ** -0.5
+    heads, weights = attend(
+        Call(query, key, value, mask, None, scaling, dropout, layer, batch, output_map, _plain)
+    )
+    states = heads.flatten(2)
+    if (topical := batch.infusion.topical_of(layer)) is None:
+        return output(states), weights
+    return topical.project(states, *output_map(states), batch.infusion.gate_of(layer)), weights
+
+
+def _plain(call: Call) -> Tensor:
+    return attend_plainly(
+        call.query, call.key, call.value, call.mask, False, call.dropout, call.bias, call.scaling
+    )
+
+
+def _with_relation_bias(call: Call) -> Call:
+    infusion = call.batch.infusion
+    if str(call.layer) not in infusion.relation_bias:
+        return call
+    look_up = relation_bias_graph if infusion.is_exporting else None
+    active = infusion.active(call.query.device)
+    return _plus_bias(call, infusion.relation_bias[str(call.layer)](call.batch.relations, active, look_up))
+
+
+def _plus_bias(call: Call, bias: Tensor) -> Call:
+    bias = bias.to(call.query.dtype)
+    return replace(call, bias=bias if call.bias is None else call.bias + bias)
+
+
+def _with_lisa(call: Call, position_bias: Tensor | None) -> tuple[Call, Tensor | None]:
+    """One head replaced by the biaffine one, and that head's logits; None for them where nobody asks."""
+    infusion = call.batch.infusion
+    if str(call.layer) not in infusion.lisa:
+        return call, None
+    lisa, head, logits = infusion.config.lisa, infusion.lisa[str(call.layer)], None
+    if call.batch.governors is not None or lisa.keys == "model":
+        keys = call.key[:, lisa.attn_head] if lisa.keys == "head" else call.key.transpose(1, 2).flatten(2)
+        logits = head(call.query[:, lisa.attn_head]) @ keys.transpose(-1, -2)
+    if lisa.keys == "head":
+        call = replace(call, query=head.substitute(call.query, lisa.attn_head, call.scaling))
+    else:
+        call = _logits_of_head(call, lisa.attn_head, cast("Tensor", logits))
+    if logits is not None and position_bias is not None:
+        logits = logits + position_bias[:, lisa.attn_head]
+    return call, logits
+
+
+def _logits_of_head(call: Call, attn_head: int, logits: Tensor) -> Call:
+    """A head whose keys are not those of attention: its logits stand in the bias, its query is zero."""
+    n_heads = call.query.shape[1]
+    chosen = torch.arange(n_heads, device=logits.device) == attn_head
+    call = replace(call, query=call.query * ~chosen[:, None, None])
+    return _plus_bias(call, chosen[:, None, None] * logits[:, None])
+
+
+def _attended(call: Call, is_first: bool = True) -> Tensor:
+    """Syntax attention in the layers that have it, plain attention in the others."""
+    batch, infusion = call.batch, call.batch.infusion
+    if call.layer not in infusion.masked_layers:
+        return call.plain(call)
+    masks, topical = infusion.config.masks, infusion.topical_of(call.layer)
+    window = call.mask if call.is_local else None
+    if window is not None:
+        outside = torch.zeros_like(window, dtype=call.query.dtype).masked_fill(~window, -torch.inf)
+        call = _plus_bias(call, outside.expand(-1, call.query.shape[1], -1, -1))
+    if (active := infusion.active(call.query.device)) is not None:
+        active = F.pad(active, (0, int(infusion.includes_full)), value=True)
+    topical_query = None
+    if topical is not None:
+        topical_query = topical.head_queries(call.output_map(call.value)[0])
+        # Columns that `_weights` has added have no part in it.
+        topical_query = F.pad(topical_query, (0, call.value.shape[-1] - topical_query.shape[-1]))
+    options: dict[str, Any] = {
+        "scaling": call.scaling,
+        "mode": masks.mode,
+        "on_empty_row": masks.on_empty_row,
+        "max_distance": batch.max_distance,
+        "include_full": infusion.includes_full,
+        "position_bias": call.bias,
+        "active": active,
+        "gate": infusion.gate_of(call.layer),
+        "summation": masks.summation,
+    }
+    states = (call.query, call.key, call.value)
+    if infusion.is_exporting:
+        relations = batch.relations if window is None else batch.local_relations(window)
+        return syntax_attention_graph(*states, relations, topical_query, batch.key_mask, **options)
+    options |= {"dropout": call.dropout, "return_weights": infusion.records_weights and is_first}
+    index = batch.index if window is None else batch.local_index(window)
+    output, weights = syntax_attention(*states, index, topical_query, **options)
+    if weights is not None:
+        batch.seen.add("weights", call.layer, weights.detach())
+    return output
+
+
+def _supervise(call: Call, logits: Tensor, governors: Tensor) -> None:
+    """Note where the biaffine head points, and how well."""
+    batch = call.batch
+    if batch.key_mask is not None:
+        logits = logits.masked_fill(~batch.key_mask[:, None, :], -torch.inf)
+    batch.seen.add("pointed_at", call.layer, logits.detach().argmax(-1))
+    if batch.infusion.config.lisa.supervised:
+        check_gradient(batch.with_gradient and not batch.seen.closed)
+        batch.seen.add("governor_losses", call.layer, governor_loss(logits, governors))
+
+
+def _pointed(call: Call, output: Tensor) -> Tensor:
+    """Have the biaffine head look at given governors, where that is wanted."""
+    infusion, governors = call.batch.infusion, call.batch.governors
+    if str(call.layer) not in infusion.lisa or infusion.training or governors is None:
+        return output
+    if infusion.inject != "gold":
+        return output
+    return inject_governors(output, call.value, governors, infusion.config.lisa.attn_head)
+
+
+@torch.no_grad()
+def _weights(call: Call) -> Tensor:
+    """The weights that fall on each value: attend once more, each value with a column of its own.
+
+    Queries and keys are as wide, with zeros, so that logits stay; so does α, which sees the first columns.
+    """
+    if call.batch.infusion.records_attention:
+        logits = call.query @ call.key.transpose(-1, -2) * call.scaling
+        logits = logits if call.bias is None else logits + call.bias
+        if call.is_local and call.mask is not None:
+            logits = logits.masked_fill(~call.mask, -torch.inf)
+        call.batch.seen.add("logits", call.layer, logits)
+    width, n_keys = call.value.shape[-1], call.value.shape[2]
+    ones = torch.eye(n_keys, dtype=call.value.dtype, device=call.value.device)
+    value = torch.cat([call.value, ones.expand(*call.value.shape[:2], -1, -1)], -1)
+    query, key = (F.pad(states, (0, n_keys)) for states in (call.query, call.key))
+    call = replace(call, query=query, key=key, value=value, dropout=0.0)
+    return _pointed(call, _attended(call, is_first=False))[..., width:]

@@ -37,7 +37,7 @@ from syntaxformer.study.case_texts import cases_of_lines
 from syntaxformer.study.cases import Case
 from syntaxformer.study.charts import Curve, draw_curves
 from syntaxformer.study.document import Block, Figure, Heading, Paragraph, Table, to_markdown
-from syntaxformer.translation.model_folder import check_directions, scoring
+from syntaxformer.translation.scoring import check_directions, scoring
 from syntaxformer.translation.scoring import compare_translations, score_translations
 from syntaxformer.translation.translator import Translator
 

@@ -107,7 +107,7 @@ def _cross_attention(
 ) -> None:
     from syntaxformer.cli.translate import check_factor_names, read_factors
     from syntaxformer.study import cross_attention, draw_attention
-    from syntaxformer.translation.model_folder import check_directions
+    from syntaxformer.translation.scoring import check_directions
     from syntaxformer.translation.translator import Translator
 
     given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
@@ -179,7 +179,7 @@ def _spread(
     from syntaxformer.base.textfile import read_lines
     from syntaxformer.study import attention_spread
     from syntaxformer.study.attention_spread import MEASURES
-    from syntaxformer.translation.model_folder import check_directions
+    from syntaxformer.translation.scoring import check_directions
     from syntaxformer.translation.translator import Translator
 
     translators = {str(one): Translator.load(one, **loading) for one in (beside, model) if one is not None}

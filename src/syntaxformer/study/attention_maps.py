@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from syntaxformer.translation.collator import source_batch
-from syntaxformer.translation.source import encode_pieces
+from syntaxformer.translation.source import encode_pieces, source_batch
 from syntaxformer.translation.translator import Translator
 
 __all__ = ["CrossAttentionMap", "cross_attention", "target_pieces"]

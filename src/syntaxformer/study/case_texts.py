@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.study.cases import Case, compare_cases, word_counts
-from syntaxformer.translation.model_folder import FolderInfo, scoring
+from syntaxformer.translation.model_folder import FolderInfo
+from syntaxformer.translation.scoring import scoring
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator

@@ -28,7 +28,7 @@ from syntaxformer.translation.parallel import (
     parallel_lines,
     read_parallel,
 )
-from syntaxformer.translation.preparation import detokenize, unescape
+from syntaxformer.translation.source import detokenize, unescape
 from syntaxformer.translation.stored_arrays import GrowingArray, map_array, stored_folder
 from syntaxformer.translation.stored_lines import CHUNK, StoredLines
 

@@ -17,8 +17,13 @@ from syntaxformer.nn.mapped_embedding import MappedEmbedding
 from syntaxformer.nn.positions import SinusoidalPositions
 from syntaxformer.nn.transformer import EncoderLayer
 from syntaxformer.translation.encoder_syntax import EncoderSyntax
-from syntaxformer.translation.model_config import SyntaxTransformerConfig
-from syntaxformer.translation.stack import Stack, asked, final_norm, layer_arguments
+from syntaxformer.translation.model_config import (
+    Stack,
+    SyntaxTransformerConfig,
+    asked,
+    final_norm,
+    layer_arguments,
+)
 from syntaxformer.translation.tag_encoder import TagEncoder
 
 __all__ = ["Encoder", "EncoderOutput"]

@@ -10,22 +10,23 @@ import importlib.util
 import json
 import logging
 import shutil
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.folders import MANIFEST, atomic_folder, hash_file
-from syntaxformer.translation.export_agreement import largest_difference
-from syntaxformer.translation.export_network import network_spec
-from syntaxformer.translation.export_refusals import why_not
-from syntaxformer.translation.export_tables import SourceTables, fold_embedding
-from syntaxformer.translation.exported_folder import EXPORT, INSTALL, ExportInfo
-from syntaxformer.translation.length_limit import longest_translations
-from syntaxformer.translation.model import SyntaxTransformer
+from syntaxformer.translation.ctranslate2_decoder import EXPORT, INSTALL, ExportInfo, SourceTokens, read_names
+from syntaxformer.translation.decoding import longest_translations
+from syntaxformer.translation.export_network import SourceTables, fold_embedding, network_spec
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.model_folder import (
     INFO,
     FolderInfo,
@@ -34,10 +35,17 @@ from syntaxformer.translation.model_folder import (
     read_info,
     verify_model_folder,
 )
-from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.source import EncodedText, SourceEncoder, source_batch
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 
-__all__ = ["QUANTIZATIONS", "export_translator"]
+__all__ = [
+    "QUANTIZATIONS",
+    "difference_on",
+    "export_translator",
+    "largest_difference",
+    "piece_log_probs",
+    "why_not",
+]
 
 _log = logging.getLogger("syntaxformer.export")
 
@@ -204,3 +212,110 @@ def _check_arguments(output: Path, quantization: str, overwrite: bool) -> None:
 def _check_backend() -> None:
     if importlib.util.find_spec("ctranslate2") is None:
         raise BackendMissingError("CTranslate2, which exported models need,", INSTALL)
+
+
+REASONS = {
+    "pos_encoder": "its second encoder over tags",
+    "lisa": "its biaffine attention head",
+    "masks": "attention over tree relations",
+    "relation_bias": "attention biased by tree relations",
+}
+"""Name of what a model may have → what CTranslate2 lacks for it."""
+
+
+def why_not(config: SyntaxTransformerConfig) -> list[str]:
+    """Reasons why a model cannot be exported, one sentence each; none if it can."""
+    kind = (config.infusion or {}).get("kind", "none")
+    found = {kind, *(name for name in REASONS if _has_any(getattr(config, name, None)))}
+    return [
+        f"{name}: expected a model that CTranslate2 can compute, got one with {reason}. "
+        "Translate with the trained folder."
+        for name, reason in REASONS.items()
+        if name in found
+    ]
+
+
+def _has_any(section: dict[str, Any] | None) -> bool:
+    """Whether a section is in some layer."""
+    return section is not None and section.get("layers") not in ((), [])
+
+
+N_LINES, LONGEST = 11, 23
+MAX_PIECES = 2048
+"""Of a batch that is scored."""
+
+
+def largest_difference(
+    model: SyntaxTransformer, encoder: SourceEncoder, folder: Path, info: ExportInfo, n_pieces: int
+) -> float:
+    """The largest difference of a log-probability between a network and its export, over random lines.
+
+    Args:
+        model: The trained network, in evaluation mode.
+        encoder: Its tokenizer and factor vocabularies.
+        folder: CTranslate2's files, with weights in float32.
+        info: What was exported.
+        n_pieces: Source pieces, tags that are pieces included.
+    """
+    random = np.random.default_rng(1)
+    source = _random_text(random, n_pieces, [len(encoder.vocabularies[name]) for name in encoder.columns])
+    sizes = random.integers(1, LONGEST, N_LINES)
+    targets = [random.integers(4, model.config.vocab_size, size).tolist() for size in sizes]
+    return difference_on(source, targets, model, encoder, folder, info)
+
+
+def difference_on(
+    source: EncodedText,
+    targets: Sequence[list[int]],
+    model: SyntaxTransformer,
+    encoder: SourceEncoder,
+    folder: Path,
+    info: ExportInfo,
+) -> float:
+    """As `largest_difference`, over given lines.
+
+    Args:
+        source: Encoded lines, none of them empty.
+        targets: For each line the pieces of a translation, without the end.
+        model: The trained network, in evaluation mode.
+        encoder: Its tokenizer and factor vocabularies.
+        folder: CTranslate2's files.
+        info: What was exported.
+    """
+    import ctranslate2
+
+    tokens = SourceTokens.read(folder, info, encoder)(source, range(len(targets)))
+    names = read_names(folder, "target")
+    exported = ctranslate2.Translator(str(folder), compute_type="float32").score_batch(
+        tokens,
+        [[names[piece] for piece in target] for target in targets],
+        max_input_length=0,
+        max_batch_size=MAX_PIECES,
+        batch_type="tokens",
+    )
+    ours = [piece_log_probs(model, source, row, target) for row, target in enumerate(targets)]
+    differences = [
+        np.abs(one - np.array(other.log_probs)).max() for one, other in zip(ours, exported, strict=True)
+    ]
+    return float(max(differences))
+
+
+@torch.inference_mode()
+def piece_log_probs(
+    model: SyntaxTransformer, source: EncodedText, row: int, target: list[int]
+) -> NDArray[np.float32]:
+    """The trained network's log-probability of each target piece and of the end, `[target + 1]`."""
+    batch = {name: part.to(model.device) for name, part in source_batch(source, [row], 0).items()}
+    labels = torch.tensor([[*target, model.config.eos_token_id]], device=model.device)
+    logits = model(**batch, labels=labels).logits.float()
+    return logits.log_softmax(-1).gather(-1, labels[..., None])[0, :, 0].cpu().numpy()
+
+
+def _random_text(random: np.random.Generator, n_pieces: int, sizes: list[int]) -> EncodedText:
+    lengths = random.integers(1, LONGEST, N_LINES)
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    pieces = random.integers(0, n_pieces, splits[-1]).astype(np.int32)
+    factors = [random.integers(0, size, len(pieces)).astype(np.int32) for size in sizes]
+    return EncodedText(
+        pieces, splits, np.stack(factors, 1) if sizes else np.zeros((len(pieces), 0), np.int32)
+    )

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from syntaxformer.infusion.config import LisaConfig, RelationBiasConfig, TreeOptions, tree_problems
 from syntaxformer.nn.infusion_plan import INFUSION_KINDS
 from syntaxformer.translation.encoder_syntax import EncoderMasks
-from syntaxformer.translation.tag_pieces import TagPlace
+from syntaxformer.translation.source import TagPlace
 
 __all__ = ["EmbeddingInfusionConfig", "infusion_problems", "syntax_problems"]
 

@@ -8,26 +8,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 from transformers import initialization as init
-from transformers.cache_utils import EncoderDecoderCache
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+)
 
 from syntaxformer.nn.attention import FusedLinear
 from syntaxformer.nn.infused_embedding import JoinedMap
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
-from syntaxformer.translation.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
-from syntaxformer.translation.decoder import Decoder, TranslationCache
+from syntaxformer.nn.kernels.dropout import Dropout
+from syntaxformer.nn.lisa import governor_hits, governor_loss
+from syntaxformer.nn.positions import SinusoidalPositions
+from syntaxformer.nn.transformer import DecoderLayer
 from syntaxformer.translation.encoder import Encoder
-from syntaxformer.translation.model_config import SyntaxTransformerConfig
-from syntaxformer.translation.stack import asked
+from syntaxformer.translation.model_config import (
+    Stack,
+    SyntaxTransformerConfig,
+    asked,
+    final_norm,
+    layer_arguments,
+)
 
-__all__ = ["SyntaxTransformer", "SyntaxTransformerConfig"]
+__all__ = [
+    "Auxiliary",
+    "Decoder",
+    "SyntaxTransformer",
+    "SyntaxTransformerConfig",
+    "TranslationCache",
+    "TranslationOutput",
+    "governor_task",
+    "tag_task",
+]
 
 
 class SyntaxTransformer(PreTrainedModel, GenerationMixin):
@@ -293,3 +315,143 @@ def _is_loaded(weight: Tensor) -> bool:
 AutoConfig.register(SyntaxTransformerConfig.model_type, SyntaxTransformerConfig, exist_ok=True)
 for _auto in (AutoModel, AutoModelForSeq2SeqLM):
     _auto.register(SyntaxTransformerConfig, SyntaxTransformer, exist_ok=True)
+
+
+Tallies = dict[str, tuple[int, int]]
+"""For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""
+
+
+@dataclass
+class TranslationOutput(Seq2SeqLMOutput):
+    """What a translator gives.
+
+    Args:
+        tallies: See `Tallies`; None without auxiliary tasks.
+    """
+
+    tallies: Tallies | None = None
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """One auxiliary task of one batch.
+
+    Args:
+        name: Of its accuracy.
+        loss: Mean over what it judges, already weighted.
+        right: Right answers.
+        total: All answers.
+    """
+
+    name: str
+    loss: Float[Tensor, ""]
+    right: int
+    total: int
+
+
+def governor_task(
+    logits: Sequence[Float[Tensor, "batch src src"]],
+    governors: Int[Tensor, "batch src"],
+    counted: Bool[Tensor, "batch src"] | None,
+    weight: float,
+) -> Auxiliary:
+    """LISA's heads pointing at governors: mean loss of the heads, hits of the last one.
+
+    Args:
+        logits: Of each head.
+        governors: Place of each piece's governor, negative for none.
+        counted: Pieces whose answers count, one a word; None for all.
+        weight: Of the loss beside that of translation.
+    """
+    losses = [governor_loss(of_head, governors) for of_head in logits]
+    right, total = governor_hits(logits[-1], governors, counted)
+    return Auxiliary("governor_accuracy", weight * torch.stack(losses).mean(), right, total)
+
+
+def tag_task(
+    logits: Float[Tensor, "batch tgt tags"], tag_labels: Int[Tensor, "batch tgt"], weight: float
+) -> Auxiliary:
+    """The decoder naming the tag of the piece that it is about to write; pieces without a word do not count.
+
+    Args:
+        logits: Of the tags.
+        tag_labels: Tag of each target piece, -100 where there is none.
+        weight: Of the loss beside that of translation.
+
+    Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 2.
+    """
+    flat, labels = logits.float().flatten(0, 1), tag_labels.flatten()
+    losses = F.cross_entropy(flat, labels, ignore_index=IGNORED_LABEL, reduction="sum")
+    counted = labels != IGNORED_LABEL
+    right = int((flat.detach().argmax(-1) == labels)[counted].sum())
+    total = int(counted.sum())
+    return Auxiliary("target_pos_accuracy", weight * losses / max(total, 1), right, total)
+
+
+class Decoder(Stack):
+    """Target embeddings, positions, and a stack of decoder layers."""
+
+    def __init__(self, config: SyntaxTransformerConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.scale = math.sqrt(config.d_model)
+        self.positions = SinusoidalPositions(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        arguments = layer_arguments(config)
+        self.layers = nn.ModuleList(DecoderLayer(**arguments) for _ in range(config.decoder_layers))
+        self.norm = final_norm(config)
+
+    def forward(
+        self,
+        pieces: Int[Tensor, "batch tgt"],
+        memory: Float[Tensor, "batch src d_model"],
+        memory_mask: Int[Tensor, "batch src"] | None = None,
+        cache: EncoderDecoderCache | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """Return the states of the target pieces and, if asked for, those after each layer, and weights.
+
+        Raises:
+            ValueError: A cache of fixed length, or one that the backward pass would fill a second time.
+        """
+        if cache is not None and self.runs_again:
+            raise ValueError(
+                "use_cache: expected false in training with gradient checkpointing, which runs each layer "
+                "twice, got true. Call the model without a cache, or under torch.no_grad."
+            )
+        if cache is not None and cache.is_compileable:
+            raise ValueError(
+                "past_key_values: expected a cache that grows, got one of fixed length, whose empty slots "
+                "would be attended to. Leave cache_implementation out of generate."
+            )
+        first = 0 if cache is None else cache.get_seq_length()
+        states = self.dropout(self.positions(self.embedding(pieces) * self.scale, first))
+        mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
+        hidden, own, cross = [states], [], []
+        for place, layer in enumerate(self.layers):
+            states, *weights = self.run(layer, states, memory, mask, cache, place, output_attentions)
+            hidden += [states] if output_hidden_states else []
+            own.append(weights[0])
+            cross.append(weights[1])
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=self.norm(states),
+            hidden_states=tuple(hidden) if output_hidden_states else None,
+            attentions=tuple(own) if output_attentions else None,
+            cross_attentions=tuple(cross) if output_attentions else None,
+        )
+
+
+class TranslationCache(EncoderDecoderCache):
+    """Keys and values of a beam search.
+
+    Beams change places only within one sentence, and all beams of a sentence attend to the same encoder
+    states: the cross-attention half never needs the reordering that the base class does at each step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(DynamicCache(), DynamicCache())
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Reorder the self-attention half."""
+        self.self_attention_cache.reorder_cache(beam_idx)

@@ -16,14 +16,18 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.annotated_chunks import CHUNK_LINES, AnnotatedChunks
-from syntaxformer.translation.collator import EncodedPairs
-from syntaxformer.translation.encoder_tokenizer import encoder_tokenizer, ended_by_one_piece
+from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.parallel import CorpusConfig, ParallelText
-from syntaxformer.translation.preparation import TextPreparation
-from syntaxformer.translation.source import EncodedText, SourceEncoder
+from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.stored_lines import StoredLines
-from syntaxformer.translation.subwords import SubwordConfig, stored_subwords, train_subwords
+from syntaxformer.translation.subwords import (
+    SubwordConfig,
+    encoder_tokenizer,
+    ended_by_one_piece,
+    stored_subwords,
+    train_subwords,
+)
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator

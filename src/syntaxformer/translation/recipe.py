@@ -18,17 +18,18 @@ from syntaxformer.infusion.config import LisaConfig, RelationBiasConfig, with_tr
 from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
+from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.encoder_syntax import EncoderMasks
 from syntaxformer.translation.infusion_sections import (
     EmbeddingInfusionConfig,
     infusion_problems,
     syntax_problems,
 )
-from syntaxformer.translation.length_limit import DecodingConfig
 from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.pretrained_tables import PretrainedConfig, pretrained_problems
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig
-from syntaxformer.translation.target_sections import PretrainedConfig, TargetPosConfig, pretrained_problems
+from syntaxformer.translation.target import TargetPosConfig
 
 __all__ = [
     "AnnotationConfig",

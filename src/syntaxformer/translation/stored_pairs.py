@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from syntaxformer.syntax import PhraseColumns, WordColumns
-from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.parallel import ParallelText
 from syntaxformer.translation.prepare import encoded_chunks
 from syntaxformer.translation.source import EncodedText, SourceEncoder

@@ -12,8 +12,7 @@ from syntaxformer.nn.kernels.dropout import Dropout
 from syntaxformer.nn.positions import SinusoidalPositions
 from syntaxformer.nn.syntax_heads import SyntaxContext, SyntaxHeads
 from syntaxformer.nn.transformer import EncoderLayer
-from syntaxformer.translation.model_config import SyntaxTransformerConfig
-from syntaxformer.translation.stack import Stack, final_norm, layer_arguments
+from syntaxformer.translation.model_config import Stack, SyntaxTransformerConfig, final_norm, layer_arguments
 
 __all__ = ["TagEncoder"]
 

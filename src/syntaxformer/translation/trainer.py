@@ -35,8 +35,7 @@ from syntaxformer.runs.safe_checkpoints import SafeCheckpoints
 from syntaxformer.runs.schedules import SCHEDULES
 from syntaxformer.runs.sharding import shard
 from syntaxformer.runs.tallies import JUDGED_BY, TallyBook, best_step, n_without_gain, rank, scores_at
-from syntaxformer.translation.batches import TokenBudgetBatches
-from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
+from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.recipe import Recipe, TrainingConfig
 
 __all__ = ["SyntaxTrainer", "training_arguments"]

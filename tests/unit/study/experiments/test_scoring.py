@@ -14,8 +14,8 @@ from syntaxformer.study.experiments import cell_run, groups, provenance
 from syntaxformer.study.experiments.cell_run import HYPOTHESES, REFERENCES
 from syntaxformer.study.experiments.provenance import checkpoint_sha256
 from syntaxformer.study.experiments.spec import Cell, ScoredText
+from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.model_folder import FolderInfo
-from syntaxformer.translation.translator import Hypothesis
 
 INFO = FolderInfo(
     src="de", tgt="en", annotator=None, annotator_version=None, factors=[], tokenized=True, lowercase=True,

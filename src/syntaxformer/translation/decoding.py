@@ -64,11 +64,11 @@ class Hypothesis:
     pieces: Sequence[int] = field(default=(), repr=False)
 
 
-def normalised(log_prob: float, n_pieces: int, length_penalty: float) -> float:
-    """Log p(y | x) / |y| ** α, the end piece counted in both.
+def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
+    """Score a translation: log p(y | x) / |y| ** α, the end piece counted in both.
 
     Args:
-        log_prob: Sum over the pieces.
+        log_prob: Sum over the pieces; of one translation, or a tensor of those of several.
         n_pieces: Their number, |y|.
         length_penalty: α; 0 leaves the log-probability as it is, 1 gives the mean of a piece.
     """

@@ -10,12 +10,10 @@ from jaxtyping import Int, UInt8
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from syntaxformer.nn.infused_embedding import InfusedEmbedding
+from syntaxformer.nn.infused_embedding import InfusedEmbedding, MappedEmbedding
 from syntaxformer.nn.kernels.dropout import Dropout
 from syntaxformer.nn.lisa import BiaffineHead
-from syntaxformer.nn.mapped_embedding import MappedEmbedding
-from syntaxformer.nn.positions import SinusoidalPositions
-from syntaxformer.nn.transformer import EncoderLayer
+from syntaxformer.nn.transformer import EncoderLayer, SinusoidalPositions
 from syntaxformer.translation.encoder_syntax import EncoderSyntax
 from syntaxformer.translation.model_config import (
     Stack,

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from syntaxformer.nn import InfusedEmbedding
-from syntaxformer.nn.positions import sinusoids
-from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
+from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, sinusoids
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.translation.ctranslate2_decoder import SEPARATOR
 from syntaxformer.translation.model import SyntaxTransformer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.infusion.config import LisaConfig, RelationBiasConfig, TreeOptions, tree_problems
-from syntaxformer.nn.infusion_plan import INFUSION_KINDS
+from syntaxformer.nn.infused_embedding import INFUSION_KINDS
 from syntaxformer.translation.encoder_syntax import EncoderMasks
 from syntaxformer.translation.source import TagPlace
 

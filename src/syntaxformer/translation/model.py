@@ -29,8 +29,7 @@ from syntaxformer.nn.infused_embedding import JoinedMap
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
 from syntaxformer.nn.kernels.dropout import Dropout
 from syntaxformer.nn.lisa import governor_hits, governor_loss
-from syntaxformer.nn.positions import SinusoidalPositions
-from syntaxformer.nn.transformer import DecoderLayer
+from syntaxformer.nn.transformer import DecoderLayer, SinusoidalPositions
 from syntaxformer.translation.encoder import Encoder
 from syntaxformer.translation.model_config import (
     Stack,

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedConfig
 
-from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.nn.infused_embedding import WidthPlan, plan_widths
 
 __all__ = [
     "Stack",

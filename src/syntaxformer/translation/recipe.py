@@ -15,7 +15,7 @@ from syntaxformer.base.config import apply_overrides, nearest, read_yaml, valida
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_side
 from syntaxformer.infusion.config import LisaConfig, RelationBiasConfig, with_trees_of_masks
-from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.nn.infused_embedding import WidthPlan, plan_widths
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
 from syntaxformer.translation.decoding import DecodingConfig

@@ -396,18 +396,20 @@ class SourceEncoder:
         encodings = encode_pieces(self.tokenizer, prepared.texts)
         pieces = np.fromiter((piece for one in encodings for piece in one.ids), np.int32)
         splits = np.concatenate([[0], np.cumsum([len(one.ids) for one in encodings], dtype=np.int64)])
-        if words is None or not self.needs_words:
-            kept = _kept(splits, longest)
-            nothing = np.zeros((len(pieces), 0), np.int32)
-            left = _splits_of(splits, kept)
-            return EncodedText(pieces[kept], left, nothing[kept], is_cut=np.diff(splits) != np.diff(left))
-        offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
-        owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
-        kept = _kept(
-            splits, longest, first_of_words(owners, splits), len(self.factors) if self.prepend else 0
-        )
-        left = _splits_of(splits, kept)
-        encoded = self._with_annotation(pieces[kept], left, owners[kept], offsets[kept], words)
+        owners, offsets = None, None
+        if words is not None and self.needs_words:
+            offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
+            owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
+        n_tags = len(self.factors) if self.prepend else 0
+        kept, left = slice(None), splits
+        if longest is not None and (1 + n_tags) * np.diff(splits).max(initial=0) > longest:
+            is_first = first_of_words(owners, splits) if n_tags else None
+            kept = fitting_pieces(splits, longest, is_first, n_tags)
+            left = np.searchsorted(kept, splits)
+        if owners is None:
+            encoded = EncodedText(pieces[kept], left, np.zeros((int(left[-1]), 0), np.int32))
+        else:
+            encoded = self._with_annotation(pieces[kept], left, owners[kept], offsets[kept], words)
         return replace(encoded, is_cut=np.diff(splits) != np.diff(left))
 
     def _with_annotation(
@@ -422,14 +424,9 @@ class SourceEncoder:
         factors, n_tags = np.zeros((len(pieces), 0), np.int32), None
         if self.factors:
             found = piece_factors(
-                words,
-                offsets,
-                splits,
-                self.factors,
-                self.vocabularies,
-                unseen=self.unseen,
-                words_of_pieces=owners,
-            )
+                words, offsets, splits, self.factors, self.vocabularies,
+                unseen=self.unseen, words_of_pieces=owners,
+            )  # fmt: skip
             factors = np.stack([found[name] for name in self.factors], axis=1).astype(np.int32)
         if self.prepend:
             sizes = [len(vocabulary) for vocabulary in self.vocabularies.values()]
@@ -438,20 +435,6 @@ class SourceEncoder:
             pieces, splits, owners = with_tags(pieces, splits, owners, tags, self.prepend)
             factors, n_tags = np.zeros((len(pieces), 0), np.int32), np.diff(splits) - text_lengths
         return EncodedText(pieces, splits, factors, SourceSyntax.of(self.syntax, words, owners), n_tags)
-
-
-def _kept(
-    splits: NDArray[np.int64],
-    longest: int | None,
-    is_first: NDArray[np.bool_] | None = None,
-    n_tags: int = 0,
-) -> NDArray[np.int64] | slice:
-    return slice(None) if longest is None else fitting_pieces(splits, longest, is_first, n_tags)
-
-
-def _splits_of(splits: NDArray[np.int64], kept: NDArray[np.int64] | slice) -> NDArray[np.int64]:
-    """Where lines begin among the pieces that were kept."""
-    return splits if isinstance(kept, slice) else np.searchsorted(kept, splits)
 
 
 def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:

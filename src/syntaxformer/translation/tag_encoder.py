@@ -9,9 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from syntaxformer.nn.kernels.dropout import Dropout
-from syntaxformer.nn.positions import SinusoidalPositions
 from syntaxformer.nn.syntax_heads import SyntaxContext, SyntaxHeads
-from syntaxformer.nn.transformer import EncoderLayer
+from syntaxformer.nn.transformer import EncoderLayer, SinusoidalPositions
 from syntaxformer.translation.model_config import Stack, SyntaxTransformerConfig, final_norm, layer_arguments
 
 __all__ = ["TagEncoder"]

@@ -1,4 +1,9 @@
-"""A `SyntaxTransformer` as a `TransformerSpec` of CTranslate2: names of weights, one by one, no more."""
+"""A `SyntaxTransformer` as a `TransformerSpec` of CTranslate2: its weights, and its source tables, exactly.
+
+h(w, v) = W[w] + Σ F_k[v_k] for every embedding infusion: a sum is that already; for a concatenation the
+tables have zeros in the columns of the others; a linear map W [e ; f] + b = W₁ e + (W₂ f + b) goes into the
+tables. CTranslate2 adds or concatenates streams, all of them the same way, so factors share one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from syntaxformer.nn import InfusedEmbedding
-from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual, sinusoids
+from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, sinusoids
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.translation.ctranslate2_decoder import SEPARATOR
 from syntaxformer.translation.model import SyntaxTransformer
@@ -59,81 +64,48 @@ def network_spec(
         num_source_embeddings=len(tables.streams),
         embeddings_merge=merge.CONCAT if tables.concatenated else merge.ADD,
     )
-    _configure(spec, model, specials)
+    spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
+    spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
+    spec.config.layer_norm_epsilon = max(one.eps for one in model.modules() if isinstance(one, nn.LayerNorm))
     for part, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
         part.weight = stream.table
         spec.register_source_vocabulary(stream.names)
     spec.register_target_vocabulary(unique_names(target_pieces))
-    _fill_encoder(spec.encoder, model.encoder, max_positions)
-    _fill_decoder(spec.decoder, model, max_positions)
+    # Our positions and not CTranslate2's own, which counts from 1.
+    positions = sinusoids(max_positions, config.d_model).numpy()
+    for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        side.scale_embeddings = float(stack.scale)
+        side.position_encodings.encodings = positions
+        if isinstance(stack.norm, nn.LayerNorm):
+            _fill(side.layer_norm, stack.norm)
+        for part, layer in zip(side.layer, stack.layers, strict=True):
+            _fill_layer(part, layer)
+    spec.decoder.embeddings.weight = _array(model.decoder.embedding.weight)
+    spec.decoder.projection.weight = _array(model.output.weight)
     return spec
 
 
-def _configure(spec: Any, model: SyntaxTransformer, specials: dict[str, str]) -> None:
-    spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
-    spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
-    norms = {module.eps for module in model.modules() if isinstance(module, nn.LayerNorm)}
-    spec.config.layer_norm_epsilon = max(norms)
+def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    own, network = layer.self_attention, layer.feed_forward
+    _fill(spec.self_attention.layer_norm, layer.around_self_attention.norm)
+    _fill(spec.self_attention.linear[0], own.query_key_value)
+    _fill(spec.self_attention.linear[1], own.output)
+    if isinstance(layer, DecoderLayer):
+        cross = layer.cross_attention
+        _fill(spec.attention.layer_norm, layer.around_cross_attention.norm)
+        _fill(spec.attention.linear[0], cross.query)
+        _fill(spec.attention.linear[1], cross.key_value)
+        _fill(spec.attention.linear[2], cross.output)
+    _fill(spec.ffn.layer_norm, layer.around_feed_forward.norm)
+    _fill(spec.ffn.linear_0, network.inner)
+    _fill(spec.ffn.linear_1, network.outer)
 
 
-def _fill_encoder(spec: Any, encoder: Any, max_positions: int) -> None:
-    spec.scale_embeddings = float(encoder.scale)
-    spec.position_encodings.encodings = _positions(encoder.positions.d_model, max_positions)
-    _fill_final_norm(spec, encoder.norm)
-    for part, layer in zip(spec.layer, encoder.layers, strict=True):
-        _fill_encoder_layer(part, layer)
-
-
-def _fill_decoder(spec: Any, model: SyntaxTransformer, max_positions: int) -> None:
-    decoder = model.decoder
-    spec.scale_embeddings = float(decoder.scale)
-    spec.embeddings.weight = _array(decoder.embedding.weight)
-    spec.position_encodings.encodings = _positions(decoder.positions.d_model, max_positions)
-    spec.projection.weight = _array(model.output.weight)
-    _fill_final_norm(spec, decoder.norm)
-    for part, layer in zip(spec.layer, decoder.layers, strict=True):
-        _fill_decoder_layer(part, layer)
-
-
-def _fill_encoder_layer(spec: Any, layer: EncoderLayer) -> None:
-    own = layer.self_attention
-    _fill_norm(spec.self_attention.layer_norm, layer.around_self_attention)
-    _fill_linear(spec.self_attention.linear[0], own.query_key_value)
-    _fill_linear(spec.self_attention.linear[1], own.output)
-    _fill_feed_forward(spec.ffn, layer.feed_forward, layer.around_feed_forward)
-
-
-def _fill_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
-    _fill_encoder_layer(spec, layer)
-    cross = layer.cross_attention
-    _fill_norm(spec.attention.layer_norm, layer.around_cross_attention)
-    _fill_linear(spec.attention.linear[0], cross.query)
-    _fill_linear(spec.attention.linear[1], cross.key_value)
-    _fill_linear(spec.attention.linear[2], cross.output)
-
-
-def _fill_feed_forward(spec: Any, network: FeedForward, around: Residual) -> None:
-    _fill_norm(spec.layer_norm, around)
-    _fill_linear(spec.linear_0, network.inner)
-    _fill_linear(spec.linear_1, network.outer)
-
-
-def _fill_final_norm(spec: Any, norm: nn.Module) -> None:
-    if isinstance(norm, nn.LayerNorm):
-        spec.layer_norm.gamma, spec.layer_norm.beta = _array(norm.weight), _array(norm.bias)
-
-
-def _fill_norm(spec: Any, around: Residual) -> None:
-    spec.gamma, spec.beta = _array(around.norm.weight), _array(around.norm.bias)
-
-
-def _fill_linear(spec: Any, linear: nn.Linear) -> None:
-    spec.weight, spec.bias = _array(linear.weight), _array(linear.bias)
-
-
-def _positions(d_model: int, max_positions: int) -> NDArray[np.float32]:
-    """Our table and not CTranslate2's own, which counts from 1."""
-    return sinusoids(max_positions, d_model).numpy()
+def _fill(spec: Any, module: nn.Linear | nn.LayerNorm) -> None:
+    """Weight and bias, which CTranslate2 calls gamma and beta in a norm."""
+    names = ("gamma", "beta") if isinstance(module, nn.LayerNorm) else ("weight", "bias")
+    for name, value in zip(names, (module.weight, module.bias), strict=True):
+        setattr(spec, name, _array(value))
 
 
 def _array(weight: Tensor) -> NDArray[np.float32]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
@@ -21,15 +19,14 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import (
     BaseModelOutput,
     BaseModelOutputWithPastAndCrossAttentions,
-    Seq2SeqLMOutput,
 )
 
 from syntaxformer.nn.attention import FusedLinear
 from syntaxformer.nn.infused_embedding import JoinedMap
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
 from syntaxformer.nn.kernels.dropout import Dropout
-from syntaxformer.nn.lisa import governor_hits, governor_loss
 from syntaxformer.nn.transformer import DecoderLayer, SinusoidalPositions
+from syntaxformer.translation.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
 from syntaxformer.translation.encoder import Encoder
 from syntaxformer.translation.model_config import (
     Stack,
@@ -40,14 +37,10 @@ from syntaxformer.translation.model_config import (
 )
 
 __all__ = [
-    "Auxiliary",
     "Decoder",
     "SyntaxTransformer",
     "SyntaxTransformerConfig",
     "TranslationCache",
-    "TranslationOutput",
-    "governor_task",
-    "tag_task",
 ]
 
 
@@ -314,77 +307,6 @@ def _is_loaded(weight: Tensor) -> bool:
 AutoConfig.register(SyntaxTransformerConfig.model_type, SyntaxTransformerConfig, exist_ok=True)
 for _auto in (AutoModel, AutoModelForSeq2SeqLM):
     _auto.register(SyntaxTransformerConfig, SyntaxTransformer, exist_ok=True)
-
-
-Tallies = dict[str, tuple[int, int]]
-"""For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""
-
-
-@dataclass
-class TranslationOutput(Seq2SeqLMOutput):
-    """What a translator gives.
-
-    Args:
-        tallies: See `Tallies`; None without auxiliary tasks.
-    """
-
-    tallies: Tallies | None = None
-
-
-@dataclass(frozen=True)
-class Auxiliary:
-    """One auxiliary task of one batch.
-
-    Args:
-        name: Of its accuracy.
-        loss: Mean over what it judges, already weighted.
-        right: Right answers.
-        total: All answers.
-    """
-
-    name: str
-    loss: Float[Tensor, ""]
-    right: int
-    total: int
-
-
-def governor_task(
-    logits: Sequence[Float[Tensor, "batch src src"]],
-    governors: Int[Tensor, "batch src"],
-    counted: Bool[Tensor, "batch src"] | None,
-    weight: float,
-) -> Auxiliary:
-    """LISA's heads pointing at governors: mean loss of the heads, hits of the last one.
-
-    Args:
-        logits: Of each head.
-        governors: Place of each piece's governor, negative for none.
-        counted: Pieces whose answers count, one a word; None for all.
-        weight: Of the loss beside that of translation.
-    """
-    losses = [governor_loss(of_head, governors) for of_head in logits]
-    right, total = governor_hits(logits[-1], governors, counted)
-    return Auxiliary("governor_accuracy", weight * torch.stack(losses).mean(), right, total)
-
-
-def tag_task(
-    logits: Float[Tensor, "batch tgt tags"], tag_labels: Int[Tensor, "batch tgt"], weight: float
-) -> Auxiliary:
-    """The decoder naming the tag of the piece that it is about to write; pieces without a word do not count.
-
-    Args:
-        logits: Of the tags.
-        tag_labels: Tag of each target piece, -100 where there is none.
-        weight: Of the loss beside that of translation.
-
-    Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 2.
-    """
-    flat, labels = logits.float().flatten(0, 1), tag_labels.flatten()
-    losses = F.cross_entropy(flat, labels, ignore_index=IGNORED_LABEL, reduction="sum")
-    counted = labels != IGNORED_LABEL
-    right = int((flat.detach().argmax(-1) == labels)[counted].sum())
-    total = int(counted.sum())
-    return Auxiliary("target_pos_accuracy", weight * losses / max(total, 1), right, total)
 
 
 class Decoder(Stack):

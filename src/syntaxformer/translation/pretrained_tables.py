@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
-from transformers import PretrainedConfig as PretrainedConfiguration
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import FRACTION_SEED
@@ -118,20 +117,20 @@ def pretrained_problems(
 _EXPECTED = "pretrained_embeddings: expected an encoder"
 
 
-def check_tables(config: PretrainedConfig, word_width: int, d_model: int) -> None:
+def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
     """Hold that each encoder has the columns and rows of its table, by its config and tokenizer alone.
 
     Args:
         config: Which tables, and from where.
-        word_width: Columns of the source's words.
-        d_model: Columns of the target's.
+        widths: Columns of the source's words and of the target's.
 
     Raises:
         ConfigError: An encoder cannot be loaded, has another tokenizer, or is narrower than its table.
     """
-    for side, section, width in _tables(config, word_width, d_model):
+    for side, section, width in _tables(config, *widths):
         n_pieces = len(encoder_tokenizer(section.model, target=False))
-        shape = _config(section.model)
+        with checkpoint_errors(section.model, _EXPECTED):
+            shape = AutoConfig.from_pretrained(section.model)
         own_width = getattr(shape, "hidden_size", width)
         if section.vectors == "input":  # some encoders have a narrow table and a map behind it
             own_width = getattr(shape, "embedding_size", None) or own_width
@@ -180,24 +179,22 @@ def fill_tables(
     Returns:
         For each table what was done: explained variance, pieces with a vector.
     """
-    sides = {
-        "source": (config.source, model.encoder.embedding.word),
-        "target": (config.target, model.decoder.embedding),
-    }
     reports = {}
-    for side, (section, table) in sides.items():
-        if section is not None:
-            _fill(table, vectors[side], section.freeze)
-            reports[side] = _report(side, section, vectors[side])
+    for side, section, _ in _tables(config, 0, 0):
+        _fill(_embedding(model, side), vectors[side], section.freeze)
+        reports[side] = _report(side, section, vectors[side])
     return reports
 
 
 def freeze_tables(model: SyntaxTransformer, config: PretrainedConfig) -> None:
     """Take the tables that the recipe freezes out of training; the decoder's is its output, too."""
-    if config.source is not None and config.source.freeze:
-        model.encoder.embedding.word.weight.requires_grad_(False)
-    if config.target is not None and config.target.freeze:
-        model.decoder.embedding.weight.requires_grad_(False)
+    for side, section, _ in _tables(config, 0, 0):
+        if section.freeze:
+            _embedding(model, side).weight.requires_grad_(False)
+
+
+def _embedding(model: SyntaxTransformer, side: str) -> Any:
+    return model.encoder.embedding.word if side == "source" else model.decoder.embedding
 
 
 def _tables(
@@ -243,11 +240,6 @@ def _refusal(side: str, section: PretrainedTable, problem: ValueError) -> Config
     )
 
 
-def _config(name: str) -> PretrainedConfiguration:
-    with checkpoint_errors(name, _EXPECTED):
-        return AutoConfig.from_pretrained(name)
-
-
 def _encoder(section: PretrainedTable) -> PreTrainedModel:
     """The network whose vectors are taken, with all of its own weights that they come from."""
     with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
@@ -284,28 +276,23 @@ def _fill(table: nn.Embedding, vectors: PieceVectors, frozen: bool) -> None:
 
 
 def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[str, Any]:
-    n_known, n_pieces = int(vectors.known.sum()), len(vectors.known)
-    _log.info(
-        "%s table: %s vectors of %s, %d of %d pieces, %d columns with %.1f %% of the variance%s%s",
-        side,
-        section.vectors,
-        section.model,
-        n_known,
-        n_pieces,
-        vectors.values.shape[1],
-        100 * vectors.explained_variance,
-        f", {vectors.n_cut} lines cut to its positions" if vectors.n_cut else "",
-        ", frozen" if section.freeze else "",
-    )
-    return {
+    """What was done, for `run.json` and, in a line, for the log."""
+    report = {
         "model": section.model,
         "vectors": section.vectors,
         "width": vectors.values.shape[1],
         "explained_variance": round(vectors.explained_variance, 6),
-        "pieces": n_pieces,
-        "pieces_with_vector": n_known,
+        "pieces": len(vectors.known),
+        "pieces_with_vector": int(vectors.known.sum()),
         "cut_lines": vectors.n_cut,
     }
+    cut = f", {vectors.n_cut} lines cut to its positions" if vectors.n_cut else ""
+    _log.info(
+        f"{side} table: {section.vectors} vectors of {section.model}, {report['pieces_with_vector']} of "
+        f"{report['pieces']} pieces, {report['width']} columns with {100 * vectors.explained_variance:.1f} % "
+        f"of the variance{cut}{', frozen' if section.freeze else ''}"
+    )
+    return report
 
 
 BATCH_LINES = 64

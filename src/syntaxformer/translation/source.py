@@ -406,7 +406,7 @@ class SourceEncoder:
             is_first = first_of_words(owners, splits) if n_tags else None
             kept = fitting_pieces(splits, longest, is_first, n_tags)
             left = np.searchsorted(kept, splits)
-        if owners is None:
+        if words is None or owners is None or offsets is None:
             encoded = EncodedText(pieces[kept], left, np.zeros((int(left[-1]), 0), np.int32))
         else:
             encoded = self._with_annotation(pieces[kept], left, owners[kept], offsets[kept], words)

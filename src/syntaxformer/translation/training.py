@@ -117,10 +117,15 @@ def _train(run: Run[Recipe]) -> None:
     if resume and is_finished_without_checkpoints(recipe):
         return
     checkpoint = last_checkpoint(recipe.output) if resume else None
-    _check_tables(recipe, fresh=checkpoint is None)
+    section, widths = recipe.pretrained_embeddings, (recipe.width_plan().word_width, recipe.model.d_model)
+    vectors = None  # of tables that begin pretrained; a run that is resumed has them from its checkpoint
+    if section is not None and checkpoint is None:
+        check_tables(section, widths)
     with run.team.main_process_first():  # the others find the annotation in the cache
         data = prepare(recipe, resume=checkpoint is not None)
-    vectors = _load_vectors(recipe, data, fresh=checkpoint is None)  # may refuse: an older run still stands
+    if section is not None and checkpoint is None:  # may refuse: an older run still stands
+        text = data.train_text.src, data.train_text.tgt
+        vectors = load_vectors(section, widths, (data.encoder, data.target), text)
     if run.writes:
         run.open()
         if checkpoint is None:  # else they were read from there, and a failed write would lose them
@@ -295,22 +300,6 @@ def _source_table_width(recipe: Recipe) -> int | None:
 def _target_pos(recipe: Recipe) -> dict[str, Any] | None:
     section = recipe.predict_target_pos
     return None if section is None else {"tags": list(target_tags()), "weight": section.weight}
-
-
-def _check_tables(recipe: Recipe, fresh: bool) -> None:
-    section = recipe.pretrained_embeddings
-    if section is not None and fresh:
-        check_tables(section, recipe.width_plan().word_width, recipe.model.d_model)
-
-
-def _load_vectors(recipe: Recipe, data: Prepared, fresh: bool) -> dict[str, PieceVectors] | None:
-    """What tables begin with; None for a resumed run, which has their values from its checkpoint."""
-    section = recipe.pretrained_embeddings
-    if section is None or not fresh:
-        return None
-    widths = recipe.width_plan().word_width, recipe.model.d_model
-    text = data.train_text.src, data.train_text.tgt
-    return load_vectors(section, widths, (data.encoder, data.target), text)
 
 
 def _start_tables(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, tag_task
+from syntaxformer.translation.auxiliary import tag_task
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 
 SHAPE = {"vocab_size": 19, "d_model": 12, "d_ff": 17, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 TAGS = {"tags": ["<none>", "<unk>", "NOUN", "VERB", "DET"], "weight": 0.5}

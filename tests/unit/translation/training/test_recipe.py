@@ -11,7 +11,7 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.nn import INFUSION_KINDS
 from syntaxformer.translation.recipe import Recipe, load_recipe
 
-RECIPES = sorted((Path(__file__).resolve().parents[3] / "recipes").glob("*.yaml"))
+RECIPES = sorted((Path(__file__).resolve().parents[4] / "recipes").glob("*.yaml"))
 KINDS = tuple(INFUSION_KINDS)
 
 

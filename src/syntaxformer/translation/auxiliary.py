@@ -1,0 +1,91 @@
+"""What a translator learns beside translating: auxiliary losses, and how often its answers are right.
+
+They teach in training only; outside it a model's loss is that of translation alone, so that the dev losses of
+all systems can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers.modeling_outputs import Seq2SeqLMOutput
+
+from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
+from syntaxformer.nn.lisa import governor_hits, governor_loss
+
+__all__ = ["Auxiliary", "TranslationOutput", "governor_task", "tag_task"]
+
+Tallies = dict[str, tuple[int, int]]
+"""For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""
+
+
+@dataclass
+class TranslationOutput(Seq2SeqLMOutput):
+    """What a translator gives.
+
+    Args:
+        tallies: See `Tallies`; None without auxiliary tasks.
+    """
+
+    tallies: Tallies | None = None
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """One auxiliary task of one batch.
+
+    Args:
+        name: Of its accuracy.
+        loss: Mean over what it judges, already weighted.
+        right: Right answers.
+        total: All answers.
+    """
+
+    name: str
+    loss: Float[Tensor, ""]
+    right: int
+    total: int
+
+
+def governor_task(
+    logits: Sequence[Float[Tensor, "batch src src"]],
+    governors: Int[Tensor, "batch src"],
+    counted: Bool[Tensor, "batch src"] | None,
+    weight: float,
+) -> Auxiliary:
+    """LISA's heads pointing at governors: mean loss of the heads, hits of the last one.
+
+    Args:
+        logits: Of each head.
+        governors: Place of each piece's governor, negative for none.
+        counted: Pieces whose answers count, one a word; None for all.
+        weight: Of the loss beside that of translation.
+    """
+    losses = [governor_loss(of_head, governors) for of_head in logits]
+    right, total = governor_hits(logits[-1], governors, counted)
+    return Auxiliary("governor_accuracy", weight * torch.stack(losses).mean(), right, total)
+
+
+def tag_task(
+    logits: Float[Tensor, "batch tgt tags"], tag_labels: Int[Tensor, "batch tgt"], weight: float
+) -> Auxiliary:
+    """The decoder naming the tag of the piece that it is about to write; pieces without a word do not count.
+
+    Args:
+        logits: Of the tags.
+        tag_labels: Tag of each target piece, -100 where there is none.
+        weight: Of the loss beside that of translation.
+
+    Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 2.
+    """
+    flat, labels = logits.float().flatten(0, 1), tag_labels.flatten()
+    losses = F.cross_entropy(flat, labels, ignore_index=IGNORED_LABEL, reduction="sum")
+    counted = labels != IGNORED_LABEL
+    right = int((flat.detach().argmax(-1) == labels)[counted].sum())
+    total = int(counted.sum())
+    return Auxiliary("target_pos_accuracy", weight * losses / max(total, 1), right, total)

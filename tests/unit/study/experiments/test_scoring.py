@@ -26,7 +26,7 @@ INFO = FolderInfo(
 def test_escaped_lower_cased_words_with_factors_and_an_annotator_of_the_test_text(tmp_path, monkeypatch):
     given = {}
 
-    def translate(lines, user_factors):
+    def translate(lines, beam_size, user_factors):
         given["factors"] = {name: list(rows) for name, rows in user_factors.items()}
         return [[Hypothesis("that 's it .")] for _ in lines]
 

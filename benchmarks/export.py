@@ -14,9 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from syntaxformer.base.files import read_lines
-from syntaxformer.translation.export_agreement import difference_on
-from syntaxformer.translation.export_ctranslate2 import export_translator
-from syntaxformer.translation.exported_folder import read_export
+from syntaxformer.translation.ctranslate2_decoder import read_export
+from syntaxformer.translation.export_ctranslate2 import difference_on, export_translator
 from syntaxformer.translation.model_folder import read_info
 from syntaxformer.translation.scoring import score_translations
 from syntaxformer.translation.translator import Translator

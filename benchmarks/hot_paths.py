@@ -29,8 +29,7 @@ from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.runs.processes import pick_precision
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.batches import TokenBudgetBatches
-from syntaxformer.translation.collator import source_batch
-from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.source import SourceEncoder, source_batch
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.translation.translator import Translator

@@ -21,10 +21,8 @@ from syntaxformer.demo.corpus import read_pairs
 from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
 from syntaxformer.syntax import WordColumns, build_vocabularies
-from syntaxformer.translation.collator import source_batch
-from syntaxformer.translation.decoder import TranslationCache
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
+from syntaxformer.translation.source import SourceEncoder, source_batch
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 

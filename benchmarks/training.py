@@ -21,8 +21,7 @@ from transformers import TrainerCallback
 from syntaxformer.base.files import read_lines
 from syntaxformer.nn import plan_widths
 from syntaxformer.runs.processes import pick_precision
-from syntaxformer.translation.batches import TokenBudgetBatches, padding_share
-from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
+from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.source import EncodedText
@@ -32,6 +31,13 @@ VOCAB, WIDTH = 8000, 20
 FACTOR_ROWS = {"pos": 20, "case": 4, "subword": 6}
 SHAPE = {"d_model": 256, "d_ff": 512, "n_heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.3}
 WARM_UP = 4
+
+
+def padding_share(lengths: Any, batches: Any) -> float:
+    """Share of padded cells among all cells of one side, over some batches."""
+    taken = [lengths[rows] for rows in batches]
+    cells = sum(len(one) * int(one.max()) for one in taken)
+    return 1 - sum(int(one.sum()) for one in taken) / cells if cells else 0.0
 
 
 class Clock(TrainerCallback):

@@ -34,8 +34,12 @@ from syntaxformer.study.attention import MEASURES
 from syntaxformer.study.cases import Case, case_blocks, cases_of_lines
 from syntaxformer.study.charts import Curve, draw_curves
 from syntaxformer.study.document import Block, Figure, Heading, Paragraph, Table, to_markdown
-from syntaxformer.translation.model_folder import check_directions, scoring
-from syntaxformer.translation.scoring import compare_translations, score_translations
+from syntaxformer.translation.scoring import (
+    check_directions,
+    compare_translations,
+    score_translations,
+    scoring,
+)
 from syntaxformer.translation.translator import Translator
 
 N_FIGURES = 3

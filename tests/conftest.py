@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-_NETWORK = ("nn", "translation.model", "translation.encoder", "translation.decoder")
+_NETWORK = ("nn", "translation.model", "translation.encoder")
 install_import_hook([f"syntaxformer.{module}" for module in _NETWORK], "beartype.beartype")
 
 

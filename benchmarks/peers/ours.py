@@ -25,7 +25,7 @@ from transformers import TrainerCallback
 from syntaxformer.base.files import read_lines
 from syntaxformer.nn import plan_widths
 from syntaxformer.runs.processes import pick_precision
-from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.parallel import find_file
 from syntaxformer.translation.recipe import Recipe

@@ -109,7 +109,7 @@ def _cross_attention(
 ) -> None:
     from syntaxformer.cli.translate import check_factor_names, read_factors
     from syntaxformer.study import cross_attention, draw_attention
-    from syntaxformer.translation.model_folder import check_directions
+    from syntaxformer.translation.scoring import check_directions
     from syntaxformer.translation.translator import Translator
 
     given = {name: next(rows, []) for name, rows in read_factors(factor).items()}
@@ -181,7 +181,7 @@ def _spread(
     from syntaxformer.base.languages import choose_annotator, language_of_side
     from syntaxformer.study import attention_spread
     from syntaxformer.study.attention import MEASURES
-    from syntaxformer.translation.model_folder import check_directions
+    from syntaxformer.translation.scoring import check_directions
     from syntaxformer.translation.translator import Translator
 
     translators = {str(one): Translator.load(one, **loading) for one in (beside, model) if one is not None}

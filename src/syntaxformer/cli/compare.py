@@ -53,7 +53,7 @@ def compare(
     from syntaxformer.cli.options import refuse_inputs, refuse_other_endings
     from syntaxformer.study.cases import case_blocks, cases_of_lines
     from syntaxformer.study.document import to_html, to_markdown
-    from syntaxformer.translation.model_folder import check_directions
+    from syntaxformer.translation.scoring import check_directions
 
     refuse_inputs(output, [first, second, src, ref, train])
     refuse_other_endings(output, (".md", ".html"))
@@ -106,6 +106,7 @@ def _outputs(path: Path, sources: list[str], *options: Any) -> tuple[list[str], 
     from syntaxformer.syntax import FACTORS
 
     if path.is_dir():
+        from syntaxformer.translation.scoring import best_translations
         from syntaxformer.translation.translator import Translator
 
         translator = Translator.load(path, *options)
@@ -114,5 +115,5 @@ def _outputs(path: Path, sources: list[str], *options: Any) -> tuple[list[str], 
                 f"{path}: expected a model without factors of your own, got one that reads {', '.join(own)}. "
                 "Write its translations with `syntaxformer translate` and --factor, and compare that file."
             )
-        return [best[0].text for best in translator.translate(sources)], translator
+        return best_translations(translator, sources), translator
     return list(read_lines(path)), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,6 @@ from syntaxformer.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from syntaxformer.translation.model_folder import FolderInfo
     from syntaxformer.translation.translator import Translator
 
 __all__ = ["evaluate"]
@@ -64,8 +63,12 @@ def evaluate(
     from syntaxformer.cli.options import factor_files, refuse_inputs
     from syntaxformer.cli.translate import check_factor_names, read_factors
     from syntaxformer.study.ablation import Ablation, ablate_translator
-    from syntaxformer.translation.model_folder import reference_note, scoring
-    from syntaxformer.translation.scoring import compare_translations, score_translations
+    from syntaxformer.translation.scoring import (
+        best_translations,
+        common_scoring,
+        compare_translations,
+        score_translator,
+    )
     from syntaxformer.translation.translator import Translator
 
     refuse_inputs(output, [src, ref, *factor_files(factor)])
@@ -82,24 +85,19 @@ def evaluate(
         translators[intact], baseline = translators[model], intact
     if ablation:
         translators[model] = ablate_translator(translators[model], ablation)
-    info, common = translators[model].info, _common_scoring([one.info for one in translators.values()])
-    references = [info.preparation(info.tgt).clean(line) for line in references]
+    common = common_scoring([one.info for one in translators.values()], "--baseline")
     check_factor_names(read_factors(factor or ()), translators.values())
-
-    def translations(folder: Path) -> list[str]:
-        translator, given = translators[folder], read_factors(factor or ())
-        own = {name: rows for name, rows in given.items() if name in translator.encoder.factors}
-        return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
-
-    hypotheses = translations(model)
-    written = translators[model].as_written(references)
-    scores = score_translations(hypotheses, written, **scoring(info), note=reference_note(info))
+    found = score_translator(translators[model], sources, references, beam_size, read_factors(factor or ()))
+    hypotheses, scores = found.hypotheses, found.scores
     if output is not None:
         with atomic_text(output) as file:
             file.writelines(f"{line}\n" for line in hypotheses)
     report: dict[str, object] = {"model": str(model), **scores.as_dict()}
     if baseline is not None:
-        sides = (translations(baseline), hypotheses, references)
+        others = best_translations(translators[baseline], sources, beam_size, read_factors(factor or ()))
+        info = translators[model].info
+        clean = info.preparation(info.tgt).clean
+        sides = (others, hypotheses, [clean(line) for line in references])
         alike = (_as_all_write(lines, translators.values()) for lines in sides)
         comparison = compare_translations(*alike, **common)
         report |= {
@@ -115,25 +113,6 @@ def evaluate(
     typer.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     if baseline is not None:
         _print_difference(report)
-
-
-def _common_scoring(infos: Sequence[FolderInfo]) -> dict[str, Any]:
-    """How two models are compared: in lower case where one of them writes it.
-
-    Raises:
-        ConfigError: They translate in other directions, or one writes tokenised text and one does not.
-    """
-    from syntaxformer.base.errors import ConfigError
-    from syntaxformer.translation.model_folder import check_directions, scoring
-
-    check_directions(infos, "--baseline")
-    found = [scoring(info) for info in infos]
-    if len({one["tokenize"] for one in found}) > 1:
-        ways = " and ".join(dict.fromkeys(one["tokenize"] for one in found))
-        raise ConfigError(
-            f"--baseline: expected two models whose words are divided alike for BLEU, got {ways}."
-        )
-    return {**found[0], "lowercase": any(one["lowercase"] for one in found)}
 
 
 def _as_all_write(lines: list[str], translators: Iterable[Translator]) -> list[str]:

@@ -1,8 +1,13 @@
 """Building blocks in torch.nn alone: nothing here knows a Sentence, a file or a config object."""
 
 from syntaxformer.nn.attention import CrossAttention, SelfAttention, attend, attend_with_weights
-from syntaxformer.nn.infused_embedding import InfusedEmbedding
-from syntaxformer.nn.infusion_plan import INFUSION_KINDS, WidthPlan, plan_widths
+from syntaxformer.nn.infused_embedding import (
+    INFUSION_KINDS,
+    InfusedEmbedding,
+    MappedEmbedding,
+    WidthPlan,
+    plan_widths,
+)
 from syntaxformer.nn.kernels.dropout import Dropout, drop
 from syntaxformer.nn.lisa import (
     NO_GOVERNOR,
@@ -14,16 +19,21 @@ from syntaxformer.nn.lisa import (
     governor_targets,
     inject_governors,
 )
-from syntaxformer.nn.mapped_embedding import MappedEmbedding
 from syntaxformer.nn.pos_embedding import PosAdd, PosConcat, PosLet
-from syntaxformer.nn.positions import SinusoidalPositions, sinusoids
 from syntaxformer.nn.relation_biases import RelationBias, relation_bias
 from syntaxformer.nn.relation_index import RelationIndex
 from syntaxformer.nn.syntax import syntax_attention
 from syntaxformer.nn.syntax_graph import relation_bias_graph, syntax_attention_graph
 from syntaxformer.nn.syntax_reference import syntax_attention_reference
 from syntaxformer.nn.topical import SyntaxGate, TopicalAttention, linear_map
-from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, FeedForward, Residual
+from syntaxformer.nn.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    Residual,
+    SinusoidalPositions,
+    sinusoids,
+)
 
 __all__ = [
     "INFUSION_KINDS",

@@ -1,21 +1,29 @@
 """Embedding infusion: factor embeddings joined to word embeddings at the input of an encoder.
 
-Which kinds there are, and whether their widths add up, is `infusion_plan`'s business; here is the lookup.
+Whether the widths of a kind add up (492 + 20 = 512) is settled by `plan_widths`, before anything is built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import reduce
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from syntaxformer.nn.infusion_plan import INFUSION_KINDS, WidthPlan
-
-__all__ = ["InfusedEmbedding", "JoinedMap"]
+__all__ = [
+    "INFUSION_KINDS",
+    "InfusedEmbedding",
+    "InfusionKind",
+    "JoinedMap",
+    "MappedEmbedding",
+    "WidthPlan",
+    "plan_widths",
+]
 
 
 class JoinedMap(nn.Linear):
@@ -115,3 +123,216 @@ class InfusedEmbedding(nn.Module):
         tags = torch.cat([table(ids) for table, ids in zip(self.factors.values(), rows, strict=True)])
         words = self.word(pieces.masked_fill(is_tag, self.word.padding_idx or 0))
         return torch.where(is_tag[..., None], F.embedding((pieces - n_words).clamp(min=0), tags), words)
+
+
+@dataclass(frozen=True)
+class InfusionKind:
+    """How factors are merged with each other and how the result meets the word embedding.
+
+    Args:
+        merge: Their embeddings are summed, or stand side by side.
+        join: "add" to the word embedding, "concat" with it within d_model, "linear": side by side and mapped
+            back to d_model, "pieces": pieces of their own before the words, "encoder": a second encoder.
+        default_factors: Those of the paper.
+        source: Where it comes from.
+        one_hot: The embedding of a factor is fixed: one column for each value.
+        default_width: Columns of all factors together.
+    """
+
+    merge: Literal["sum", "concat"]
+    join: Literal["add", "concat", "linear", "pieces", "encoder"]
+    default_factors: tuple[str, ...]
+    source: str
+    one_hot: bool = False
+    default_width: int = 20
+
+    @property
+    def takes_widths(self) -> bool:
+        """Whether each factor has a width of its own to choose."""
+        return self.merge == "concat" and not self.one_hot
+
+
+INFUSION_KINDS: dict[str, InfusionKind] = {
+    "none": InfusionKind("sum", "add", (), "baseline"),
+    "add": InfusionKind("sum", "add", ("pos",), "e + f_pos: paper 004, system 1; paper 000 for BERT"),
+    "concat": InfusionKind("concat", "concat", ("pos", "case", "subword"), "paper 000"),
+    "concat_pos": InfusionKind("concat", "concat", ("pos",), "paper 003, low resource"),
+    "sum_then_concat": InfusionKind("sum", "concat", ("pos", "case", "subword"), "paper 000, the best found"),
+    "onehot_concat": InfusionKind("concat", "linear", ("pos",), "paper 004, system 2", one_hot=True),
+    "learned_concat": InfusionKind("concat", "linear", ("pos",), "paper 004, system 3", default_width=24),
+    "prepend": InfusionKind("sum", "pieces", ("pos",), "paper 004, system 6"),
+    "pos_encoder": InfusionKind("sum", "encoder", ("pos",), "paper 004, system 5"),
+}
+
+
+@dataclass(frozen=True)
+class WidthPlan:
+    """Widths that add up: what `plan_widths` found.
+
+    Args:
+        kind: A key of `INFUSION_KINDS`.
+        d_model: Width of the encoder.
+        word_width: Width of the word embedding.
+        factors: Name of each factor and width of its embedding, None for one column a value. The order is
+            that of the columns of `factor_ids`: a sequence, because a JSON file does not keep the order of a
+            mapping.
+    """
+
+    kind: str
+    d_model: int
+    word_width: int
+    factors: tuple[tuple[str, int | None], ...] = ()
+
+    @property
+    def factor_widths(self) -> dict[str, int | None]:
+        """Factor name → width, in order."""
+        return dict(self.factors)
+
+    def arithmetic(self) -> str:
+        """The sum in words, as shown before training and in errors."""
+        return _ARITHMETIC[INFUSION_KINDS[self.kind].join](self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a model's config; `from_dict` reads it."""
+        return {**asdict(self), "factors": [list(factor) for factor in self.factors]}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> WidthPlan:
+        """Read what `as_dict` gave, also after JSON turned pairs into lists."""
+        return cls(**{**stored, "factors": tuple((name, width) for name, width in stored["factors"])})
+
+
+def _beside(plan: WidthPlan) -> str:
+    if not plan.factors:
+        return f"{plan.word_width} (word)"
+    if INFUSION_KINDS[plan.kind].merge == "sum":
+        summed = max(width or 0 for _, width in plan.factors)
+        return f"{plan.word_width} (word) + {summed} ({' + '.join(plan.factor_widths)}, summed)"
+    features = [
+        f"one for each value ({name})" if width is None else f"{width} ({name})"
+        for name, width in plan.factors
+    ]
+    return f"{plan.word_width} (word) + {' + '.join(features)}"
+
+
+_ARITHMETIC = {
+    "add": lambda plan: f"{plan.word_width} (word) = {plan.d_model}",
+    "concat": lambda plan: f"{_beside(plan)} = {plan.d_model}",
+    "linear": lambda plan: f"{_beside(plan)}, linear to {plan.d_model} = {plan.d_model}",
+    "pieces": lambda plan: (
+        f"{plan.word_width} (word, and {' and '.join(plan.factor_widths)} before each) = {plan.d_model}"
+    ),
+    "encoder": lambda plan: (
+        f"{plan.word_width} (word), beside it {plan.d_model} "
+        f"({' + '.join(plan.factor_widths)}) = {plan.d_model}"
+    ),
+}
+
+
+def plan_widths(
+    kind: str,
+    d_model: int,
+    factors: Sequence[str] | None = None,
+    width: int | None = None,
+    widths: Mapping[str, int] | None = None,
+    word_width: int | None = None,
+) -> WidthPlan:
+    """Settle the width of every table, or say why they do not add up.
+
+    Args:
+        kind: A key of `INFUSION_KINDS`.
+        d_model: Width of the encoder.
+        factors: Factor names; None for those of the paper that describes the kind.
+        width: All factors together, where they have columns of their own; None for the kind's default.
+        widths: Width of each factor for kinds that concatenate learned ones; None lets the first factor have
+            what the others (4 each) leave of `width`.
+        word_width: Width of the word embedding; None for what the factors leave.
+
+    Raises:
+        ValueError: An unknown kind, factors or widths that it has no use for, a factor without a width or of
+            width 0, or widths that do not add up to `d_model`.
+    """
+    if kind not in INFUSION_KINDS:
+        raise ValueError(f"infusion kind: expected one of {', '.join(INFUSION_KINDS)}, got {kind!r}.")
+    spec = INFUSION_KINDS[kind]
+    if problem := _useless(kind, spec, factors, widths):
+        raise ValueError(problem)
+    factors = list(spec.default_factors if factors is None else factors)
+    if kind != "none" and not factors:
+        raise ValueError(f"infusion factors: expected at least one for kind {kind!r}, got none.")
+    width = spec.default_width if width is None else width
+    factor_widths = _factor_widths(spec, d_model, factors, width, widths)
+    if min((size for size in factor_widths.values() if size is not None), default=1) < 1:
+        shown = " + ".join(f"{size} ({name})" for name, size in factor_widths.items())
+        raise ValueError(
+            f"infusion widths: expected at least 1 for each factor, got {shown}. "
+            "Raise infusion.width or give infusion.widths."
+        )
+    features = 0
+    if spec.join == "concat":
+        features = sum(size or 0 for size in factor_widths.values()) if spec.merge == "concat" else width
+    word_width = d_model - features if word_width is None else word_width
+    plan = WidthPlan(kind, d_model, word_width, tuple(factor_widths.items()))
+    if word_width < 1 or (spec.join != "linear" and word_width + features != d_model):
+        problem = plan.arithmetic().rsplit(" = ", 1)[0]
+        raise ValueError(
+            f"infusion widths: expected a word width of at least 1 and a sum of d_model = {d_model}, "
+            f"got {problem} = {word_width + features}. "
+            "Change infusion.width, infusion.widths or infusion.word_width."
+        )
+    return plan
+
+
+def _useless(
+    kind: str, spec: InfusionKind, factors: Sequence[str] | None, widths: Mapping[str, int] | None
+) -> str | None:
+    """What was given to a kind that would pass over it in silence."""
+    if kind == "none" and factors:
+        return (
+            f"infusion.factors: expected none for kind 'none', got {', '.join(factors)}. "
+            "Choose an infusion.kind, or leave the factors out."
+        )
+    if widths is not None and not spec.takes_widths:
+        taking = ", ".join(name for name, other in INFUSION_KINDS.items() if other.takes_widths)
+        return (
+            f"infusion.widths: expected none for kind {kind!r}, got {dict(widths)}. "
+            f"Only these kinds have a width for each factor: {taking}."
+        )
+    return None
+
+
+def _factor_widths(
+    spec: InfusionKind, d_model: int, factors: Sequence[str], width: int, widths: Mapping[str, int] | None
+) -> dict[str, int | None]:
+    if spec.join in ("add", "pieces", "encoder"):
+        return dict.fromkeys(factors, d_model)
+    if spec.one_hot:
+        return dict.fromkeys(factors)
+    if spec.merge == "sum":
+        return dict.fromkeys(factors, width)
+    if widths is None:
+        return {name: 4 if place else width - 4 * (len(factors) - 1) for place, name in enumerate(factors)}
+    if set(widths) != set(factors):
+        raise ValueError(
+            f"infusion.widths: expected one width for each of {list(factors)}, got {dict(widths)}."
+        )
+    return {name: widths[name] for name in factors}
+
+
+class MappedEmbedding(nn.Embedding):
+    """e = W t, with t a row of the table and W learned.
+
+    Args:
+        n_rows: Rows of the table.
+        table_width: Columns of the table.
+        width: Columns of the result.
+        padding_id: Row that is zero and stays so.
+    """
+
+    def __init__(self, n_rows: int, table_width: int, width: int, padding_id: int | None = None) -> None:
+        super().__init__(n_rows, table_width, padding_id)
+        self.map = nn.Linear(table_width, width, bias=False)
+
+    def forward(self, input: Int[Tensor, "batch pieces"]) -> Float[Tensor, "batch pieces width"]:
+        """Look up and map."""
+        return self.map(super().forward(input))

@@ -1,30 +1,50 @@
-"""Whether a run may use an output folder: a new one, an interrupted one to resume, or one to overwrite."""
+"""The life of a run: its output folder, new, resumed or overwritten; its time; the model that it writes."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import platform
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatch
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, Generic, TypeVar
 
+import torch
+from accelerate import PartialState
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
+from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.config import flat_settings, read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import LOCK, MANIFEST, PARTIAL, atomic_file, remove_partials
+from syntaxformer.base.files import (
+    LOCK,
+    MANIFEST,
+    PARTIAL,
+    atomic_file,
+    disk_errors,
+    remove_partials,
+    write_manifest,
+)
+from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
-from syntaxformer.runs.processes import pick_precision
+from syntaxformer.runs.processes import pick_precision, process_team
+from syntaxformer.runs.stopwatch import Stopwatch
 
 __all__ = [
     "NO_EFFECT",
     "RECIPE",
     "RUN",
+    "Run",
     "check_run",
     "empty_folder",
     "hold_run",
@@ -32,6 +52,7 @@ __all__ = [
     "last_checkpoint",
     "move_files",
     "open_run",
+    "running",
     "settle_precision",
     "share_files",
 ]
@@ -69,6 +90,98 @@ FREE_ON_RESUME = NO_EFFECT | {"training.max_steps", "training.patience", "traini
 
 
 Settings = TypeVar("Settings", bound=RunConfig)
+
+
+@dataclass
+class Run(Generic[Settings]):
+    """A run in one of its processes.
+
+    Args:
+        settings: Its settings, the precision settled.
+        resume: Go on from the last complete checkpoint of an interrupted run.
+        overwrite: Delete an older run in the output folder.
+        team: The processes of the run.
+        start: When this process began, by `time.monotonic`.
+        held: What ends with the run: the lock of its folder, its stopwatch.
+        watch: Counts the run's time, in the process that writes, once the folder is open.
+    """
+
+    settings: Settings
+    resume: bool
+    overwrite: bool
+    team: PartialState
+    start: float
+    held: ExitStack
+    watch: Stopwatch | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.team.is_main_process
+
+    def open(self) -> None:
+        """Take the output folder and count the time from here on; for the process that writes.
+
+        Raises:
+            ConfigError: As `check_run`.
+            DataError: The folder cannot be written.
+        """
+        output = self.settings.output
+        self.held.enter_context(hold_run(output))
+        open_run(self.settings, self.resume, self.overwrite)
+        self.watch = self.held.enter_context(Stopwatch(output / "checkpoints", start=self.start))
+
+    def write_model(
+        self, save: Callable[[Path], object], report: Mapping[str, Any], packages: Sequence[str]
+    ) -> None:
+        """Write the model's files and `run.json`; the manifest comes last.
+
+        Args:
+            save: Writes the model's own files into a folder.
+            report: What `run.json` says of this run beside its environment.
+            packages: Those whose versions it names.
+
+        Raises:
+            DataError: The folder cannot be written.
+        """
+        output, seconds = self.settings.output, self.watch.stop() if self.watch else None
+        content = {**report, "seconds": seconds, **_environment(self.settings, packages)}
+        with disk_errors(output), TemporaryDirectory(PARTIAL, ".", output) as temporary:
+            save(Path(temporary))
+            (Path(temporary) / RUN).write_text(json.dumps(content, indent=1), "utf-8")
+            move_files(Path(temporary), output)
+            write_manifest(output)
+
+
+@contextmanager
+def running(settings: Settings, resume: bool = False, overwrite: bool = False) -> Iterator[Run[Settings]]:
+    """Begin a run in each of its processes, before any work; at its end they wait for one another.
+
+    Raises:
+        ConfigError: As `check_run` and `process_team`.
+    """
+    start = time.monotonic()
+    hf_logging.disable_progress_bar()
+    bound_kernel_cache()
+    team = process_team()
+    settings = settle_precision(settings, resume)
+    if team.is_main_process:
+        check_run(settings, resume, overwrite)
+    with ExitStack() as held:
+        yield Run(settings, resume, overwrite, team, start, held)
+        team.wait_for_everyone()
+
+
+def _environment(settings: RunConfig, packages: Sequence[str]) -> dict[str, Any]:
+    """Where and with what a run was made."""
+    return {
+        "seed": settings.seed,
+        "precision": settings.training.precision,
+        "versions": {name: version(name) for name in packages},
+        "python": platform.python_version(),
+        "processor": platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
 
 
 def settle_precision(recipe: Settings, resume: bool = False) -> Settings:

@@ -25,9 +25,7 @@ from syntaxformer.syntax import (
     batch_word_of_piece,
     encoding_offsets,
 )
-from syntaxformer.translation.collator import source_batch
-from syntaxformer.translation.source import encode_pieces
-from syntaxformer.translation.tag_pieces import fitting_pieces
+from syntaxformer.translation.source import encode_pieces, fitting_pieces, source_batch
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES, Translator
 from syntaxformer.trees import Sentence
 

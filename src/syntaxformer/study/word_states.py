@@ -23,8 +23,7 @@ from syntaxformer.base.folder_checks import folder_errors
 from syntaxformer.base.progress import track
 from syntaxformer.encoders.pretrained import longest_input
 from syntaxformer.syntax import WordColumns, batch_word_of_piece, encoding_offsets
-from syntaxformer.translation.collator import source_batch
-from syntaxformer.translation.source import encode_pieces
+from syntaxformer.translation.source import encode_pieces, source_batch
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
 

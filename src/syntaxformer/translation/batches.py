@@ -1,19 +1,33 @@
-"""Batches by a budget of target pieces: sentences of like length together, so that little is padded."""
+"""Encoded pairs as batches: which rows, by a budget of target pieces, and their padded tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch.utils.data import Sampler
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
+from syntaxformer.translation.source import EncodedText, pad_rows, source_batch
 
-__all__ = ["TokenBudgetBatches", "padding_share"]
+__all__ = [
+    "EncodedPairs",
+    "TokenBudgetBatches",
+    "TranslationCollator",
+]
 
 IntArray = NDArray[np.int64]
+
+NO_TAG = 0
+"""`<none>` of the target's tags: the end piece and other pieces without a word."""
+UNKNOWN_TAG = 1
+"""`<unk>` of the target's tags: what the annotator gave is no tag of Universal Dependencies."""
 
 
 class TokenBudgetBatches(Sampler[list[int]]):
@@ -107,11 +121,46 @@ def _cut(sorted_lengths: NDArray[np.integer[Any]], budget: int) -> list[int]:
     return [*cuts, len(sorted_lengths)] if len(sorted_lengths) else [0]
 
 
-def padding_share(lengths: IntArray, batches: Iterator[list[int]]) -> float:
-    """Share of padded cells among all cells of one side, over some batches."""
-    cells = pieces = 0
-    for rows in batches:
-        taken = lengths[rows]
-        cells += len(rows) * int(taken.max())
-        pieces += int(taken.sum())
-    return 1 - pieces / cells if cells else 0.0
+class EncodedPairs(Dataset[int]):
+    """Encoded pairs. An item is a row number; the collator fetches whole batches from the flat arrays."""
+
+    def __init__(self, src: EncodedText, tgt: EncodedText) -> None:
+        if len(src) != len(tgt):
+            raise ValueError(f"pairs: expected as many targets as sources, got {len(src)} and {len(tgt)}.")
+        self.src, self.tgt = src, tgt
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def __getitem__(self, row: int) -> int:
+        return row
+
+
+@dataclass(frozen=True)
+class TranslationCollator:
+    """Builds a batch.
+
+    Args:
+        pairs: Where rows are looked up.
+        pad_id: Piece id of padding.
+    """
+
+    pairs: EncodedPairs
+    pad_id: int
+
+    def __call__(self, rows: Sequence[int]) -> dict[str, Tensor]:
+        """Pad the rows on the right.
+
+        Returns:
+            `input_ids` [batch, src], `factor_ids` [batch, src, factors] where there are factors,
+            `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt], what
+            `SourceSyntax.batch` gives where the encoder reads trees, and `target_tags` [batch, tgt] where the
+            target is tagged, -100 for pieces without a known tag.
+        """
+        batch = source_batch(self.pairs.src, rows, self.pad_id)
+        labels, _ = pad_rows(self.pairs.tgt.pieces, self.pairs.tgt.splits, rows, IGNORED_LABEL)
+        batch["labels"] = torch.from_numpy(labels)
+        if self.pairs.tgt.factors.shape[1]:
+            tags, _ = pad_rows(self.pairs.tgt.factors[:, 0], self.pairs.tgt.splits, rows, NO_TAG)
+            batch["target_tags"] = torch.from_numpy(np.where(tags <= UNKNOWN_TAG, IGNORED_LABEL, tags))
+        return batch

@@ -25,7 +25,7 @@ from syntaxformer.translation.parallel import (
     parallel_lines,
     read_parallel,
 )
-from syntaxformer.translation.preparation import detokenize, unescape
+from syntaxformer.translation.source import detokenize, unescape
 from syntaxformer.translation.stored import StoredLines, stored_folder
 
 __all__ = ["keeps_on_disk", "read_dev", "read_split", "read_train"]

@@ -6,20 +6,40 @@ pieces that are never output among the others: scores that are shown come from o
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.folder_checks import check_pieces
-from syntaxformer.translation.decoding import FoundPieces
-from syntaxformer.translation.exported_folder import INSTALL, SourceTokens, read_export, read_names
-from syntaxformer.translation.length_limit import DecodingConfig, longest_translations
-from syntaxformer.translation.source import EncodedText, SourceEncoder
-from syntaxformer.translation.torch_decoder import never_output
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
-__all__ = ["CTranslate2Decoder", "load"]
+from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
+from syntaxformer.base.files import read_record
+from syntaxformer.base.folder_checks import check_pieces, folder_errors
+from syntaxformer.translation.decoding import (
+    DecodingConfig,
+    Hypothesis,
+    longest_translations,
+    n_best_lists,
+    never_output,
+    normalised,
+)
+from syntaxformer.translation.source import EncodedText, SourceEncoder
+
+__all__ = [
+    "EXPORT",
+    "INSTALL",
+    "SEPARATOR",
+    "CTranslate2Decoder",
+    "ExportInfo",
+    "SourceTokens",
+    "load",
+    "read_export",
+    "read_names",
+]
 
 PATIENCE = 2.0
 """Finished translations, in beams, after which CTranslate2 stops looking.
@@ -59,7 +79,7 @@ class CTranslate2Decoder:
         settings: DecodingConfig,
         n_best: int = 1,
         scored: bool = False,
-    ) -> list[list[FoundPieces]]:
+    ) -> list[list[Hypothesis]]:
         """See `decoding.PieceDecoder`; batches are decoded side by side."""
         limits = longest_translations(source.text_lengths[list(rows)], settings.max_length_factor).tolist()
         tokens = self.tokens(source, rows)
@@ -74,8 +94,9 @@ class CTranslate2Decoder:
             if any(len(hypothesis) >= limit for hypothesis in results[place].hypotheses):
                 (again,) = self._search([tokens[place]], limit, settings, n_best)
                 results[place] = again.result()
-        found = [[self._pieces(names) for names in result.hypotheses] for result in results]
-        return self._scored(tokens, results, found, settings) if scored else found
+        names = [hypothesis for result in results for hypothesis in result.hypotheses]
+        pieces = [[self._ids[name] for name in one] for one in names]
+        return n_best_lists(pieces, self._scores(tokens, names, settings) if scored else None, n_best)
 
     def _batch_size(self, n_lines: int, wanted: int) -> int:
         """Lines of a batch: few lines are shared out, so that no thread is idle; tiny batches cost more."""
@@ -98,34 +119,19 @@ class CTranslate2Decoder:
             suppress_sequences=self._suppressed,
         )
 
-    def _pieces(self, names: Sequence[str]) -> FoundPieces:
-        return FoundPieces([self._ids[name] for name in names])
-
-    def _scored(
-        self,
-        tokens: Sequence[list[str]],
-        results: Sequence[Any],
-        found: Sequence[Sequence[FoundPieces]],
-        settings: DecodingConfig,
-    ) -> list[list[FoundPieces]]:
-        """Each translation with log-probability / length ** length_penalty, the end piece counted in both."""
-        scores = iter(
-            self.network.score_batch(
-                [line for line, result in zip(tokens, results, strict=True) for _ in result.hypotheses],
-                [names for result in results for names in result.hypotheses],
-                max_batch_size=settings.batch_size,
-                max_input_length=0,
-            )
+    def _scores(
+        self, tokens: Sequence[list[str]], translations: Sequence[list[str]], settings: DecodingConfig
+    ) -> list[float]:
+        """The score of each translation, those of a line one after the other, by one pass."""
+        n_best = len(translations) // len(tokens)
+        found = self.network.score_batch(
+            [line for line in tokens for _ in range(n_best)],
+            translations,
+            max_batch_size=settings.batch_size,
+            max_input_length=0,
         )
-        by_line = []
-        for line in found:
-            logs = [next(scores).log_probs for _ in line]
-            ranked = [
-                FoundPieces(one.pieces, sum(log) / len(log) ** settings.length_penalty)
-                for one, log in zip(line, logs, strict=True)
-            ]
-            by_line.append(sorted(ranked, key=lambda one: -(one.score or 0.0)))
-        return by_line
+        logs = [one.log_probs for one in found]
+        return [normalised(sum(log), len(log), settings.length_penalty) for log in logs]
 
 
 def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate2Decoder:
@@ -155,9 +161,7 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
         ) from error
     except (RuntimeError, MemoryError) as error:
         raise CheckpointError(f"{folder}: expected a CTranslate2 model, got: {str(error)[:200]}") from error
-    tokenizer = encoder.target_tokenizer
-    never = [tokenizer.pad_token_id, *never_output(tokenizer)]
-    return CTranslate2Decoder(network, tokens, names, never)
+    return CTranslate2Decoder(network, tokens, names, never_output(encoder.target_tokenizer))
 
 
 def _n_processors() -> int:
@@ -165,3 +169,122 @@ def _n_processors() -> int:
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(available, int(wanted)) if wanted.isdigit() and int(wanted) else available
+
+
+EXPORT = "export.json"
+
+INSTALL = 'python -m pip install "syntaxformer[export]"'
+"""What installs CTranslate2."""
+
+SEPARATOR = "￨"
+"""U+FFE8, between the source factors of a CTranslate2 token; no name of a piece or value contains it."""
+
+
+class ExportInfo(BaseModel):
+    """Content of `export.json`.
+
+    Args:
+        quantization: Type of the stored weights.
+        streams: Factor names of each source stream after the pieces; several stand for each combination.
+        max_positions: Rows of the position table: most pieces of a source or a translation.
+        largest_difference: Of a log-probability from the trained model, at export, with weights in float32.
+        weights_sha256: Of the trained model's weights.
+        versions: Of the packages that exported.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    quantization: str
+    streams: list[list[str]]
+    max_positions: int
+    largest_difference: float
+    weights_sha256: str
+    versions: dict[str, str]
+
+
+def read_export(folder: Path) -> ExportInfo:
+    """Read `export.json`.
+
+    Raises:
+        CheckpointError: It is missing or not what this version writes.
+    """
+    return read_record(folder / EXPORT, ExportInfo)
+
+
+def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
+    """The names of a vocabulary of CTranslate2, in the order of their ids.
+
+    Args:
+        folder: Exported folder.
+        side: "source" or "target".
+        place: Which of several source streams, from 0.
+
+    Raises:
+        CheckpointError: There is no such vocabulary, or it is not a list of strings.
+    """
+    numbered = [] if place is None else [f"{side}_{place + 1}_vocabulary.json"]
+    for name in (*numbered, f"{side}_vocabulary.json", "shared_vocabulary.json"):
+        if (folder / name).is_file():
+            break
+    else:
+        raise CheckpointError(f"{folder}: expected a {side} vocabulary, found none.")
+    with folder_errors(folder / name, "JSON"):
+        names = json.loads((folder / name).read_text("utf-8"))
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise CheckpointError(f"{folder / name}: expected a list of strings. It was altered.")
+    return names
+
+
+class SourceTokens:
+    """Encoded lines → CTranslate2's tokens, "piece￨value" or "piece￨value/value".
+
+    Args:
+        pieces: Names of pieces, by id.
+        streams: For each further source stream its names, by the id of the combination of its factors'
+            values; the last factor changes fastest.
+        columns: For each stream the columns of `EncodedText.factors` that it combines.
+        sizes: For each stream the number of values of each of these factors.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        streams: Sequence[Sequence[str]] = (),
+        columns: Sequence[Sequence[int]] = (),
+        sizes: Sequence[Sequence[int]] = (),
+    ) -> None:
+        self.pieces: NDArray[Any] = np.array(pieces, dtype=object)
+        self.streams = [np.array([SEPARATOR + name for name in names], dtype=object) for names in streams]
+        self.columns, self.sizes = columns, sizes
+
+    @classmethod
+    def read(cls, folder: Path, info: ExportInfo, encoder: SourceEncoder) -> SourceTokens:
+        """Read the names of an exported folder, for lines that its source encoder encodes.
+
+        Raises:
+            CheckpointError: Its vocabularies or factors are not those of the export.
+        """
+        order = list(encoder.columns)
+        if sorted(name for names in info.streams for name in names) != sorted(order):
+            raise CheckpointError(
+                f"{folder / EXPORT}: expected the factors {', '.join(order) or 'none'} of syntaxformer.json, "
+                f"got {info.streams}. It was altered."
+            )
+        several = bool(info.streams)
+        names = [
+            read_names(folder, "source", place if several else None) for place in range(len(info.streams) + 1)
+        ]
+        columns = [[order.index(name) for name in stream] for stream in info.streams]
+        sizes = [[len(encoder.vocabularies[name]) for name in stream] for stream in info.streams]
+        return cls(names[0], names[1:], columns, sizes)
+
+    def __call__(self, source: EncodedText, rows: Sequence[int]) -> list[list[str]]:
+        """The tokens of some lines."""
+        return [self._line(source, int(source.splits[row]), int(source.splits[row + 1])) for row in rows]
+
+    def _line(self, source: EncodedText, start: int, stop: int) -> list[str]:
+        tokens = self.pieces[source.pieces[start:stop]]
+        for names, columns, sizes in zip(self.streams, self.columns, self.sizes, strict=True):
+            values = source.factors[start:stop][:, columns].T
+            tokens = tokens + names[np.ravel_multi_index(tuple(values), tuple(sizes))]
+        return tokens.tolist()

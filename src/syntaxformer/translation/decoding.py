@@ -1,42 +1,107 @@
-"""What finds the pieces of a translation: the protocol of a decoder, and which one reads which model folder.
+"""The search for translations: its settings, its formula, n-best lists, and beam search in PyTorch.
 
-`Translator` does all that is text; a decoder sees piece ids and factor ids only.
+Every score of a translation y of a line x is log p(y | x) / |y| ** α, see `normalised`: the search ranks
+by it, and it is what users see. `Translator` does all that is text; a decoder sees ids of pieces and factors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
-from syntaxformer.base.errors import CheckpointError
-from syntaxformer.translation.length_limit import DecodingConfig
-from syntaxformer.translation.model_folder import INFO, FolderInfo
-from syntaxformer.translation.source import EncodedText, SourceEncoder
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
-__all__ = ["DECODERS", "FoundPieces", "PieceDecoder", "load_decoder"]
+from syntaxformer.nn.kernels.freed_memory import keep_freed_memory
+from syntaxformer.translation.model import SyntaxTransformer, TranslationCache
+from syntaxformer.translation.source import EncodedText, source_batch
 
-DECODERS = {
-    "pytorch": "syntaxformer.translation.torch_decoder",
-    "ctranslate2": "syntaxformer.translation.ctranslate2_decoder",
-}
-"""`backend` of a folder's `syntaxformer.json` → module whose `load` reads the folder."""
+__all__ = [
+    "DecodingConfig",
+    "Hypothesis",
+    "LengthLimit",
+    "PieceDecoder",
+    "TorchDecoder",
+    "longest_translations",
+    "n_best_lists",
+    "never_output",
+    "normalised",
+]
+
+
+class DecodingConfig(BaseModel):
+    """Beam search; the defaults of `translate` for the trained model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    beam_size: int = Field(default=5, ge=1, le=256, description="hypotheses kept at each step")
+    length_penalty: float = Field(
+        default=1.0, allow_inf_nan=False, description="log-probability is divided by length to this power"
+    )
+    max_length_factor: float = Field(
+        default=2.0, gt=0, le=100, description="longest output = factor × source pieces + 10"
+    )
+    batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
 
 
 @dataclass(frozen=True)
-class FoundPieces:
+class Hypothesis:
     """One translation of a line.
 
     Args:
+        text: The translation, which the translator makes of the pieces that a decoder finds.
+        score: Its `normalised` log-probability, where it was asked for.
         pieces: Piece ids; special pieces may be among them.
-        score: Log-probability divided by length ** length_penalty, the end piece included in both; None where
-            it was not asked for.
     """
 
-    pieces: list[int]
+    text: str = ""
     score: float | None = None
+    pieces: Sequence[int] = field(default=(), repr=False)
+
+
+def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
+    """Score a translation: log p(y | x) / |y| ** α, the end piece counted in both.
+
+    Args:
+        log_prob: Sum over the pieces; of one translation, or a tensor of those of several.
+        n_pieces: Their number, |y|.
+        length_penalty: α; 0 leaves the log-probability as it is, 1 gives the mean of a piece.
+    """
+    return log_prob / n_pieces**length_penalty
+
+
+def n_best_lists(
+    found: Sequence[Sequence[int]], scores: Sequence[float] | None, n_best: int
+) -> list[list[Hypothesis]]:
+    """For each line its `n_best` translations, best first: by their scores, or as the search ranked them.
+
+    Args:
+        found: Pieces of all translations, those of a line one after the other.
+        scores: Of each; None where they were not asked for.
+        n_best: Translations of a line.
+    """
+    if scores is None:
+        every = [Hypothesis(pieces=pieces) for pieces in found]
+    else:
+        every = [Hypothesis("", score, pieces) for pieces, score in zip(found, scores, strict=True)]
+    by_line = [every[start : start + n_best] for start in range(0, len(every), n_best)]
+    return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
+
+
+def longest_translations(src_lengths: NDArray[np.integer[Any]], factor: float) -> NDArray[np.int64]:
+    """Most pieces of each translation, `factor` times the source's + 10, the end piece included."""
+    return (src_lengths * factor).astype(np.int64) + 10
+
+
+def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Padding, start and unknown pieces are no text; a badly trained model could find them likely."""
+    pieces = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.unk_token_id)
+    return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
 
 @runtime_checkable
@@ -57,7 +122,7 @@ class PieceDecoder(Protocol):
         settings: DecodingConfig,
         n_best: int = 1,
         scored: bool = False,
-    ) -> list[list[FoundPieces]]:
+    ) -> list[list[Hypothesis]]:
         """Translate some rows of a text.
 
         Args:
@@ -68,28 +133,103 @@ class PieceDecoder(Protocol):
             scored: Give each translation its score.
 
         Returns:
-            For each row its `n_best` translations.
+            For each row its `n_best` translations, as pieces.
         """
         ...
 
 
-def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device: str | None) -> PieceDecoder:
-    """Load the network of a model folder with the decoder that its `backend` names.
+class TorchDecoder:
+    """`generate` of transformers over a `SyntaxTransformer`, a batch at a time.
 
     Args:
-        folder: A verified model folder.
-        info: Its `syntaxformer.json`.
-        encoder: Its tokenizer and factor vocabularies.
-        device: "cpu", "cuda", …; None for the best there is.
-
-    Raises:
-        CheckpointError: No such backend, or the network cannot be read.
-        BackendMissingError: The backend's package is not installed.
-        ConfigError: There is no such device.
+        model: The network, in evaluation mode.
+        tokenizer: The tokenizer of its target side.
     """
-    if info.backend not in DECODERS:
-        raise CheckpointError(
-            f"{folder / INFO}: backend: expected one of {', '.join(DECODERS)}, got {info.backend!r}. "
-            "It was altered or written by a later version."
+
+    n_ahead = 0
+
+    def __init__(self, model: SyntaxTransformer, tokenizer: PreTrainedTokenizerFast) -> None:
+        self.model, self.tokenizer = model, tokenizer
+
+    def decode(
+        self,
+        source: EncodedText,
+        rows: Sequence[int],
+        settings: DecodingConfig,
+        n_best: int = 1,
+        scored: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """See `PieceDecoder`."""
+        if self.model.device.type == "cpu":
+            keep_freed_memory()
+        found: list[list[Hypothesis]] = []
+        for start in range(0, len(rows), settings.batch_size):
+            batch_rows = rows[start : start + settings.batch_size]
+            found += self._decode_batch(source, batch_rows, settings, n_best, scored)
+        return found
+
+    @torch.inference_mode()
+    def _decode_batch(
+        self, source: EncodedText, rows: Sequence[int], settings: DecodingConfig, n_best: int, scored: bool
+    ) -> list[list[Hypothesis]]:
+        tokenizer = self.tokenizer
+        batch = source_batch(source, rows, self.model.source_pad_id)
+        if (batch["input_ids"] == tokenizer.pad_token_id).any():
+            # In a vocabulary of its own that may be a word, which `generate` would take for padding.
+            batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
+        limits = torch.from_numpy(longest_translations(source.text_lengths[rows], settings.max_length_factor))
+        batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
+        sequences = self.model.generate(
+            **batch,
+            num_beams=settings.beam_size,
+            num_return_sequences=n_best,
+            length_penalty=settings.length_penalty if settings.beam_size > 1 else 1.0,
+            do_sample=False,
+            max_new_tokens=int(limits.max()),
+            logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, settings.beam_size)],
+            suppress_tokens=never_output(tokenizer),
+            past_key_values=TranslationCache(),
         )
-    return import_module(DECODERS[info.backend]).load(folder, encoder, device)
+        # `generate` fills up with the end piece where padding has id 0, so padding is what follows an end.
+        ends = sequences[:, 1:] == tokenizer.eos_token_id
+        made = ends.cumsum(1) - ends.long() == 0
+        lengths = made.sum(1)
+        pieces = [one[:n] for one, n in zip(sequences[:, 1:].tolist(), lengths.tolist(), strict=True)]
+        if not scored:
+            return n_best_lists(pieces, None, n_best)
+        log_probs = self._log_probs(batch, sequences).where(made, 0.0).sum(1)
+        scores = normalised(log_probs, lengths, settings.length_penalty).tolist()
+        return n_best_lists(pieces, scores, n_best)
+
+    def _log_probs(self, batch: dict[str, Tensor], sequences: Tensor) -> Tensor:
+        """Log-probability of each piece, `[translations, pieces]`, by one pass over all of them."""
+        n_best = len(sequences) // len(batch["input_ids"])
+        repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
+        logits = self.model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
+        return logits.float().log_softmax(-1).gather(-1, sequences[:, 1:, None])[..., 0]
+
+
+class LengthLimit(LogitsProcessor):
+    """Ends each sentence at a length of its own, so that a translation does not depend on its batch.
+
+    Args:
+        limits: `[batch]`, most pieces of each sentence's translation, the end piece included.
+        end_id: Piece id of the end.
+        n_beams: Rows for each sentence.
+    """
+
+    def __init__(self, limits: Tensor, end_id: int, n_beams: int) -> None:
+        self.limits = limits.repeat_interleave(n_beams)
+        self.smallest = int(limits.min())
+        self.end_id = end_id
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Leave only the end piece where the limit is reached."""
+        n_made = input_ids.shape[1] - 1
+        if n_made + 1 < self.smallest:
+            return scores
+        ending = (self.limits <= n_made + 1).to(scores.device)
+        kept = scores[:, self.end_id].clone()
+        scores = scores.masked_fill(ending[:, None], -torch.inf)
+        scores[:, self.end_id] = kept
+        return scores

@@ -19,13 +19,16 @@ from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import OWN, parts_in
 from syntaxformer.infusion.infusion import Infusion, SyntaxBatch
 from syntaxformer.infusion.inside_attention import own_layer
-from syntaxformer.nn.infused_embedding import InfusedEmbedding
+from syntaxformer.nn.infused_embedding import InfusedEmbedding, MappedEmbedding
 from syntaxformer.nn.kernels.dropout import Dropout
-from syntaxformer.nn.mapped_embedding import MappedEmbedding
-from syntaxformer.nn.positions import SinusoidalPositions
-from syntaxformer.nn.transformer import EncoderLayer
-from syntaxformer.translation.model_config import SyntaxTransformerConfig
-from syntaxformer.translation.stack import Stack, asked, final_norm, layer_arguments
+from syntaxformer.nn.transformer import EncoderLayer, SinusoidalPositions
+from syntaxformer.translation.model_config import (
+    Stack,
+    SyntaxTransformerConfig,
+    asked,
+    final_norm,
+    layer_arguments,
+)
 
 __all__ = ["Encoder", "EncoderOutput", "TagEncoder"]
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedConfig
 
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.nn.infusion_plan import WidthPlan, plan_widths
+from syntaxformer.nn.infused_embedding import WidthPlan, plan_widths
 
-__all__ = ["SyntaxTransformerConfig"]
+__all__ = [
+    "Stack",
+    "SyntaxTransformerConfig",
+    "asked",
+    "final_norm",
+    "layer_arguments",
+]
 
 
 class SyntaxTransformerConfig(PreTrainedConfig):
@@ -110,3 +120,55 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         """Whether source words are read from the table that the target side reads and writes with."""
         is_own = self.source_vocab_size is not None or self.source_table_width is not None
         return self.share_source_embedding and not is_own and self.width_plan.word_width == self.d_model
+
+
+_OF_A_LAYER = (
+    "d_model",
+    "n_heads",
+    "d_ff",
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "norm",
+    "activation",
+)
+
+
+def layer_arguments(config: SyntaxTransformerConfig) -> dict[str, Any]:
+    """Arguments of an encoder or decoder layer."""
+    return {name: getattr(config, name) for name in _OF_A_LAYER}
+
+
+def final_norm(config: SyntaxTransformerConfig) -> nn.Module:
+    """Pre-norm layers leave their sum unnormalised; post-norm layers do not."""
+    return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+
+
+def asked(config: SyntaxTransformerConfig, name: str, given: bool | None) -> bool:
+    """An argument of `forward` that the config decides where it is not given."""
+    return bool(getattr(config, name) if given is None else given)
+
+
+class Stack(nn.Module):
+    """Layers one after the other, as `activation_checkpointing_enable` of transformers finds them."""
+
+    gradient_checkpointing = False
+    _gradient_checkpointing_func: Callable[..., Any] = staticmethod(checkpoint)
+
+    def __init__(self, config: SyntaxTransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether the backward pass will run the layers once more."""
+        return self.gradient_checkpointing and self.training and torch.is_grad_enabled()
+
+    def run(self, layer: nn.Module, *inputs: Any) -> Any:
+        """Apply a layer; with checkpointing on, in training, the backward pass makes its inner states anew.
+
+        Source: Chen et al. (2016), "Training Deep Nets with Sublinear Memory Cost".
+        """
+        if self.runs_again:
+            return self._gradient_checkpointing_func(layer, *inputs)
+        return layer(*inputs)

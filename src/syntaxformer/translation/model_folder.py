@@ -9,37 +9,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import disk_errors, read_record
 from syntaxformer.base.folder_checks import check_pieces, check_weights, folder_errors
-from syntaxformer.base.languages import language_of, language_of_side
-from syntaxformer.runs.loading import TRANSLATOR, quiet_loading, verify_folder
+from syntaxformer.base.languages import language_of_side
+from syntaxformer.runs.loading import TRANSLATOR, pick_device, quiet_loading, verify_folder
 from syntaxformer.syntax import FactorVocabulary
-from syntaxformer.translation.length_limit import DecodingConfig
+from syntaxformer.translation.decoding import DecodingConfig, PieceDecoder, TorchDecoder
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.preparation import TextPreparation
-from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.source import SourceEncoder, TagPlace, TextPreparation
 from syntaxformer.translation.source_syntax import SyntaxInputs
-from syntaxformer.translation.tag_pieces import TagPlace
 
 __all__ = [
     "INFO",
     "FolderInfo",
-    "check_directions",
+    "load_decoder",
     "load_network",
     "load_source_encoder",
     "read_info",
-    "reference_note",
-    "scoring",
     "special_pieces",
     "verify_model_folder",
     "write_side_files",
@@ -91,41 +85,6 @@ class FolderInfo(BaseModel):
         """What happens to lines of a side before subwords."""
         language = self.languages[ending != self.src]
         return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
-
-
-_TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-mecab", "mecab_ko")}
-"""Language → sacreBLEU's tokenizer and the package that it needs."""
-
-
-def scoring(info: FolderInfo) -> dict[str, Any]:
-    """How sacreBLEU scores a model's output: as its target side was prepared.
-
-    Lower-cased text is compared in lower case, and text that stays tokenised is not tokenised again. Chinese,
-    Japanese and Korean have tokenizers of their own, as in sacreBLEU's command; characters count where the
-    package that splits them into words is not installed.
-    """
-    tokenize, package = _TOKENIZERS.get(info.languages[1], ("13a", None))
-    if package is not None and find_spec(package) is None:
-        tokenize = "char"
-    return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else tokenize}
-
-
-def check_directions(infos: Sequence[FolderInfo], option: str) -> None:
-    """Check that models that are compared translate between the same languages.
-
-    Raises:
-        ConfigError: They do not. A side whose language is not known may be in any that is.
-    """
-    for other in infos[1:]:
-        sides = zip(infos[0].languages, other.languages, strict=True)
-        if any(a != b and (language_of(a) is None) == (language_of(b) is None) for a, b in sides):
-            ways = " and ".join(" → ".join(one.languages) for one in (infos[0], other))
-            raise ConfigError(f"{option}: expected models of the same direction, got {ways}.")
-
-
-def reference_note(info: FolderInfo) -> str | None:
-    """What stands in the signature of a score whose references `Translator.as_written` changed."""
-    return "refs:through_target_pieces" if info.rewrites_target else None
 
 
 def special_pieces(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
@@ -220,4 +179,31 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
         own_target=own_target,
         prepend=info.prepend,
         syntax=info.syntax,
+    )
+
+
+def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device: str | None) -> PieceDecoder:
+    """Load the network of a model folder with the decoder that its `backend` names.
+
+    Args:
+        folder: A verified model folder.
+        info: Its `syntaxformer.json`.
+        encoder: Its tokenizer and factor vocabularies.
+        device: "cpu", "cuda", …; None for the best there is.
+
+    Raises:
+        CheckpointError: No such backend, or the network cannot be read.
+        BackendMissingError: The backend's package is not installed.
+        ConfigError: There is no such device.
+    """
+    if info.backend == "pytorch":
+        model = load_network(folder, encoder)
+        return TorchDecoder(model.eval().to(pick_device(device)), encoder.target_tokenizer)
+    if info.backend == "ctranslate2":
+        from syntaxformer.translation.ctranslate2_decoder import load
+
+        return load(folder, encoder, device)
+    raise CheckpointError(
+        f"{folder / INFO}: backend: expected one of pytorch, ctranslate2, got {info.backend!r}. "
+        "It was altered or written by a later version."
     )

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import count_lines, read_lines
 from syntaxformer.base.languages import given_language, language_of_side
-from syntaxformer.translation.preparation import TextPreparation
+from syntaxformer.translation.source import TextPreparation
 from syntaxformer.translation.stored import StoredLines
 
 __all__ = ["CorpusConfig", "ParallelText", "find_file", "parallel_files", "parallel_lines", "read_parallel"]

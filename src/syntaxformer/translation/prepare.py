@@ -19,11 +19,9 @@ from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
-from syntaxformer.translation.collator import EncodedPairs
-from syntaxformer.translation.encoder_tokenizer import encoder_tokenizer, ended_by_one_piece
+from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
-from syntaxformer.translation.preparation import TextPreparation
-from syntaxformer.translation.source import EncodedText, SourceEncoder
+from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
 from syntaxformer.translation.source_syntax import SourceSyntax, SyntaxInputs
 from syntaxformer.translation.stored import (
     CHUNK as CHUNK_LINES,
@@ -35,7 +33,13 @@ from syntaxformer.translation.stored import (
     stored_folder,
     write_arrays,
 )
-from syntaxformer.translation.subwords import SubwordConfig, stored_subwords, train_subwords
+from syntaxformer.translation.subwords import (
+    SubwordConfig,
+    encoder_tokenizer,
+    ended_by_one_piece,
+    stored_subwords,
+    train_subwords,
+)
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus, Annotator

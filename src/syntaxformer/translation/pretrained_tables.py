@@ -8,51 +8,129 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
-from transformers import AutoConfig, AutoModel, PreTrainedModel
-from transformers import PretrainedConfig as PretrainedConfiguration
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.runs.loading import checkpoint_errors, quiet_loading
-from syntaxformer.translation.encoder_tokenizer import encoder_tokenizer
 from syntaxformer.translation.model import SyntaxTransformer
-from syntaxformer.translation.pretrained_vectors import (
-    PieceVectors,
-    check_columns,
-    check_rows,
-    contextual_vectors,
-    input_vectors,
-    reduce_width,
-)
 from syntaxformer.translation.source import SourceEncoder
-from syntaxformer.translation.target_sections import PretrainedConfig, PretrainedTable
+from syntaxformer.translation.subwords import encoder_tokenizer
 
-__all__ = ["check_tables", "fill_tables", "freeze_tables", "load_vectors"]
+__all__ = [
+    "PieceVectors",
+    "PretrainedConfig",
+    "PretrainedTable",
+    "check_columns",
+    "check_rows",
+    "check_tables",
+    "contextual_vectors",
+    "fill_tables",
+    "freeze_tables",
+    "input_vectors",
+    "load_vectors",
+    "pretrained_problems",
+    "reduce_width",
+]
 
 _log = logging.getLogger("syntaxformer.training")
+
+
+class PretrainedTable(BaseModel):
+    """An embedding table that begins as vectors of a Hugging Face encoder, on that encoder's pieces."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str = Field(description="folder or hub name of the encoder, which has a fast tokenizer")
+    vectors: Literal["input", "contextual"] = Field(
+        default="input",
+        description="its input embeddings, or its last states averaged over each piece's places in the "
+        "training text",
+    )
+    width: int | None = Field(
+        default=None,
+        ge=1,
+        description="columns left by PCA; fewer than the model's word width are mapped up to it by a learned "
+        "map; null: the word width (paper 004: 512, 256, 128). Of the source only",
+    )
+    max_lines: int = Field(
+        default=50_000,
+        ge=1,
+        description="training lines, drawn once for all, that contextual vectors are averaged over",
+    )
+    freeze: bool = Field(default=False, description="leave the table as it begins")
+
+
+class PretrainedConfig(BaseModel):
+    """Which tables begin pretrained."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: PretrainedTable | None = Field(default=None, description="the encoder's table")
+    target: PretrainedTable | None = Field(
+        default=None, description="the decoder's table, which is also its output; its width is d_model"
+    )
+
+
+def pretrained_problems(
+    config: PretrainedConfig | None, word_width: int, d_model: int, tokenizer: str | None
+) -> list[str]:
+    """What does not fit in a recipe.
+
+    Args:
+        config: The section.
+        word_width: Columns of the source's words.
+        d_model: Columns of the target's.
+        tokenizer: `subwords.tokenizer`.
+    """
+    if config is None:
+        return []
+    problems = []
+    if config.source is None and config.target is None:
+        problems.append("pretrained_embeddings: expected source, target or both, got neither.")
+    if tokenizer is not None:
+        problems.append(
+            "subwords.tokenizer: expected none beside pretrained_embeddings, whose encoder has a tokenizer "
+            f"of its own, got {tokenizer}. Leave it out."
+        )
+    if config.source is not None and (config.source.width or 0) > word_width:
+        problems.append(
+            f"pretrained_embeddings.source.width: expected at most the word width, {word_width}, "
+            f"got {config.source.width}."
+        )
+    if config.target is not None and config.target.width not in (None, d_model):
+        problems.append(
+            f"pretrained_embeddings.target.width: expected d_model = {d_model}, as the decoder's table is "
+            f"also its output, got {config.target.width}. Leave it out."
+        )
+    return problems
+
 
 _EXPECTED = "pretrained_embeddings: expected an encoder"
 
 
-def check_tables(config: PretrainedConfig, word_width: int, d_model: int) -> None:
+def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
     """Hold that each encoder has the columns and rows of its table, by its config and tokenizer alone.
 
     Args:
         config: Which tables, and from where.
-        word_width: Columns of the source's words.
-        d_model: Columns of the target's.
+        widths: Columns of the source's words and of the target's.
 
     Raises:
         ConfigError: An encoder cannot be loaded, has another tokenizer, or is narrower than its table.
     """
-    for side, section, width in _tables(config, word_width, d_model):
+    for side, section, width in _tables(config, *widths):
         n_pieces = len(encoder_tokenizer(section.model, target=False))
-        shape = _config(section.model)
+        with checkpoint_errors(section.model, _EXPECTED):
+            shape = AutoConfig.from_pretrained(section.model)
         own_width = getattr(shape, "hidden_size", width)
         if section.vectors == "input":  # some encoders have a narrow table and a map behind it
             own_width = getattr(shape, "embedding_size", None) or own_width
@@ -101,24 +179,22 @@ def fill_tables(
     Returns:
         For each table what was done: explained variance, pieces with a vector.
     """
-    sides = {
-        "source": (config.source, model.encoder.embedding.word),
-        "target": (config.target, model.decoder.embedding),
-    }
     reports = {}
-    for side, (section, table) in sides.items():
-        if section is not None:
-            _fill(table, vectors[side], section.freeze)
-            reports[side] = _report(side, section, vectors[side])
+    for side, section, _ in _tables(config, 0, 0):
+        _fill(_embedding(model, side), vectors[side], section.freeze)
+        reports[side] = _report(side, section, vectors[side])
     return reports
 
 
 def freeze_tables(model: SyntaxTransformer, config: PretrainedConfig) -> None:
     """Take the tables that the recipe freezes out of training; the decoder's is its output, too."""
-    if config.source is not None and config.source.freeze:
-        model.encoder.embedding.word.weight.requires_grad_(False)
-    if config.target is not None and config.target.freeze:
-        model.decoder.embedding.weight.requires_grad_(False)
+    for side, section, _ in _tables(config, 0, 0):
+        if section.freeze:
+            _embedding(model, side).weight.requires_grad_(False)
+
+
+def _embedding(model: SyntaxTransformer, side: str) -> Any:
+    return model.encoder.embedding.word if side == "source" else model.decoder.embedding
 
 
 def _tables(
@@ -164,11 +240,6 @@ def _refusal(side: str, section: PretrainedTable, problem: ValueError) -> Config
     )
 
 
-def _config(name: str) -> PretrainedConfiguration:
-    with checkpoint_errors(name, _EXPECTED):
-        return AutoConfig.from_pretrained(name)
-
-
 def _encoder(section: PretrainedTable) -> PreTrainedModel:
     """The network whose vectors are taken, with all of its own weights that they come from."""
     with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
@@ -205,25 +276,130 @@ def _fill(table: nn.Embedding, vectors: PieceVectors, frozen: bool) -> None:
 
 
 def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[str, Any]:
-    n_known, n_pieces = int(vectors.known.sum()), len(vectors.known)
-    _log.info(
-        "%s table: %s vectors of %s, %d of %d pieces, %d columns with %.1f %% of the variance%s%s",
-        side,
-        section.vectors,
-        section.model,
-        n_known,
-        n_pieces,
-        vectors.values.shape[1],
-        100 * vectors.explained_variance,
-        f", {vectors.n_cut} lines cut to its positions" if vectors.n_cut else "",
-        ", frozen" if section.freeze else "",
-    )
-    return {
+    """What was done, for `run.json` and, in a line, for the log."""
+    report = {
         "model": section.model,
         "vectors": section.vectors,
         "width": vectors.values.shape[1],
         "explained_variance": round(vectors.explained_variance, 6),
-        "pieces": n_pieces,
-        "pieces_with_vector": n_known,
+        "pieces": len(vectors.known),
+        "pieces_with_vector": int(vectors.known.sum()),
         "cut_lines": vectors.n_cut,
     }
+    cut = f", {vectors.n_cut} lines cut to its positions" if vectors.n_cut else ""
+    _log.info(
+        f"{side} table: {section.vectors} vectors of {section.model}, {report['pieces_with_vector']} of "
+        f"{report['pieces']} pieces, {report['width']} columns with {100 * vectors.explained_variance:.1f} % "
+        f"of the variance{cut}{', frozen' if section.freeze else ''}"
+    )
+    return report
+
+
+BATCH_LINES = 64
+MOST_SPARE_ROWS = 1000
+"""Rows that a table may have beyond its tokenizer's pieces, or a twentieth of them: some are made even so."""
+
+
+@dataclass(frozen=True)
+class PieceVectors:
+    """A vector for each piece.
+
+    Args:
+        values: `[pieces, width]`, float32.
+        known: `[pieces]`, False where there is no vector: a piece that the text does not hold.
+        explained_variance: Share of the variance that PCA kept, 1 where nothing was reduced.
+        n_cut: Lines that were cut to the encoder's positions.
+    """
+
+    values: NDArray[np.float32]
+    known: NDArray[np.bool_]
+    explained_variance: float = 1.0
+    n_cut: int = 0
+
+
+def check_rows(n_rows: int, n_pieces: int) -> None:
+    """Hold that an encoder's table has a row for each piece of a tokenizer, and few that pad it.
+
+    Raises:
+        ValueError: It has fewer, or far more.
+    """
+    if not n_pieces <= n_rows <= n_pieces + max(MOST_SPARE_ROWS, n_pieces // 20):
+        raise ValueError(
+            f"expected a row for each of the tokenizer's {n_pieces} pieces, got an encoder with "
+            f"{n_rows}: it belongs to another tokenizer."
+        )
+
+
+def check_columns(width: int, own_width: int) -> None:
+    """Hold that an encoder is as wide as what its vectors are reduced to.
+
+    Raises:
+        ValueError: It is narrower.
+    """
+    if width > own_width:
+        raise ValueError(f"expected at most {own_width} columns, the encoder's own width, got {width}.")
+
+
+def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
+    """The encoder's own input embeddings.
+
+    Args:
+        model: The encoder.
+        n_pieces: Pieces of its tokenizer.
+
+    Raises:
+        ValueError: The encoder has fewer rows than the tokenizer has pieces.
+    """
+    table = model.get_input_embeddings().weight.detach().float().cpu().numpy()
+    check_rows(len(table), n_pieces)
+    return PieceVectors(table[:n_pieces].copy(), np.ones(n_pieces, bool))
+
+
+@torch.inference_mode()
+def contextual_vectors(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]
+) -> PieceVectors:
+    """The last states of the encoder, averaged over all places of each piece in a text.
+
+    Args:
+        model: The encoder, in evaluation mode.
+        tokenizer: Its tokenizer.
+        lines: The text; longer lines than the encoder can read are cut, and counted.
+    """
+    longest = getattr(model.config, "max_position_embeddings", 512) - 2
+    whole = [one.ids for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
+    encoded = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in whole]
+    order = sorted(range(len(encoded)), key=lambda row: len(encoded[row]))
+    sums, counts = torch.zeros(len(tokenizer), model.config.hidden_size), torch.zeros(len(tokenizer))
+    for start in range(0, len(order), BATCH_LINES):
+        rows = [torch.tensor(encoded[row]) for row in order[start : start + BATCH_LINES]]
+        pieces = torch.nn.utils.rnn.pad_sequence(rows, True, tokenizer.pad_token_id)
+        mask = torch.arange(pieces.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
+        given = {"input_ids": pieces.to(model.device), "attention_mask": mask.long().to(model.device)}
+        states = model(**given).last_hidden_state.float().cpu()
+        sums.index_add_(0, pieces[mask], states[mask])
+        counts.index_add_(0, pieces[mask], torch.ones(int(mask.sum())))
+    means = sums / counts.clamp(min=1)[:, None]
+    n_cut = sum(len(ids) > longest for ids in whole)
+    return PieceVectors(means.numpy(), (counts > 0).numpy(), n_cut=n_cut)
+
+
+def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
+    """The first `width` principal components of the known vectors; as they are where the width is theirs.
+
+    Raises:
+        ValueError: More components than the vectors have columns, or fewer than those but more than there are
+            vectors.
+    """
+    n_known, own_width = int(vectors.known.sum()), vectors.values.shape[1]
+    check_columns(width, own_width)
+    if width == own_width:
+        return vectors
+    if width > n_known:
+        raise ValueError(f"expected at most {n_known} columns, one a piece with a vector, got {width}.")
+    from sklearn.decomposition import PCA
+
+    pca = PCA(width, svd_solver="covariance_eigh")
+    values = np.zeros((len(vectors.values), width), np.float32)
+    values[vectors.known] = pca.fit_transform(vectors.values[vectors.known].astype(np.float64))
+    return replace(vectors, values=values, explained_variance=float(pca.explained_variance_ratio_.sum()))

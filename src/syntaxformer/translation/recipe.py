@@ -23,15 +23,16 @@ from syntaxformer.infusion.config import (
     tree_problems,
     with_trees_of_masks,
 )
-from syntaxformer.nn.infusion_plan import INFUSION_KINDS, WidthPlan, plan_widths
+from syntaxformer.nn.infused_embedding import INFUSION_KINDS, WidthPlan, plan_widths
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
-from syntaxformer.translation.length_limit import DecodingConfig
+from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.pretrained_tables import PretrainedConfig, pretrained_problems
+from syntaxformer.translation.source import TagPlace
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig
-from syntaxformer.translation.tag_pieces import TagPlace
-from syntaxformer.translation.target_sections import PretrainedConfig, TargetPosConfig, pretrained_problems
+from syntaxformer.translation.target import TargetPosConfig
 
 __all__ = [
     "AnnotationConfig",

@@ -1,16 +1,44 @@
-"""BLEU and chrF by sacreBLEU, with their signatures, and the paired bootstrap between two systems."""
+"""Translators and their output scored: BLEU and chrF by sacreBLEU, with their signatures; paired bootstrap.
+
+`score_translator` is what every test set and development set goes through.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-__all__ = ["Comparison", "TranslationScores", "compare_translations", "score_translations"]
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.languages import language_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from syntaxformer.translation.model_folder import FolderInfo
+    from syntaxformer.translation.translator import Translator
+
+__all__ = [
+    "Comparison",
+    "ScoredText",
+    "TranslationScores",
+    "best_translations",
+    "check_directions",
+    "common_scoring",
+    "compare_translations",
+    "reference_note",
+    "score_translations",
+    "score_translator",
+    "scoring",
+]
+
+_TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-mecab", "mecab_ko")}
+"""Language → sacreBLEU's tokenizer and the package that it needs."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +76,69 @@ class Comparison:
 
     difference: float
     p_value: float
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """What a translator made of a text.
+
+    Args:
+        hypotheses: Its translations.
+        references: Those that were given, as the translator would write them.
+        scores: Of the hypotheses against them.
+    """
+
+    hypotheses: list[str]
+    references: list[str]
+    scores: TranslationScores
+
+
+def score_translator(
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    beam_size: int | None = None,
+    user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
+) -> ScoredText:
+    """Translate a text and score the result: cased and detokenised, unless the model's target side is not.
+
+    Args:
+        translator: A loaded model.
+        sources: Raw source lines.
+        references: Their translations, as they stand in a file.
+        beam_size: Beams; None for the model's setting.
+        user_factors: As in `best_translations`.
+
+    Raises:
+        ValueError: Other numbers of lines on the two sides, or none.
+        ConfigError: As `Translator.translate`.
+    """
+    info = translator.info
+    hypotheses = best_translations(translator, sources, beam_size, user_factors)
+    clean = info.preparation(info.tgt).clean
+    written = translator.as_written([clean(line) for line in references])
+    scores = score_translations(hypotheses, written, **scoring(info), note=reference_note(info))
+    return ScoredText(hypotheses, written, scores)
+
+
+def best_translations(
+    translator: Translator,
+    sources: Iterable[str],
+    beam_size: int | None = None,
+    user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
+) -> list[str]:
+    """The best translation of each line.
+
+    Args:
+        translator: A loaded model.
+        sources: Raw source lines.
+        beam_size: Beams; None for the model's setting.
+        user_factors: For each factor of the user's own, the values of each line's words; factors that the
+            model does not read are left out.
+    """
+    read = translator.encoder.factors
+    own = {name: values for name, values in (user_factors or {}).items() if name in read}
+    return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
 
 
 def score_translations(
@@ -118,6 +209,53 @@ def compare_translations(
     difference = second.score - first.score
     # sacreBLEU counts samples with a strictly larger difference: two equal systems would look significant.
     return Comparison(difference, float(second.p_value) if difference else 1.0)
+
+
+def scoring(info: FolderInfo) -> dict[str, Any]:
+    """How sacreBLEU scores a model's output: as its target side was prepared.
+
+    Lower-cased text is compared in lower case, and text that stays tokenised is not tokenised again. Chinese,
+    Japanese and Korean have tokenizers of their own, as in sacreBLEU's command; characters count where the
+    package that splits them into words is not installed.
+    """
+    tokenize, package = _TOKENIZERS.get(info.languages[1], ("13a", None))
+    if package is not None and find_spec(package) is None:
+        tokenize = "char"
+    return {"lowercase": info.lowercase, "tokenize": "none" if info.tokenized else tokenize}
+
+
+def check_directions(infos: Sequence[FolderInfo], option: str) -> None:
+    """Check that models that are compared translate between the same languages.
+
+    Raises:
+        ConfigError: They do not. A side whose language is not known may be in any that is.
+    """
+    for other in infos[1:]:
+        sides = zip(infos[0].languages, other.languages, strict=True)
+        if any(a != b and (language_of(a) is None) == (language_of(b) is None) for a, b in sides):
+            ways = " and ".join(" → ".join(one.languages) for one in (infos[0], other))
+            raise ConfigError(f"{option}: expected models of the same direction, got {ways}.")
+
+
+def reference_note(info: FolderInfo) -> str | None:
+    """What stands in the signature of a score whose references `Translator.as_written` changed."""
+    return "refs:through_target_pieces" if info.rewrites_target else None
+
+
+def common_scoring(infos: Sequence[FolderInfo], option: str) -> dict[str, Any]:
+    """How models are compared: in lower case where one of them writes it.
+
+    Raises:
+        ConfigError: They translate in other directions, or one writes tokenised text and one does not.
+    """
+    check_directions(infos, option)
+    found = [scoring(info) for info in infos]
+    if len({one["tokenize"] for one in found}) > 1:
+        ways = " and ".join(dict.fromkeys(one["tokenize"] for one in found))
+        raise ConfigError(
+            f"{option}: expected two models whose words are divided alike for BLEU, got {ways}."
+        )
+    return {**found[0], "lowercase": any(one["lowercase"] for one in found)}
 
 
 def _bleu(lowercase: bool, tokenize: str, **further: Any) -> BLEU:

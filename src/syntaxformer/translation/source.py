@@ -1,18 +1,32 @@
-"""From raw source lines to what the encoder reads: pieces, and the factors of each piece.
+"""From raw source lines to what the encoder reads: prepared text, pieces, factors of each piece, batches.
 
-The one path for training and for translation: what a model folder stores is exactly this object's parts.
+The one path for training and for translation: a model folder stores exactly the parts of a `SourceEncoder`.
+
+The annotator sees the raw line, subwords the prepared one: entities, Moses' tokenisation, lower case. A
+prepared line knows which characters of the raw line its own stand for, so words of the one and pieces of the
+other still meet by offsets.
+
+With infusion kind `prepend`, tags are pieces of their own before the words that they belong to. A tag's id
+lies behind the vocabulary of words, so no word is ever taken for one, and the target side never sees it. A
+tag belongs to its word like the word's pieces: it is the first of them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from syntaxformer.base.errors import BackendMissingError
 from syntaxformer.syntax import (
     FactorVocabulary,
     UnseenValues,
@@ -21,11 +35,192 @@ from syntaxformer.syntax import (
     encoding_offsets,
     piece_factors,
 )
-from syntaxformer.translation.preparation import TextPreparation
 from syntaxformer.translation.source_syntax import SourceSyntax, SyntaxInputs
-from syntaxformer.translation.tag_pieces import TagPlace, first_of_words, fitting_pieces, with_tags
+from syntaxformer.trees.locate import given_words, spans_of_given_words
 
-__all__ = ["EncodedText", "SourceEncoder", "encode_pieces"]
+__all__ = [
+    "EncodedText",
+    "PreparedLines",
+    "SourceEncoder",
+    "TagPlace",
+    "TextPreparation",
+    "encode_pieces",
+    "first_of_words",
+    "fitting_pieces",
+    "lower_case",
+    "unescape",
+    "with_tags",
+]
+
+TagPlace = Literal["interleaved", "prefix"]
+"""Each tag before its word, or all tags before all words."""
+
+IntArray = NDArray[np.integer[Any]]
+
+ENTITIES = {
+    "&#124;": "|",
+    "&lt;": "<",
+    "&gt;": ">",
+    "&apos;": "'",
+    "&quot;": '"',
+    "&#91;": "[",
+    "&#93;": "]",
+    "&amp;": "&",
+}
+"""Moses writes these characters so; the ampersand comes last, as it is part of the others."""
+
+
+_ENTITY = re.compile("|".join(ENTITIES))
+
+
+@dataclass(frozen=True)
+class PreparedLines:
+    """Lines as subwords see them.
+
+    Args:
+        texts: Prepared lines.
+        starts: For each line, the raw character at which each prepared character starts; None: the same one.
+        ends: The same of where it ends, exclusive. An inserted space stands for no character.
+    """
+
+    texts: list[str]
+    starts: list[NDArray[np.int32]] | None = field(default=None, repr=False)
+    ends: list[NDArray[np.int32]] | None = field(default=None, repr=False)
+
+    def to_raw(self, offsets: NDArray[np.int32], splits: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Offsets in prepared lines as offsets in raw lines.
+
+        Args:
+            offsets: `[pieces, 2]`, character start and end of each piece in its prepared line.
+            splits: `[lines + 1]`, where each line's pieces begin.
+        """
+        if self.starts is None or self.ends is None:
+            return offsets
+        raw = np.zeros_like(offsets)
+        for line, (first, stop) in enumerate(pairwise(splits.tolist())):
+            own = offsets[first:stop]
+            filled = own[:, 1] > own[:, 0]
+            raw[first:stop][filled, 0] = self.starts[line][own[filled, 0]]
+            raw[first:stop][filled, 1] = self.ends[line][own[filled, 1] - 1]
+        return raw
+
+
+@dataclass(frozen=True)
+class TextPreparation:
+    """How one language's lines are prepared; the same in training and in translation.
+
+    Args:
+        language: Language code, for Moses' abbreviations.
+        tokenized: Words are what stands between spaces; the spaces are made single.
+        unescape: "&apos;" and its like are read as the characters that they stand for.
+        moses: Subwords see the line as Moses' tokenizer splits it.
+        lowercase: Subwords see the line in lower case; the annotator does not.
+    """
+
+    language: str = "en"
+    tokenized: bool = False
+    unescape: bool = False
+    moses: bool = False
+    lowercase: bool = False
+
+    def clean(self, line: str) -> str:
+        """The raw line, as the annotator sees it."""
+        line = unescape(line) if self.unescape else line
+        return " ".join(given_words(line)) if self.tokenized else line.replace("\t", " ")
+
+    def clean_offsets(self, line: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Where words of a raw line stand in the clean one.
+
+        Args:
+            line: As it was before `clean`.
+            offsets: Character start and end of each word in it.
+        """
+        widths = np.ones(len(line), np.int64)
+        if self.unescape:
+            for entity in _ENTITY.finditer(line):
+                widths[entity.start() + 1 : entity.end()] = 0
+        places = np.concatenate([[0], np.cumsum(widths)])
+        if self.tokenized:
+            places = _single_spaces(unescape(line) if self.unescape else line)[places]
+        return [(int(places[start]), int(places[end])) for start, end in offsets]
+
+    def prepare(self, lines: Sequence[str]) -> PreparedLines:
+        """Clean lines as subwords see them.
+
+        Raises:
+            BackendMissingError: `moses` without the package sacremoses.
+        """
+        if not self.moses:
+            return PreparedLines([lower_case(line) for line in lines] if self.lowercase else list(lines))
+        tokenizer = _moses(self.language)
+        split = [tokenizer.tokenize(line, escape=False, return_str=True) for line in lines]
+        places = [_places(line, text) for line, text in zip(lines, split, strict=True)]
+        texts = [lower_case(text) for text in split] if self.lowercase else split
+        return PreparedLines(texts, [start for start, _ in places], [end for _, end in places])
+
+    def restore(self, line: str) -> str:
+        """A line of output as a reader wants it: what Moses split is joined; case does not come back."""
+        return detokenize(line, self.language) if self.moses else line
+
+
+def unescape(line: str) -> str:
+    """Replace Moses' entities by the characters that they stand for."""
+    if "&" not in line:
+        return line
+    for entity, character in ENTITIES.items():
+        line = line.replace(entity, character)
+    return line
+
+
+def lower_case(line: str) -> str:
+    """Lower case that keeps every character in its place: "İ" alone would become two."""
+    lowered = line.lower()
+    return lowered if len(lowered) == len(line) else "".join(one.lower()[:1] for one in line)
+
+
+def detokenize(line: str, language: str) -> str:
+    """Join what Moses' tokenizer split.
+
+    Raises:
+        BackendMissingError: The package sacremoses is not installed.
+    """
+    return _moses(language, "MosesDetokenizer").detokenize(line.split(), unescape=False)
+
+
+@lru_cache(maxsize=16)
+def _moses(language: str, kind: str = "MosesTokenizer") -> Any:
+    try:
+        import sacremoses
+    except ImportError as error:
+        raise BackendMissingError(
+            "sacremoses, Moses' tokenizer for data.moses and data.detokenize,",
+            "python -m pip install sacremoses",
+        ) from error
+    return getattr(sacremoses, kind)(lang=language)
+
+
+def _single_spaces(line: str) -> NDArray[np.int64]:
+    """Place of each character, and of the end, where words are joined by single spaces."""
+    stays, spans = np.zeros(len(line), np.int64), spans_of_given_words(line)
+    for start, end in spans:
+        stays[start:end] = 1
+    for _, end in spans[:-1]:
+        stays[end] = 1  # the space after the word
+    return np.concatenate([[0], np.cumsum(stays)])
+
+
+def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Raw start and end of each character of a tokenised line: the same characters with spaces between."""
+    starts, ends = np.zeros(len(text), np.int32), np.zeros(len(text), np.int32)
+    place = 0
+    for index, character in enumerate(text):
+        found = raw.find(character, place) if character != " " else -1
+        if found >= 0:
+            starts[index], ends[index] = found, found + 1
+            place = found + 1
+        else:
+            starts[index] = ends[index] = place
+    return starts, ends
 
 
 @dataclass(frozen=True)
@@ -98,6 +293,33 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True
     return backend.encode_batch(list(lines))
+
+
+def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:
+    """The encoder's inputs for some rows; see `TranslationCollator`."""
+    pieces, mask = pad_rows(src.pieces, src.splits, rows, pad_id)
+    batch = {"input_ids": torch.from_numpy(pieces)}
+    if not mask.all():
+        batch["attention_mask"] = torch.from_numpy(mask.astype(np.int64))
+    if src.factors.shape[1]:
+        factors, _ = pad_rows(src.factors, src.splits, rows, 0)
+        batch["factor_ids"] = torch.from_numpy(factors)
+    if src.syntax is not None:
+        batch |= src.syntax.batch(rows, src.splits)
+    return batch
+
+
+def pad_rows(values: Any, splits: Any, rows: Sequence[int], fill: int) -> tuple[Any, Any]:
+    """Gather rows of a flat array into [rows, longest, …] int64 and a mask of what is not padding."""
+    starts, stops = splits[np.asarray(rows)], splits[np.asarray(rows) + 1]
+    lengths = stops - starts
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    padded = np.full((*mask.shape, *values.shape[1:]), fill, np.int64)
+    flat = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(
+        lengths.sum()
+    )
+    padded[mask] = values[flat]
+    return padded, mask
 
 
 @dataclass
@@ -174,18 +396,20 @@ class SourceEncoder:
         encodings = encode_pieces(self.tokenizer, prepared.texts)
         pieces = np.fromiter((piece for one in encodings for piece in one.ids), np.int32)
         splits = np.concatenate([[0], np.cumsum([len(one.ids) for one in encodings], dtype=np.int64)])
-        if words is None or not self.needs_words:
-            kept = _kept(splits, longest)
-            nothing = np.zeros((len(pieces), 0), np.int32)
-            left = _splits_of(splits, kept)
-            return EncodedText(pieces[kept], left, nothing[kept], is_cut=np.diff(splits) != np.diff(left))
-        offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
-        owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
-        kept = _kept(
-            splits, longest, first_of_words(owners, splits), len(self.factors) if self.prepend else 0
-        )
-        left = _splits_of(splits, kept)
-        encoded = self._with_annotation(pieces[kept], left, owners[kept], offsets[kept], words)
+        owners, offsets = None, None
+        if words is not None and self.needs_words:
+            offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
+            owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
+        n_tags = len(self.factors) if self.prepend else 0
+        kept, left = slice(None), splits
+        if longest is not None and (1 + n_tags) * np.diff(splits).max(initial=0) > longest:
+            is_first = first_of_words(owners, splits) if n_tags else None
+            kept = fitting_pieces(splits, longest, is_first, n_tags)
+            left = np.searchsorted(kept, splits)
+        if words is None or owners is None or offsets is None:
+            encoded = EncodedText(pieces[kept], left, np.zeros((int(left[-1]), 0), np.int32))
+        else:
+            encoded = self._with_annotation(pieces[kept], left, owners[kept], offsets[kept], words)
         return replace(encoded, is_cut=np.diff(splits) != np.diff(left))
 
     def _with_annotation(
@@ -200,14 +424,9 @@ class SourceEncoder:
         factors, n_tags = np.zeros((len(pieces), 0), np.int32), None
         if self.factors:
             found = piece_factors(
-                words,
-                offsets,
-                splits,
-                self.factors,
-                self.vocabularies,
-                unseen=self.unseen,
-                words_of_pieces=owners,
-            )
+                words, offsets, splits, self.factors, self.vocabularies,
+                unseen=self.unseen, words_of_pieces=owners,
+            )  # fmt: skip
             factors = np.stack([found[name] for name in self.factors], axis=1).astype(np.int32)
         if self.prepend:
             sizes = [len(vocabulary) for vocabulary in self.vocabularies.values()]
@@ -218,15 +437,77 @@ class SourceEncoder:
         return EncodedText(pieces, splits, factors, SourceSyntax.of(self.syntax, words, owners), n_tags)
 
 
-def _kept(
-    splits: NDArray[np.int64],
-    longest: int | None,
-    is_first: NDArray[np.bool_] | None = None,
-    n_tags: int = 0,
-) -> NDArray[np.int64] | slice:
-    return slice(None) if longest is None else fitting_pieces(splits, longest, is_first, n_tags)
+def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
+    """True for the first piece of each word.
+
+    Args:
+        owners: `[pieces]`, word of each piece within its line, -1 for none.
+        splits: `[lines + 1]`.
+    """
+    lines = np.repeat(np.arange(len(splits) - 1), np.diff(splits))
+    owned = np.flatnonzero(owners >= 0)
+    words = lines[owned] * (int(owners.max(initial=0)) + 1) + owners[owned]
+    is_first = np.zeros(len(owners), bool)
+    is_first[owned[np.unique(words, return_index=True)[1]]] = True
+    return is_first
 
 
-def _splits_of(splits: NDArray[np.int64], kept: NDArray[np.int64] | slice) -> NDArray[np.int64]:
-    """Where lines begin among the pieces that were kept."""
-    return splits if isinstance(kept, slice) else np.searchsorted(kept, splits)
+def fitting_pieces(
+    splits: IntArray, longest: int, is_first: NDArray[np.bool_] | None = None, n_tags: int = 0
+) -> NDArray[np.int64]:
+    """Pieces that stay where no line may be longer than `longest`, tags included; each keeps its last piece.
+
+    Args:
+        splits: `[lines + 1]`.
+        longest: Most pieces of a line.
+        is_first: From `first_of_words`; None without tags.
+        n_tags: Tags of each word.
+    """
+    cost = np.ones(int(splits[-1]), np.int64)
+    if is_first is not None:
+        cost += n_tags * is_first
+    ends = np.cumsum(cost)
+    of_line = ends - np.repeat(np.concatenate([[0], ends])[splits[:-1]], np.diff(splits))
+    stays = of_line < longest
+    stays[splits[1:][np.diff(splits) > 0] - 1] = True
+    return np.flatnonzero(stays)
+
+
+def with_tags(
+    pieces: IntArray,
+    splits: IntArray,
+    owners: IntArray,
+    tags: NDArray[np.integer[Any]],
+    place: TagPlace,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+    """Put tags into lines. A word without a piece of its own has no tag.
+
+    Args:
+        pieces: `[pieces]`.
+        splits: `[lines + 1]`.
+        owners: `[pieces]`, word of each piece within its line, -1 for none.
+        tags: `[pieces, tags]`, ids of the tags of each piece's word.
+        place: Where they go.
+
+    Returns:
+        Pieces, splits and owners with them.
+
+    Raises:
+        ValueError: No such place.
+    """
+    if place not in get_args(TagPlace):
+        raise ValueError(f"place of tags: expected one of {', '.join(get_args(TagPlace))}, got {place!r}.")
+    is_first, n_tags = first_of_words(owners, splits), tags.shape[1]
+    n_before = np.concatenate([[0], np.cumsum(is_first) * n_tags])  # tags of words that begin before a piece
+    lengths = np.diff(splits)
+    if place == "interleaved":
+        shift, first_tag = n_before[1:], np.flatnonzero(is_first) + n_before[:-1][is_first]
+    else:
+        shift = np.repeat(n_before[splits[1:]], lengths)
+        first_tag = (np.repeat(splits[:-1], lengths) + n_before[:-1])[is_first]
+    n_all = len(pieces) + int(n_before[-1])
+    found, words = np.empty(n_all, np.int32), np.empty(n_all, np.int32)
+    moved, placed = np.arange(len(pieces)) + shift, first_tag[:, None] + np.arange(n_tags)
+    found[moved], words[moved] = pieces, owners
+    found[placed], words[placed] = tags[is_first], owners[is_first][:, None]
+    return found, (splits + n_before[splits]).astype(np.int64), words

@@ -1,6 +1,7 @@
 """Subwords learned on raw text: byte-pair encoding with visible spaces, so that output needs no detokeniser.
 
-The result is a Hugging Face fast tokenizer; every other fast tokenizer works in its place.
+The result is a Hugging Face fast tokenizer; every other fast tokenizer works in its place, a pretrained
+encoder's among them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,22 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.stored import stored_folder
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "SubwordConfig", "stored_subwords", "train_subwords"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "UNK",
+    "SubwordConfig",
+    "encoder_tokenizer",
+    "ended_by_one_piece",
+    "stored_subwords",
+    "train_subwords",
+]
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 SPECIALS = (PAD, BOS, EOS, UNK)
@@ -72,15 +84,8 @@ def train_subwords(
     )
     tokenizer.train_from_iterator(lines, trainer)
     tokenizer = _with_bytes_as_pieces(tokenizer)
-    end = tokenizer.token_to_id(EOS)
-    tokenizer.post_processor = processors.TemplateProcessing(single=f"$A {EOS}", special_tokens=[(EOS, end)])
-    return _fast(tokenizer)
-
-
-def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=PAD, bos_token=BOS, eos_token=EOS, unk_token=UNK
-    )
+    _end_with(tokenizer, EOS)
+    return _fast(tokenizer, *SPECIALS)
 
 
 def stored_subwords(
@@ -101,7 +106,7 @@ def stored_subwords(
         (folder / FILE).write_text(train().backend_tokenizer.to_str(), "utf-8")
 
     folder = stored_folder(cache, "subwords", made_from, build)
-    return _fast(Tokenizer.from_str((folder / FILE).read_text("utf-8")))
+    return _fast(Tokenizer.from_str((folder / FILE).read_text("utf-8")), *SPECIALS)
 
 
 def _with_bytes_as_pieces(tokenizer: Tokenizer) -> Tokenizer:
@@ -109,3 +114,69 @@ def _with_bytes_as_pieces(tokenizer: Tokenizer) -> Tokenizer:
     state = json.loads(tokenizer.to_str())
     state["added_tokens"] = [piece for piece in state["added_tokens"] if piece["content"] in SPECIALS]
     return Tokenizer.from_str(json.dumps(state))
+
+
+_PROBE = "a line"
+
+
+def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
+    """Load a tokenizer; its offsets are those of the line as it is given.
+
+    Args:
+        model: Folder or name of the encoder.
+        target: For the target side: text is ended by one piece, as a decoder needs it, and nothing begins it;
+            words are put together from their pieces with one space between, and nothing else is changed.
+
+    Raises:
+        ConfigError: It cannot be loaded, is not a fast one, or has no padding and end pieces.
+    """
+    try:
+        loaded = AutoTokenizer.from_pretrained(model, use_fast=True)
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"pretrained_embeddings: expected an encoder at {model}, got: {reason}") from error
+    bos, eos = loaded.bos_token or loaded.cls_token, loaded.eos_token or loaded.sep_token
+    if not loaded.is_fast or loaded.pad_token is None or eos is None:
+        raise ConfigError(
+            "pretrained_embeddings: expected a fast tokenizer with padding and end pieces, "
+            f"got that of {model}."
+        )
+    backend = _whole_lines(loaded)
+    if target:
+        if isinstance(backend.decoder, decoders.WordPiece):
+            backend.decoder.cleanup = False
+        _end_with(backend, str(eos))
+    return _fast(backend, loaded.pad_token, bos, eos, loaded.unk_token)
+
+
+def ended_by_one_piece(loaded: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """The tokenizer, with lines as their pieces and one end piece: nothing before them, no cut, no padding.
+
+    Args:
+        loaded: A fast tokenizer with padding and end pieces. One that ends lines so keeps its template.
+    """
+    backend, eos = _whole_lines(loaded), loaded.eos_token
+    bare = backend.encode(_PROBE, add_special_tokens=False).ids
+    if backend.encode(_PROBE).ids == [*bare, loaded.eos_token_id]:
+        return loaded
+    _end_with(backend, str(eos))
+    return _fast(backend, loaded.pad_token, loaded.bos_token, eos, loaded.unk_token)
+
+
+def _whole_lines(loaded: PreTrainedTokenizerFast) -> Tokenizer:
+    """The tokenizer's backend, without the truncation and padding that it was stored with."""
+    backend = loaded.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+def _end_with(backend: Tokenizer, end: str) -> None:
+    special = (end, backend.token_to_id(end))
+    backend.post_processor = processors.TemplateProcessing(single=f"$A {end}", special_tokens=[special])
+
+
+def _fast(backend: Tokenizer, pad: Any, bos: Any, eos: Any, unk: Any) -> PreTrainedTokenizerFast:
+    roles = {"pad_token": pad, "bos_token": bos, "eos_token": eos, "unk_token": unk}
+    named = {role: piece for role, piece in roles.items() if piece is not None}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **named)

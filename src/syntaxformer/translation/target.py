@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
-from syntaxformer.translation.collator import UNKNOWN_TAG
+from syntaxformer.translation.batches import UNKNOWN_TAG
 from syntaxformer.translation.parallel import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import annotated_columns
 from syntaxformer.translation.source import EncodedText, SourceEncoder
@@ -18,12 +20,29 @@ from syntaxformer.translation.source import EncodedText, SourceEncoder
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = ["TAG_FACTOR", "check_tags", "target_annotator", "target_columns", "target_encoder", "target_tags"]
+__all__ = [
+    "TAG_FACTOR",
+    "TargetPosConfig",
+    "check_tags",
+    "target_annotator",
+    "target_columns",
+    "target_encoder",
+    "target_tags",
+]
 
 AT_ONCE = 2**20
 """Pieces that are looked at together: a large text is on disk."""
 TAG_FACTOR = "pos"
 """What the decoder predicts beside each piece."""
+
+
+class TargetPosConfig(BaseModel):
+    """The decoder also predicts the part of speech of each target piece; in training only."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    annotator: str = Field(description="who tags the target side: en, de, spacy:NAME, conllu:PATH, …")
+    weight: float = Field(default=0.1, gt=0, description="of its loss beside that of translation")
 
 
 def target_annotator(name: str, tokenized: bool) -> Annotator:

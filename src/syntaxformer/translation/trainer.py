@@ -40,8 +40,7 @@ from syntaxformer.runs.checkpoints import (
 from syntaxformer.runs.processes import one_device, pick_precision
 from syntaxformer.runs.schedules import SCHEDULES
 from syntaxformer.runs.tallies import JUDGED_BY, TallyBook, best_step, n_without_gain, rank, scores_at
-from syntaxformer.translation.batches import TokenBudgetBatches
-from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
+from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.recipe import Recipe, TrainingConfig
 
 __all__ = ["SyntaxTrainer", "training_arguments"]

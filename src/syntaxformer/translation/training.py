@@ -5,52 +5,32 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import platform
 import random
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from pydantic import BaseModel
-from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.files import PARTIAL, atomic_file, disk_errors, hash_file, read_json, write_manifest
-from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
+from syntaxformer.base.files import atomic_file, hash_file, read_json
 from syntaxformer.runs.checkpoints import (
     average_weights,
     check_finite,
     load_weights,
 )
-from syntaxformer.runs.processes import process_team
-from syntaxformer.runs.run_folder import (
-    RUN,
-    check_run,
-    hold_run,
-    is_finished_without_checkpoints,
-    last_checkpoint,
-    move_files,
-    open_run,
-    settle_precision,
-)
-from syntaxformer.runs.stopwatch import Stopwatch
+from syntaxformer.runs.run_folder import RUN, Run, is_finished_without_checkpoints, last_checkpoint, running
 from syntaxformer.syntax import WordColumns, check_factors, read_user_values
-from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.corpora import keeps_on_disk, read_dev, read_train
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.model_folder import (
     FolderInfo,
     load_source_encoder,
     read_info,
-    reference_note,
-    scoring,
     special_pieces,
     write_side_files,
 )
@@ -64,10 +44,15 @@ from syntaxformer.translation.prepare import (
     source_encoder,
     stored_pairs,
 )
-from syntaxformer.translation.pretrained_tables import check_tables, fill_tables, freeze_tables, load_vectors
-from syntaxformer.translation.pretrained_vectors import PieceVectors
+from syntaxformer.translation.pretrained_tables import (
+    PieceVectors,
+    check_tables,
+    fill_tables,
+    freeze_tables,
+    load_vectors,
+)
 from syntaxformer.translation.recipe import Recipe
-from syntaxformer.translation.scoring import score_translations
+from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
 from syntaxformer.translation.target import (
@@ -121,37 +106,34 @@ def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = Fal
         DataError: The data cannot be used, or the disk is full.
         BackendMissingError: The annotator is not installed.
     """
-    with ExitStack() as held:
-        return _train(recipe, resume, overwrite, held)
+    with running(recipe, resume, overwrite) as run:
+        _train(run)
+    return recipe.output
 
 
-def _train(recipe: Recipe, resume: bool, overwrite: bool, held: ExitStack) -> Path:
-    start = time.monotonic()
-    hf_logging.disable_progress_bar()
-    bound_kernel_cache()
-    team = process_team()
-    recipe = settle_precision(recipe, resume)
-    if team.is_main_process:
-        check_run(recipe, resume, overwrite)
+def _train(run: Run[Recipe]) -> None:
+    recipe, resume = run.settings, run.resume
     if resume and is_finished_without_checkpoints(recipe):
-        return recipe.output
+        return
     checkpoint = last_checkpoint(recipe.output) if resume else None
-    _check_tables(recipe, fresh=checkpoint is None)
-    with team.main_process_first():  # the others find the annotation in the cache
+    section, widths = recipe.pretrained_embeddings, (recipe.width_plan().word_width, recipe.model.d_model)
+    vectors = None  # of tables that begin pretrained; a run that is resumed has them from its checkpoint
+    if section is not None and checkpoint is None:
+        check_tables(section, widths)
+    with run.team.main_process_first():  # the others find the annotation in the cache
         data = prepare(recipe, resume=checkpoint is not None)
-    vectors = _load_vectors(recipe, data, fresh=checkpoint is None)  # may refuse: an older run still stands
-    watch = None
-    if team.is_main_process:
-        held.enter_context(hold_run(recipe.output))
-        open_run(recipe, resume, overwrite)
-        watch = held.enter_context(Stopwatch(recipe.output / "checkpoints", start=start))
+    if section is not None and checkpoint is None:  # may refuse: an older run still stands
+        text = data.train_text.src, data.train_text.tgt
+        vectors = load_vectors(section, widths, (data.encoder, data.target), text)
+    if run.writes:
+        run.open()
         if checkpoint is None:  # else they were read from there, and a failed write would lose them
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
-    team.wait_for_everyone()
+    run.team.wait_for_everyone()
     seed_everything(recipe.seed)
     model = build_model(recipe, data.encoder)
     _log.info("%s", describe(recipe, model, data))
-    pretrained = _start_tables(recipe, model, vectors, team.is_main_process)
+    pretrained = _start_tables(recipe, model, vectors, run.writes)
     trainer = SyntaxTrainer(
         model,
         recipe,
@@ -162,18 +144,12 @@ def _train(recipe: Recipe, resume: bool, overwrite: bool, held: ExitStack) -> Pa
     )
     trainer.train_from(checkpoint)
     chosen, scores = trainer.choose_checkpoints()
-    if watch is not None:
-        metrics = {
-            **scores,
-            **pretrained,
-            **({"references": note} if (note := reference_note(data.info)) else {}),
-            "seconds": watch.stop(),
-            "data_sha256": data.info.data_sha256,
-        }
+    if run.writes:
+        metrics = {**scores, **pretrained, "data_sha256": data.info.data_sha256}
+        if note := reference_note(data.info):
+            metrics["references"] = note
         # Into a network of its own: the trained one may be in shards.
-        finish(recipe, build_model(recipe, data.encoder), chosen, metrics)
-    team.wait_for_everyone()
-    return recipe.output
+        finish(run, build_model(recipe, data.encoder), chosen, metrics)
 
 
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
@@ -325,22 +301,6 @@ def _target_pos(recipe: Recipe) -> dict[str, Any] | None:
     return None if section is None else {"tags": list(target_tags()), "weight": section.weight}
 
 
-def _check_tables(recipe: Recipe, fresh: bool) -> None:
-    section = recipe.pretrained_embeddings
-    if section is not None and fresh:
-        check_tables(section, recipe.width_plan().word_width, recipe.model.d_model)
-
-
-def _load_vectors(recipe: Recipe, data: Prepared, fresh: bool) -> dict[str, PieceVectors] | None:
-    """What tables begin with; None for a resumed run, which has their values from its checkpoint."""
-    section = recipe.pretrained_embeddings
-    if section is None or not fresh:
-        return None
-    widths = recipe.width_plan().word_width, recipe.model.d_model
-    text = data.train_text.src, data.train_text.tgt
-    return load_vectors(section, widths, (data.encoder, data.target), text)
-
-
 def _start_tables(
     recipe: Recipe, model: SyntaxTransformer, vectors: dict[str, PieceVectors] | None, writes: bool
 ) -> dict[str, Any]:
@@ -388,15 +348,15 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
         for name in data.encoder.factors
         if name in corpus.factor_files
     }
-    outputs = translator.translate(lines, user_factors=user_factors)
-    hypotheses = [best[0].text for best in outputs]
+    found = score_translator(translator, lines, data.dev_text.tgt, user_factors=user_factors)
     model.train(was_training)
-    references = translator.as_written(data.dev_text.tgt)
-    return score_translations(hypotheses, references, **scoring(data.info)).bleu
+    return found.scores.bleu
 
 
-def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], metrics: dict[str, Any]) -> None:
-    """Write the model folder with the weights of a checkpoint or a mean; the manifest comes last.
+def finish(
+    run: Run[Recipe], model: SyntaxTransformer, chosen: Sequence[Path], metrics: dict[str, Any]
+) -> None:
+    """Write the model folder with the weights of a checkpoint or a mean.
 
     Raises:
         ConfigError: Some weights are NaN or infinite.
@@ -408,13 +368,8 @@ def finish(recipe: Recipe, model: SyntaxTransformer, chosen: Sequence[Path], met
     check_finite(weights, ", ".join(metrics["checkpoints"]))
     load_weights(model, weights, chosen[0])
     metrics["source_table"] = "shared" if model.config.shares_source_table else "own"
-    with disk_errors(recipe.output), TemporaryDirectory(PARTIAL, ".", recipe.output) as temporary:
-        model.eval().save_pretrained(temporary)
-        report = json.dumps({**metrics, **_environment(recipe)}, indent=1)
-        (Path(temporary) / RUN).write_text(report, "utf-8")
-        move_files(Path(temporary), recipe.output)
-        write_manifest(recipe.output)
-    _log.info("wrote %s from %s", recipe.output, ", ".join(metrics["checkpoints"]))
+    run.write_model(model.eval().save_pretrained, metrics, PACKAGES)
+    _log.info("wrote %s from %s", run.settings.output, ", ".join(metrics["checkpoints"]))
 
 
 def seed_everything(seed: int) -> None:
@@ -456,14 +411,3 @@ def _info(
         decoding=recipe.decoding,
         data_sha256=data_sha256,
     )
-
-
-def _environment(recipe: Recipe) -> dict[str, Any]:
-    return {
-        "seed": recipe.seed,
-        "versions": {name: version(name) for name in PACKAGES},
-        "python": platform.python_version(),
-        "processor": platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(),
-        "precision": recipe.training.precision,
-    }

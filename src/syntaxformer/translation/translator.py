@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -22,23 +22,22 @@ from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.syntax import FACTORS, WordColumns
-from syntaxformer.translation.decoding import FoundPieces, PieceDecoder, load_decoder
-from syntaxformer.translation.length_limit import DecodingConfig
+from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, TorchDecoder
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.model_folder import (
     FolderInfo,
+    load_decoder,
     load_source_encoder,
     read_info,
     verify_model_folder,
 )
 from syntaxformer.translation.source import EncodedText, SourceEncoder, encode_pieces
 from syntaxformer.translation.source_syntax import check_syntax
-from syntaxformer.translation.torch_decoder import TorchDecoder
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = ["Hypothesis", "Translator"]
+__all__ = ["Translator"]
 
 _log = logging.getLogger("syntaxformer.translate")
 
@@ -53,19 +52,6 @@ CHUNK_LINES_AHEAD = 256
 
 MAX_SOURCE_PIECES = 1024
 """Longer lines are cut to this, and reported: attention grows with the square."""
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation of a line.
-
-    Args:
-        text: The translation.
-        score: Log-probability divided by length ** length_penalty, where it was asked for.
-    """
-
-    text: str
-    score: float | None = None
 
 
 class _Chunk:
@@ -191,7 +177,7 @@ class Translator:
         if not 1 <= n_best <= settings.beam_size:
             raise ValueError(f"n_best: expected 1 to beam_size = {settings.beam_size}, got {n_best}.")
 
-        def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[FoundPieces]]]:
+        def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
             return chunk, self.decoder.decode(chunk.source, chunk.rows, settings, n_best, scored)
 
         n_ahead = self.decoder.n_ahead
@@ -336,17 +322,14 @@ class Translator:
         return self._texts(chunk, found, n_best, scored)
 
     def _texts(
-        self, chunk: _Chunk, found: Sequence[Sequence[FoundPieces]], n_best: int, scored: bool
+        self, chunk: _Chunk, found: Sequence[Sequence[Hypothesis]], n_best: int, scored: bool
     ) -> list[list[Hypothesis]]:
         """Translations in the order of the lines; those of blank lines are empty."""
         results = [[Hypothesis("", 0.0 if scored else None)] * n_best for _ in chunk.lines]
-        for row, translations in zip(chunk.rows, found, strict=True):
-            results[row] = self._hypotheses(translations)
+        for row, hypotheses in zip(chunk.rows, found, strict=True):
+            texts = self._as_text([one.pieces for one in hypotheses])
+            results[row] = [replace(one, text=text) for one, text in zip(hypotheses, texts, strict=True)]
         return results
-
-    def _hypotheses(self, found: Sequence[FoundPieces]) -> list[Hypothesis]:
-        texts = self._as_text([one.pieces for one in found])
-        return [Hypothesis(text, one.score) for text, one in zip(texts, found, strict=True)]
 
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)

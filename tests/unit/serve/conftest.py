@@ -79,7 +79,7 @@ def _tiny_translator(kind, layers, parser):
 
     from syntaxformer.nn import plan_widths
     from syntaxformer.syntax import WordColumns, build_vocabularies
-    from syntaxformer.translation.length_limit import DecodingConfig
+    from syntaxformer.translation.decoding import DecodingConfig
     from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
     from syntaxformer.translation.model_folder import FolderInfo
     from syntaxformer.translation.source import SourceEncoder

@@ -10,9 +10,8 @@ import pytest
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.serve.engines import TranslateSettings, TranslatorEngine, load_engine
-from syntaxformer.translation.length_limit import DecodingConfig
+from syntaxformer.translation.decoding import DecodingConfig, Hypothesis
 from syntaxformer.translation.source import EncodedText
-from syntaxformer.translation.translator import Hypothesis
 from syntaxformer.trees import Sentence, write_conllu
 
 

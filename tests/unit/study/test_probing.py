@@ -21,7 +21,7 @@ from syntaxformer.study.word_states import (
     load_word_encoder,
     word_means,
 )
-from syntaxformer.translation.preparation import TextPreparation
+from syntaxformer.translation.source import TextPreparation
 from syntaxformer.trees import Sentence, write_conllu
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "run", "##ning", "."]

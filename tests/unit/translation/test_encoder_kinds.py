@@ -17,9 +17,8 @@ from syntaxformer.nn import (
     plan_widths,
     syntax_attention_reference,
 )
-from syntaxformer.translation.decoder import TranslationCache
-from syntaxformer.translation.export_refusals import why_not
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.export_ctranslate2 import why_not
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
 
 V, D, FF, HEADS, N_ENC, N_DEC, DISTANCE, SRC = 53, 28, 31, 2, 2, 1, 3, 11
 SIZES = {"pos": 20, "case": 4, "subword": 6}

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from syntaxformer.translation.pretrained_vectors import (
+from syntaxformer.translation.pretrained_tables import (
     PieceVectors,
     contextual_vectors,
     input_vectors,

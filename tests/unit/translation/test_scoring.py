@@ -10,7 +10,9 @@ import sacrebleu
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from syntaxformer.translation.scoring import compare_translations, score_translations
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.translation.model_folder import FolderInfo
+from syntaxformer.translation.scoring import common_scoring, compare_translations, score_translations
 
 REFERENCES = [
     "Ein Mann in einem blauen Hemd steht auf einer Leiter.",
@@ -102,3 +104,21 @@ def test_line_counts(hypotheses, references):
         with pytest.raises(ValueError) as caught:
             call()
         assert str(caught.value) == message
+
+
+def _info(**more) -> FolderInfo:
+    return FolderInfo(src="en", tgt="de", annotator=None, annotator_version=None, factors=[], **more)
+
+
+def test_a_cased_and_a_lower_case_model_are_compared_in_lower_case():
+    for infos in ((_info(), _info(lowercase=True)), (_info(lowercase=True), _info())):
+        assert common_scoring(infos, "--baseline") == {"lowercase": True, "tokenize": "13a"}
+    assert common_scoring([_info()], "--baseline") == {"lowercase": False, "tokenize": "13a"}
+
+
+def test_tokenised_output_is_not_compared_with_text():
+    with pytest.raises(ConfigError) as caught:
+        common_scoring([_info(tokenized=True), _info()], "--baseline")
+    assert str(caught.value) == (
+        "--baseline: expected two models whose words are divided alike for BLEU, got none and 13a."
+    )

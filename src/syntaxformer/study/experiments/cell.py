@@ -271,27 +271,24 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
 def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, float]:
     """Translate and score the test set; the translations stay, for tests over sentences."""
     from syntaxformer.syntax import read_user_values
-    from syntaxformer.translation.model_folder import reference_note, scoring
-    from syntaxformer.translation.scoring import score_translations
+    from syntaxformer.translation.scoring import reference_note, score_translator, scoring
     from syntaxformer.translation.translator import Translator
 
     test = dict(cell.test or {})
     translator = Translator.load(folder / MODEL, test.pop("annotator", None), trust_annotator=True)
-    info = translator.info
-    clean, found["scoring"] = info.preparation(info.tgt).clean, scoring(info)
-    found["references"] = reference_note(info)
+    found["scoring"], found["references"] = scoring(translator.info), reference_note(translator.info)
     found["test_sha256"] = {side: hash_file(Path(file)) for side, file in test.items()}
     own = {
         name: read_user_values(Path(test[f"factors.{name}"]))
         for name in translator.encoder.factors
         if f"factors.{name}" in test
     }
-    hypotheses = [best[0].text for best in translator.translate(read_lines(test["src"]), user_factors=own)]
-    references = translator.as_written([clean(line) for line in read_lines(test["ref"])])
-    for name, lines in ((HYPOTHESES, hypotheses), (REFERENCES, references)):
+    lines = (list(read_lines(test[side])) for side in ("src", "ref"))
+    scored = score_translator(translator, *lines, user_factors=own)
+    for name, lines in ((HYPOTHESES, scored.hypotheses), (REFERENCES, scored.references)):
         with atomic_file(folder / name) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    scores = score_translations(hypotheses, references, **found["scoring"], note=reference_note(info))
+    scores = scored.scores
     found["signatures"] = {"bleu": scores.bleu_signature, "chrf": scores.chrf_signature}
     return {"bleu": scores.bleu, "chrf": scores.chrf}
 

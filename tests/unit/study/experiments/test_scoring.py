@@ -15,8 +15,8 @@ from syntaxformer.study.experiments import cell as provenance
 from syntaxformer.study.experiments import groups
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES, checkpoint_sha256
 from syntaxformer.study.experiments.spec import Cell, ScoredText
+from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.model_folder import FolderInfo
-from syntaxformer.translation.translator import Hypothesis
 
 INFO = FolderInfo(
     src="de", tgt="en", annotator=None, annotator_version=None, factors=[], tokenized=True, lowercase=True,
@@ -27,7 +27,7 @@ INFO = FolderInfo(
 def test_escaped_lower_cased_words_with_factors_and_an_annotator_of_the_test_text(tmp_path, monkeypatch):
     given = {}
 
-    def translate(lines, user_factors):
+    def translate(lines, beam_size, user_factors):
         given["factors"] = {name: list(rows) for name, rows in user_factors.items()}
         return [[Hypothesis("that 's it .")] for _ in lines]
 

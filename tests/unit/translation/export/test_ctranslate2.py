@@ -11,10 +11,9 @@ import pytest
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import verify_manifest, write_manifest
 from syntaxformer.nn import InfusedEmbedding, plan_widths
-from syntaxformer.translation.export_ctranslate2 import QUANTIZATIONS, export_translator
-from syntaxformer.translation.export_refusals import why_not
-from syntaxformer.translation.export_tables import fold_embedding, unique_names
-from syntaxformer.translation.exported_folder import read_export, read_names
+from syntaxformer.translation.ctranslate2_decoder import read_export, read_names
+from syntaxformer.translation.export_ctranslate2 import QUANTIZATIONS, export_translator, why_not
+from syntaxformer.translation.export_network import fold_embedding, unique_names
 from syntaxformer.translation.model import SyntaxTransformerConfig
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
@@ -90,7 +89,7 @@ def test_shapes_of_the_network(model_folder, load, tmp_path, changed):
 def test_factors_with_too_many_combinations_have_streams_of_their_own(
     model_folder, load, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("syntaxformer.translation.export_tables.LARGEST_TABLE", 100)
+    monkeypatch.setattr("syntaxformer.translation.export_network.LARGEST_TABLE", 100)
     for kind in ("sum_then_concat", "concat"):
         trained = model_folder(kind, None)
         exported = export_translator(trained, tmp_path / kind)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.translation.batches import TokenBudgetBatches, padding_share
+from syntaxformer.translation.batches import TokenBudgetBatches
 
 N_ROWS, BUDGET = 397, 101
 
@@ -80,13 +80,6 @@ def test_a_row_over_the_budget_is_refused():
         match=r"^max_batch_tokens: expected at least the longest target, 13 pieces, got 11\. Raise it or",
     ):
         TokenBudgetBatches(np.array([2]), np.array([13]), 11)
-
-
-def test_padding_share_by_hand():
-    lengths = np.array([2, 3, 5, 7])
-    # [2, 3] takes 2 × 3 cells for 5 pieces, [5, 7] takes 2 × 7 for 12: 1 - 17/20.
-    assert padding_share(lengths, iter([[0, 1], [2, 3]])) == pytest.approx(3 / 20)
-    assert padding_share(lengths, iter([])) == 0.0
 
 
 def test_processes_share_the_batches_of_each_update():

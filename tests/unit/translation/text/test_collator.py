@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from syntaxformer.translation.collator import EncodedPairs, TranslationCollator, source_batch
-from syntaxformer.translation.source import EncodedText
+from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
+from syntaxformer.translation.source import EncodedText, source_batch
 
 
 def _text(rows: list[list[int]], n_factors: int = 0) -> EncodedText:

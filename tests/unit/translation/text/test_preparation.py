@@ -9,8 +9,7 @@ import pytest
 
 from syntaxformer.base.errors import BackendMissingError
 from syntaxformer.syntax import WordColumns, build_vocabularies
-from syntaxformer.translation.preparation import TextPreparation, detokenize, lower_case, unescape
-from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.source import SourceEncoder, TextPreparation, detokenize, lower_case, unescape
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 
 

@@ -10,8 +10,7 @@ import pytest
 from syntaxformer.base.errors import ConfigError, TreeError
 from syntaxformer.infusion.config import MaskConfig, TreeOptions
 from syntaxformer.syntax import WordColumns, build_vocabularies, constituency_relations, dependency_relations
-from syntaxformer.translation.collator import source_batch
-from syntaxformer.translation.source import EncodedText, SourceEncoder
+from syntaxformer.translation.source import EncodedText, SourceEncoder, source_batch
 from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.trees import Sentence

@@ -13,7 +13,7 @@ import torch
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.translation import prepare as prepare_module
-from syntaxformer.translation.collator import TranslationCollator
+from syntaxformer.translation.batches import TranslationCollator
 from syntaxformer.translation.corpora import read_train
 from syntaxformer.translation.parallel import CorpusConfig
 from syntaxformer.translation.prepare import nested_fraction

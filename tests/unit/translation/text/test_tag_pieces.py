@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syntaxformer.translation.tag_pieces import first_of_words, fitting_pieces, with_tags
+from syntaxformer.translation.source import first_of_words, fitting_pieces, with_tags
 
 # "▁The ▁cat s </s>" | "</s>" | "▁a ▁ </s>": words 0, 1, 1; none; 0 and a piece of no word.
 PIECES = np.array([10, 11, 12, 2, 2, 13, 14, 2], np.int32)

@@ -9,7 +9,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.factors import UnseenFactorValueWarning
 from syntaxformer.translation import target
-from syntaxformer.translation.collator import EncodedPairs, TranslationCollator
+from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
 from syntaxformer.translation.parallel import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import encode_pairs
 from syntaxformer.translation.source import SourceEncoder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from digit_pairs import digit_pairs
-from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.recipe import Recipe, load_recipe
 from syntaxformer.translation.source import EncodedText

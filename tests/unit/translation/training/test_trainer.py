@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.runs.checkpoints import complete_checkpoints, load_tensors
 from syntaxformer.runs.processes import one_device, process_team
-from syntaxformer.translation.collator import EncodedPairs
+from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.source import EncodedText
 from syntaxformer.translation.trainer import SyntaxTrainer, training_arguments
 

@@ -10,7 +10,7 @@ import torch
 from syntaxformer.base.files import write_manifest
 from syntaxformer.nn import plan_widths
 from syntaxformer.syntax import WordColumns, build_vocabularies
-from syntaxformer.translation.length_limit import DecodingConfig
+from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.model_folder import FolderInfo, write_side_files
 from syntaxformer.translation.source import SourceEncoder

@@ -8,7 +8,7 @@ import pytest
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import write_manifest
-from syntaxformer.translation import model_folder
+from syntaxformer.translation import model_folder, scoring
 from syntaxformer.translation.translator import Translator
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")
@@ -107,10 +107,10 @@ def test_weights_by_pickle_are_not_read(folder):
 def test_languages_without_spaces_are_scored_by_their_tokenizers(
     folder, monkeypatch, language, installed, tokenize
 ):
-    monkeypatch.setattr(model_folder, "find_spec", lambda name: object() if installed else None)
+    monkeypatch.setattr(scoring, "find_spec", lambda name: object() if installed else None)
     info = model_folder.read_info(folder).model_copy(update={"tgt": language})
-    assert model_folder.scoring(info)["tokenize"] == tokenize
-    assert model_folder.scoring(info.model_copy(update={"tokenized": True}))["tokenize"] == "none"
+    assert scoring.scoring(info)["tokenize"] == tokenize
+    assert scoring.scoring(info.model_copy(update={"tokenized": True}))["tokenize"] == "none"
 
 
 def test_unfinished_training(folder):

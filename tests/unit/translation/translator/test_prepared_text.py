@@ -10,9 +10,9 @@ import pytest
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.cli.main import main
 from syntaxformer.translation.model import SyntaxTransformer
-from syntaxformer.translation.model_folder import load_source_encoder, read_info, scoring
+from syntaxformer.translation.model_folder import load_source_encoder, read_info
 from syntaxformer.translation.recipe import load_recipe
-from syntaxformer.translation.scoring import score_translations
+from syntaxformer.translation.scoring import score_translations, scoring
 from syntaxformer.translation.training import train_translator
 from syntaxformer.translation.translator import Translator
 

@@ -15,13 +15,13 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, T5Confi
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import MANIFEST
 from syntaxformer.cli.main import main
-from syntaxformer.translation.decoding import FoundPieces
-from syntaxformer.translation.encoder_tokenizer import encoder_tokenizer
+from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.model_folder import verify_model_folder
 from syntaxformer.translation.pretrained_tables import _some
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import score_translations
+from syntaxformer.translation.subwords import encoder_tokenizer
 from syntaxformer.translation.training import train_translator
 from syntaxformer.translation.translator import Translator
 
@@ -176,7 +176,7 @@ class _Perfect:
         self.pieces = [tokenizer(line)["input_ids"] for line in references]
 
     def decode(self, source, rows, settings, n_best=1, scored=False):
-        return [[FoundPieces(self.pieces[row])] for row in rows]
+        return [[Hypothesis(pieces=self.pieces[row])] for row in rows]
 
 
 def test_a_perfect_translation_in_an_encoders_pieces_scores_100(bert, train, tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 
 from digit_pairs import digit_pairs
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.runs.run_folder import running
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.training import finish, train_translator
 
@@ -19,10 +20,11 @@ def test_weights_that_are_no_numbers_become_no_model(tmp_path, average):
     for folder in chosen:
         folder.mkdir()
         save_file({"a": torch.tensor([1.0, float("nan")])}, folder / "model.safetensors")
-    with pytest.raises(
+    diverged = pytest.raises(
         ConfigError, match=r"^training\.learning_rate: expected one that keeps weights finite"
-    ):
-        finish(recipe, None, chosen, {})
+    )
+    with running(recipe) as run, diverged:
+        finish(run, None, chosen, {})
     assert not (tmp_path / "run").exists()
 
 

@@ -12,7 +12,7 @@ import torch
 from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.syntax import UnseenFactorValueWarning
 from syntaxformer.translation import translator as translator_module
-from syntaxformer.translation.length_limit import LengthLimit
+from syntaxformer.translation.decoding import LengthLimit
 
 WORDS = ["the", "cat", "sat", "cats", "dog", "mat", ".", "👍", "unseen"]
 

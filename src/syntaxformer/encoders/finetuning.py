@@ -47,7 +47,7 @@ from syntaxformer.encoders.tables import TextSet, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Scorer, TaskType
 from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, missed_note
-from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
+from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
     complete_checkpoints,

@@ -22,10 +22,9 @@ from syntaxformer.nn.lisa import (
 from syntaxformer.nn.pos_embedding import PosAdd, PosConcat, PosLet
 from syntaxformer.nn.relation_biases import RelationBias, relation_bias
 from syntaxformer.nn.relation_index import RelationIndex
-from syntaxformer.nn.syntax import syntax_attention
+from syntaxformer.nn.syntax import SyntaxGate, TopicalAttention, linear_map, syntax_attention
 from syntaxformer.nn.syntax_graph import relation_bias_graph, syntax_attention_graph
 from syntaxformer.nn.syntax_reference import syntax_attention_reference
-from syntaxformer.nn.topical import SyntaxGate, TopicalAttention, linear_map
 from syntaxformer.nn.transformer import (
     DecoderLayer,
     EncoderLayer,

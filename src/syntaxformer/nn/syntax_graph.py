@@ -1,7 +1,7 @@
 """The collapsed syntax attention as a graph of plain operations, for export.
 
 No index of the batch is made, and every size but those of the model may vary. Slower than `syntax_kernel`
-where PyTorch runs it, and without dropout. The formulas are in `syntax_block`.
+where PyTorch runs it, and without dropout. The formulas are in `nn.kernels.syntax_kernel`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from syntaxformer.nn.kernels.syntax_block import HEADROOM, SMALLEST
+from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation, check_arguments, summed_weight
 
 __all__ = ["relation_bias_graph", "syntax_attention_graph"]

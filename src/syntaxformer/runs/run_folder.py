@@ -34,7 +34,7 @@ from syntaxformer.base.files import (
     remove_partials,
     write_manifest,
 )
-from syntaxformer.nn.kernels.kernel_cache import bound_kernel_cache
+from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
 from syntaxformer.runs.processes import pick_precision, process_team

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 from transformers import LogitsProcessor, PreTrainedTokenizerFast
 
-from syntaxformer.nn.kernels.freed_memory import keep_freed_memory
+from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.translation.model import SyntaxTransformer, TranslationCache
 from syntaxformer.translation.source import EncodedText, source_batch
 

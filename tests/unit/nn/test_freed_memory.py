@@ -12,7 +12,7 @@ import pytest
 SCRIPT = """
 import resource
 import torch
-from syntaxformer.nn.kernels.freed_memory import keep_freed_memory
+from syntaxformer.nn.kernels.memory import keep_freed_memory
 
 keep_freed_memory()
 for step in range(24):

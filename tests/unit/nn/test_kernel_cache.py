@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from syntaxformer.nn.kernels.kernel_cache import BOUNDS, bound_kernel_cache
+from syntaxformer.nn.kernels.memory import BOUNDS, bound_kernel_cache
 
 
 def test_bounds_are_set_and_the_users_own_stay(monkeypatch):

@@ -7,7 +7,10 @@ import os
 import sys
 from functools import cache
 
-__all__ = ["keep_freed_memory"]
+__all__ = [
+    "bound_kernel_cache",
+    "keep_freed_memory",
+]
 
 KEPT = 1 << 30
 """Bytes at the top of the heap that are not given back, and size from which memory is mapped for itself."""
@@ -30,3 +33,13 @@ def keep_freed_memory() -> None:
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, KEPT)
         set_option(_M_TRIM_THRESHOLD, KEPT)
+
+
+BOUNDS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256", "LRU_CACHE_CAPACITY": "256"}
+"""Kernels of oneDNN itself, and of PyTorch's layer over it; an update of a translator needs about 60."""
+
+
+def bound_kernel_cache() -> None:
+    """Set the bounds, unless the environment has others; in vain once PyTorch has computed something."""
+    for name, bound in BOUNDS.items():
+        os.environ.setdefault(name, bound)

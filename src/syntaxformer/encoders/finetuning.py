@@ -5,32 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import platform
 import shutil
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel, set_seed
-from transformers.utils import logging as hf_logging
 
-from syntaxformer.annotate.splits import annotator_for
+from syntaxformer.annotate.wrappers import annotator_for
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import (
     MANIFEST,
-    PARTIAL,
     atomic_file,
-    disk_errors,
     read_json,
     verify_manifest,
-    write_manifest,
 )
 from syntaxformer.encoders.classifier import (
     annotate_examples,
@@ -47,7 +39,6 @@ from syntaxformer.encoders.tables import TextSet, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Scorer, TaskType
 from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, missed_note
-from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
     complete_checkpoints,
@@ -55,9 +46,7 @@ from syntaxformer.runs.checkpoints import (
     load_tensors,
     load_weights,
 )
-from syntaxformer.runs.processes import process_team
-from syntaxformer.runs.run_folder import RUN, check_run, hold_run, move_files, open_run, settle_precision
-from syntaxformer.runs.stopwatch import Stopwatch
+from syntaxformer.runs.run_folder import Run, running
 from syntaxformer.runs.tallies import TallyBook
 
 __all__ = ["finetune"]
@@ -137,49 +126,38 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
         DataError: The data cannot be used, or the disk is full.
         BackendMissingError: The annotator is not installed.
     """
-    with ExitStack() as held:
-        return _finetune(config, resume, overwrite, held)
+    with running(config, resume, overwrite) as run:
+        return _finetune(run)
 
 
-def _finetune(config: FinetuneConfig, resume: bool, overwrite: bool, held: ExitStack) -> Path:
-    start = time.monotonic()
-    hf_logging.disable_progress_bar()
-    bound_kernel_cache()
-    team = process_team()
-    config = settle_precision(config, resume)
-    if team.is_main_process:
-        check_run(config, resume, overwrite)
-    if resume and (config.output / MANIFEST).exists():
+def _finetune(run: Run[FinetuneConfig]) -> Path:
+    config = run.settings
+    if run.resume and (config.output / MANIFEST).exists():
         _log.info("%s: finished already", config.output)
         return config.output
-    with team.main_process_first():  # the others find the parses in the cache
+    with run.team.main_process_first():  # the others find the parses in the cache
         inputs = _prepare(config)
     _log.info("%s", _describe(config, inputs, _build(config, inputs)))
-    watch = None
-    if team.is_main_process:
-        held.enter_context(hold_run(config.output))
-        _open(config, inputs, resume, overwrite)
-        watch = held.enter_context(Stopwatch(config.output / "checkpoints", start=start))
-    team.wait_for_everyone()
+    if run.writes:
+        _open(run, inputs)
+    run.team.wait_for_everyone()
     trials = [_try_rate(config, inputs, rate) for rate in config.training.rates]
-    if watch is not None:
-        _finish(config, inputs, trials, watch)
-    team.wait_for_everyone()
+    if run.writes:
+        _finish(run, inputs, trials)
     return config.output
 
 
-def _open(config: FinetuneConfig, inputs: _Inputs, resume: bool, overwrite: bool) -> None:
+def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
     """Make the output folder ready; a run that is resumed must have the same data.
 
     Raises:
         ConfigError: The folder holds another run, or the data is not that of the interrupted one.
     """
-    stored = config.output / "checkpoints" / DATA
-    if resume and stored.exists():
+    stored = run.settings.output / "checkpoints" / DATA
+    if run.resume and stored.exists():
         _same_inputs(inputs.sha256, read_json(stored))
-    open_run(config, resume, overwrite)
+    run.open()
     _discard_lost_trials(stored.parent)
-    stored.parent.mkdir(exist_ok=True)
     with atomic_file(stored) as temporary:
         temporary.write_text(json.dumps(inputs.sha256), "utf-8")
 
@@ -293,16 +271,24 @@ def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], 
     return task_type.score(inputs.info.metrics, gold, found), task_type.never_predicted(gold, found)
 
 
-def _finish(config: FinetuneConfig, inputs: _Inputs, trials: list[_Trial], watch: Stopwatch) -> None:
+def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> None:
     """Take the weights of the best trial's best epoch, score them as `predict` does, in fp32, and write."""
-    best = max(trials, key=lambda trial: trial.score)
+    config, best = run.settings, max(trials, key=lambda trial: trial.score)
     verify_manifest(best.checkpoint)
     model = _build(config, inputs)
     load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     (scores, missed), gates = _scores(model, inputs), _open_gates(model)
-    report = _report(config, inputs, trials, best, scores, watch.stop()) | {"never_predicted": missed}
-    _write(config, inputs, model, report | ({"gates": gates} if gates else {}))
+    report = _report(inputs, trials, best, scores) | {"never_predicted": missed}
+
+    def save(folder: Path) -> None:
+        model.eval().save_pretrained(folder)
+        inputs.collator.save_pretrained(folder)
+        (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
+
+    run.write_model(save, report | ({"gates": gates} if gates else {}), PACKAGES)
+    if not config.training.keep_checkpoints:
+        shutil.rmtree(config.output / "checkpoints", ignore_errors=True)
     if gates:
         _log.info("gates of the masks, 0 closed, 1 open: %s", "  ".join(f"{gate:.3f}" for gate in gates))
     _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
@@ -332,15 +318,8 @@ def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -
     )
 
 
-def _report(
-    config: FinetuneConfig,
-    inputs: _Inputs,
-    trials: list[_Trial],
-    best: _Trial,
-    scores: dict[str, float],
-    seconds: float,
-) -> dict[str, Any]:
-    """Content of `run.json`."""
+def _report(inputs: _Inputs, trials: list[_Trial], best: _Trial, scores: dict[str, float]) -> dict[str, Any]:
+    """Content of `run.json` beside its environment."""
     data = inputs.data
     return {
         "task": data.task.name,
@@ -352,37 +331,15 @@ def _report(
         "trials": [
             {"learning_rate": trial.rate, "score": trial.score, "epochs": trial.epochs} for trial in trials
         ],
-        "seconds": seconds,
         "n_train": len(data.train),
         "n_dev": len(data.dev),
         "n_truncated": inputs.n_truncated,
         "left_out": {"train": data.train.left_out, "dev": data.dev.left_out},
         "data": {"train": data.train.source, "dev": data.dev.source},
         "data_sha256": inputs.sha256,
-        "seed": config.seed,
-        "precision": config.training.precision,
         "command": sys.argv,
-        "versions": {name: version(name) for name in PACKAGES},
-        "python": platform.python_version(),
-        "processor": platform.processor() or platform.machine(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "threads": torch.get_num_threads(),
     }
-
-
-def _write(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel, report: dict[str, Any]) -> None:
-    """Write the model folder; the manifest comes last."""
-    output = config.output
-    with disk_errors(output), TemporaryDirectory(PARTIAL, ".", output) as temporary:
-        folder = Path(temporary)
-        model.eval().save_pretrained(folder)
-        inputs.collator.save_pretrained(folder)
-        (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
-        (folder / RUN).write_text(json.dumps(report, indent=1), "utf-8")
-        move_files(folder, output)
-        write_manifest(output)
-        if not config.training.keep_checkpoints:
-            shutil.rmtree(output / "checkpoints", ignore_errors=True)
 
 
 def _prepare(config: FinetuneConfig) -> _Inputs:

@@ -250,10 +250,10 @@ def test_an_epoch_whose_checkpoint_was_damaged_is_trained_again(
 def test_a_best_checkpoint_damaged_while_the_run_goes_on_is_not_taken(config_of, monkeypatch):
     finish = classification._finish
 
-    def damaged_finish(config, *arguments):
-        for path in config.output.glob("checkpoints/*/checkpoint-*/model.safetensors"):
+    def damaged_finish(run, *arguments):
+        for path in run.settings.output.glob("checkpoints/*/checkpoint-*/model.safetensors"):
             _flip_a_byte(path)
-        finish(config, *arguments)
+        finish(run, *arguments)
 
     monkeypatch.setattr(classification, "_finish", damaged_finish)
     with pytest.raises(CheckpointError, match=r"expected the content that was written, got another"):

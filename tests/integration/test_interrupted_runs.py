@@ -38,7 +38,7 @@ def test_a_run_that_met_a_full_disk_when_resumed_can_still_be_resumed(
 
 KILLED_WHILE_WRITING = """
 import os, signal
-from syntaxformer import folders
+from syntaxformer.base import files as folders
 from syntaxformer.cli.main import main
 
 write_manifest = folders.write_manifest

@@ -39,7 +39,7 @@ main()
 DISAGREEING = """
 import os
 import torch
-from syntaxformer.runs import precision
+from syntaxformer.runs import processes as precision
 
 precision._has_bf16 = lambda: True
 precision._bf16_gain = lambda: {"0": 9.0, "1": 0.1}[os.environ["RANK"]]

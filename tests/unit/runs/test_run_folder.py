@@ -25,7 +25,7 @@ from syntaxformer.translation.recipe import load_recipe
 @pytest.fixture
 def recipe(tmp_path):
     def make(*settings):
-        return load_recipe("tiny", [f"output={tmp_path / 'run'}", *settings])
+        return load_recipe("tiny", [f"output={tmp_path / 'run'}", "training.precision=auto", *settings])
 
     return make
 

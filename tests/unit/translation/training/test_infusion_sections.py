@@ -84,10 +84,10 @@ def test_places_of_tags():
         (
             ["lisa={layers: [2], attn_head: 4, keys: model}", "masks={layers: [0, -1], random: true}"],
             [
-                "lisa.layers: expected 0 to 1, got 2.",
-                "masks.layers: expected 0 to 1, got -1.",
+                "masks.layers: expected layers 0 to 1 of the encoder, got -1.",
+                "lisa.layers: expected layers 0 to 1 of the encoder, got 2.",
+                "lisa.attn_head: expected 0 to 3, a head of the encoder, got 4.",
                 "masks.random: expected false in a translator, got true.",
-                "lisa.attn_head: expected 0 to 3, got 4.",
                 "lisa.keys: expected head in a translator, got model.",
             ],
         ),
@@ -98,8 +98,8 @@ def test_places_of_tags():
         (
             ["lisa={layers: []}", "masks={layers: []}", "relation_bias={layers: []}"],
             [
-                f"{name}.layers: expected at least one layer, got none. Name some, or leave the section out."
-                for name in ("lisa", "masks", "relation_bias")
+                f"{name}.layers: expected layers 0 to 1 of the encoder, got none."
+                for name in ("masks", "relation_bias", "lisa")
             ],
         ),
         (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 import syntaxformer as sf
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders.classifier import Classifier, Predictions
+from syntaxformer.encoders.task_types import OneLabel, Score
 from syntaxformer.pipelines import ClassificationPipeline
 
 
@@ -35,9 +38,12 @@ def _classifier(probabilities, labels):
 
     def predict(texts):
         seen.append(texts)
-        return SimpleNamespace(labels=labels[: len(texts)], probabilities=probabilities, n_truncated=0)
+        return Predictions(labels[: len(texts)], probabilities)
 
-    return SimpleNamespace(predict=predict, info=SimpleNamespace(labels=("no", "yes")), seen=seen)
+    found = SimpleNamespace(predict=predict, seen=seen)
+    found.task_type = OneLabel(("no", "yes")) if probabilities else Score()
+    found.answers = partial(Classifier.answers, found)
+    return found
 
 
 def test_classification():

@@ -14,7 +14,7 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 import syntaxformer as sf
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.nn import NO_GOVERNOR
-from syntaxformer.syntax import WordTrees
+from syntaxformer.syntax import WordTrees, word_relations
 from syntaxformer.syntax.piece_relations import _phrases, cut_trees, phrases_of, sentence_trees
 from syntaxformer.trees import format_tree, phrase_structure
 

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all.
+"""Files and folders: written whole or not at all, a manifest that tells of changes, text read line by line.
 
 The content goes to a temporary name in the same folder, reaches the disk, and takes the final name in one
 step: a crash, a full disk or a second writer never leaves half a file under the name that others read.

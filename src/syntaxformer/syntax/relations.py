@@ -1,4 +1,4 @@
-"""Numbers of the syntactic relations between two words, and the table that gives them.
+"""Trees to relation matrices: the numbers of the relations between two words, of both kinds of tree.
 
 With D the largest distance, for query i and key j: 0 none; d (1..D) i is an ancestor of j, d edges away; D +
 d a descendant; 2D + d neither, linked over their lowest common ancestor; 3D + 1 in the other segment of a

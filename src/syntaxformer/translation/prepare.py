@@ -23,9 +23,7 @@ from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
 from syntaxformer.translation.source_syntax import SourceSyntax, SyntaxInputs
-from syntaxformer.translation.stored import (
-    CHUNK as CHUNK_LINES,
-)
+from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
     give_memory_back,

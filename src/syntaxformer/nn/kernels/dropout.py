@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int16
 from torch import Tensor, nn
 
+from syntaxformer.nn.kernels.choice import draws_bits
+
 __all__ = ["Dropout", "drop", "keep_mask"]
 
 _LEVELS = 1 << 15
@@ -32,7 +34,7 @@ def drop(states: Float[Tensor, "*axes"], prob: float) -> Float[Tensor, "*axes"]:
         raise ValueError(f"prob: expected at least 0 and less than 1, got {prob}.")
     if prob == 0.0:
         return states
-    if states.device.type != "cpu":
+    if not draws_bits(states.device):
         return F.dropout(states, prob)
     n_dropped = _dropped_levels(prob)
     scale = _LEVELS / (_LEVELS - n_dropped)
@@ -45,7 +47,7 @@ def drop(states: Float[Tensor, "*axes"], prob: float) -> Float[Tensor, "*axes"]:
 
 def keep_mask(shape: Sequence[int], prob: float, device: torch.device) -> Bool[Tensor, "*shape"]:
     """False with probability `prob`, which is rounded to 1/32768 on a CPU."""
-    if device.type != "cpu":
+    if not draws_bits(device):
         return torch.rand(shape, device=device) >= prob
     return _minus_kept(shape, _dropped_levels(prob)).to(torch.bool)
 

@@ -8,6 +8,7 @@ next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,10 +16,19 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["from_rows", "padded_count", "to_rows"]
+from syntaxformer.nn.kernels.choice import rows_dtype
+
+__all__ = ["from_rows", "padded_count", "pointwise", "to_rows"]
 
 _STEPS = 8
 """Numbers of rows from a power of two to the next: on average 4 % of the rows are added."""
+
+
+def pointwise(
+    layer: Callable[[Tensor], Tensor], states: Float[Tensor, "batch pieces *features"]
+) -> Float[Tensor, "batch pieces out"]:
+    """layer(states), for what treats each piece on its own; several axes of features become one."""
+    return from_rows(layer(to_rows(states)), *states.shape[:2])
 
 
 def padded_count(n_rows: int) -> int:
@@ -37,13 +47,8 @@ def to_rows(states: Float[Tensor, "batch pieces *features"]) -> Tensor:
         `[rows, features]`, in the type of autocast, where 16-bit matrices are multiplied on a processor; else
         `[batch, pieces, features]` as they are.
     """
-    if states.device.type != "cpu":
-        return states.flatten(2)
-    autocast = torch.is_autocast_enabled("cpu")
-    dtype = torch.get_autocast_dtype("cpu") if autocast and states.is_floating_point() else states.dtype
-    if dtype.itemsize != 2:
-        return states.flatten(2)
-    return _ToRows.apply(states, dtype)
+    dtype = rows_dtype(states)
+    return states.flatten(2) if dtype is None else _ToRows.apply(states, dtype)
 
 
 def from_rows(rows: Tensor, batch: int, pieces: int) -> Float[Tensor, "batch pieces features"]:

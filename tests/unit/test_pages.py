@@ -1,0 +1,38 @@
+"""Pages that people read stay short, and so do their sentences."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_SENTENCE = 35
+"""Words."""
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a page, without tables and code. A heading and each item of a list end one, too."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", text)
+    text = re.sub(r"(?m)^(\||    ).*$", "", text)
+    text = re.sub(r"(?m)^(#.*)$", r"\n\1\n", text)
+    blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text)
+    sentences = [one for block in blocks for one in re.split(r"(?<=[.!?])[\"”)*]*\s+", block)]
+    return [" ".join(one.split()) for one in sentences if one.strip()]
+
+
+@pytest.mark.parametrize(("page", "most"), [("CHANGELOG.md", 40), ("LOG.md", 300)])
+def test_pages_have_at_most_so_many_lines(page: str, most: int):
+    assert len((ROOT / page).read_text("utf-8").splitlines()) <= most
+
+
+@pytest.mark.parametrize("page", ["CHANGELOG.md", "LOG.md"])
+def test_sentences_are_short(page: str):
+    sentences = _sentences((ROOT / page).read_text("utf-8"))
+    assert not [one for one in sentences if len(one.split()) > LONGEST_SENTENCE]
+
+
+def test_tables_and_code_have_no_sentences():
+    page = "# Title\nOne, 0.5 of it. Two\ngoes on.\n\n| a | b |\n|---|---|\n\n    code\n\n```sh\nmore\n```\n- Three?\n- Four\n"
+    assert _sentences(page) == ["# Title", "One, 0.5 of it.", "Two goes on.", "- Three?", "- Four"]

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
     from syntaxformer.annotate.corpora.sharded import Engine as ShardEngine
 
-__all__ = ["annotate", "output_paths"]
-
 _SUFFIX = ".parquet"
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from syntaxformer.base.statistics import Interval
     from syntaxformer.study import SpreadOfAttention
 
-__all__ = ["attend"]
-
 _INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
 
 

@@ -12,8 +12,6 @@ from syntaxformer.cli.options import RefOption, SrcOption, TrustOption
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 
-__all__ = ["compare"]
-
 
 def compare(
     first: Annotated[Path, typer.Argument(help="Model folder or file of translations: the baseline.")],

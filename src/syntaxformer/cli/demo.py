@@ -10,8 +10,6 @@ import typer
 if TYPE_CHECKING:
     from syntaxformer.demo.run import DemoReport
 
-__all__ = ["demo"]
-
 
 def demo(
     output: Annotated[

@@ -8,8 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 import typer
 
-__all__ = ["doctor"]
-
 PACKAGES = (
     "syntaxformer",
     "torch",

@@ -24,8 +24,6 @@ from syntaxformer.cli.options import (
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Folder that `train` or `export` wrote.")],

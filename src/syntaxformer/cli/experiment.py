@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from syntaxformer.study.experiments import Executor, RunStore, Spec
     from syntaxformer.study.experiments.spec import Only
 
-__all__ = ["experiment"]
-
 experiment = typer.Typer(
     name="experiment", help="Run a grid of trainings from a YAML file, and report it.", no_args_is_help=True
 )

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Quantization", "export"]
-
 
 class Quantization(StrEnum):
     """Types of the stored weights."""

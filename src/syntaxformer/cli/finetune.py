@@ -9,8 +9,6 @@ import typer
 
 from syntaxformer.cli.options import OverwriteOption, ResumeOption
 
-__all__ = ["finetune"]
-
 
 def finetune(
     task: Annotated[

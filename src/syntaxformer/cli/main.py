@@ -34,8 +34,6 @@ from syntaxformer.cli.serve import serve
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import translate
 
-__all__ = ["app", "main"]
-
 VERBS = (
     demo,
     annotate,

@@ -11,25 +11,6 @@ import typer
 
 from syntaxformer.base.errors import ConfigError
 
-__all__ = [
-    "AddressOption",
-    "BeamSizeOption",
-    "DeviceOption",
-    "Engine",
-    "FactorOption",
-    "JsonOption",
-    "ModelAnnotatorOption",
-    "OverwriteOption",
-    "RefOption",
-    "ResumeOption",
-    "SrcOption",
-    "TrustOption",
-    "factor_files",
-    "refuse_inputs",
-    "refuse_lone_address",
-    "refuse_other_endings",
-]
-
 BeamSizeOption = Annotated[int | None, typer.Option(min=1, help="Default: the model's setting.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, …; default: the best there is.")]
 FactorOption = Annotated[

@@ -9,8 +9,6 @@ import typer
 
 from syntaxformer.cli.options import DeviceOption, JsonOption, ModelAnnotatorOption, TrustOption
 
-__all__ = ["predict"]
-
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder that `finetune` wrote.")],

@@ -14,8 +14,6 @@ from syntaxformer.cli.options import DeviceOption, JsonOption, TrustOption
 if TYPE_CHECKING:
     from syntaxformer.study.probing import ProbeReport
 
-__all__ = ["probe"]
-
 
 def probe(
     model: Annotated[Path, typer.Argument(help="A translator, an infused or a Hugging Face encoder.")],

@@ -11,8 +11,6 @@ import typer
 
 from syntaxformer.cli.options import DeviceOption, TrustOption
 
-__all__ = ["serve"]
-
 
 def serve(
     models: Annotated[

@@ -9,8 +9,6 @@ import typer
 
 from syntaxformer.cli.options import OverwriteOption, ResumeOption
 
-__all__ = ["train"]
-
 
 def train(
     recipe: Annotated[str, typer.Argument(help="YAML file, or the name of a bundled recipe (multi30k).")],

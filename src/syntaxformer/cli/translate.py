@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from syntaxformer.translation.translator import Translator
 
-__all__ = ["check_factor_names", "read_factors", "translate"]
-
 
 def translate(
     model: Annotated[Path, typer.Argument(help="Folder that `train` or `export` wrote.")],

@@ -42,8 +42,6 @@ from syntaxformer.serve.schemas import (
     TranslateRequest,
 )
 
-__all__ = ["create_app"]
-
 LOOK_S = 0.2
 """Seconds between two looks at whether a client still waits."""
 

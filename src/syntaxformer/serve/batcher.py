@@ -22,12 +22,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from syntaxformer.serve.problems import Problem
 
-__all__ = [
-    "Batcher",
-    "Metrics",
-    "Observer",
-]
-
 Work = Callable[[Hashable, list[Any]], Sequence[Any]]
 """Settings and items → a result for each item."""
 

@@ -15,16 +15,6 @@ from syntaxformer.serve.engines import ClassifierEngine, Engine, TranslateSettin
 from syntaxformer.serve.problems import Problem, shown
 from syntaxformer.serve.schemas import TranslateRequest
 
-__all__ = [
-    "BoundedRoute",
-    "check_explained",
-    "check_pairs",
-    "check_texts",
-    "choose",
-    "n_characters",
-    "translate_settings",
-]
-
 _HALF = re.compile("[\ud800-\udfff]")
 
 TASKS = {"translation": "a translator", "classification": "a classifier"}

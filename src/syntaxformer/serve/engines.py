@@ -45,18 +45,6 @@ if TYPE_CHECKING:
     from syntaxformer.serve.engines import ClassifierEngine, TranslatorEngine
     from syntaxformer.study import Parser, SubnetworkView, TextView
 
-__all__ = [
-    "ClassifierEngine",
-    "Engine",
-    "ExplainSettings",
-    "TranslateSettings",
-    "TranslatorEngine",
-    "check_folder",
-    "explain_classification",
-    "explain_translation",
-    "load_engine",
-]
-
 
 @dataclass(frozen=True)
 class TranslateSettings:

@@ -18,8 +18,6 @@ from syntaxformer.serve.batcher import Metrics
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.problems import HEADER, Problem, problem_response, set_request_id, shown
 
-__all__ = ["Gate", "JsonLines"]
-
 _log = logging.getLogger("syntaxformer.serve")
 
 PROTECTED = "/v1/"

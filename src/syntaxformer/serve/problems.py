@@ -15,16 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-__all__ = [
-    "HEADER",
-    "Problem",
-    "current_request_id",
-    "handle_problems",
-    "problem_response",
-    "set_request_id",
-    "shown",
-]
-
 CODES = {
     400: "not_json",
     401: "no_key",

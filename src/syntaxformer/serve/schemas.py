@@ -8,28 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.syntax import MAX_DISTANCE
 
-__all__ = [
-    "Attention",
-    "AttentionView",
-    "Classification",
-    "ClassifyAnswer",
-    "ClassifyRequest",
-    "ErrorBody",
-    "ExplainAnswer",
-    "ExplainRequest",
-    "Hypothesis",
-    "ModelDescription",
-    "ModelList",
-    "NetworksView",
-    "PiecesView",
-    "RelationsView",
-    "SentenceView",
-    "Source",
-    "TranslateAnswer",
-    "TranslateRequest",
-    "Translation",
-]
-
 Shown = Literal["tags", "alignment", "attention"]
 
 

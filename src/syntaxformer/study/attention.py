@@ -29,18 +29,6 @@ from syntaxformer.translation.source import encode_pieces, fitting_pieces, sourc
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES, Translator
 from syntaxformer.trees import Sentence
 
-__all__ = [
-    "MEASURES",
-    "CrossAttentionMap",
-    "EncoderAttention",
-    "SpreadOfAttention",
-    "attention_spread",
-    "cross_attention",
-    "encoder_attention",
-    "spread_of_weights",
-    "target_pieces",
-]
-
 
 @dataclass(frozen=True)
 class CrossAttentionMap:

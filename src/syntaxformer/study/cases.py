@@ -27,19 +27,6 @@ from collections.abc import Mapping
 
 from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
 
-__all__ = [
-    "MIN_SENTENCES",
-    "Case",
-    "CaseGroup",
-    "TagRow",
-    "case_blocks",
-    "cases_of_lines",
-    "compare_cases",
-    "group_cases",
-    "tag_rows",
-    "word_counts",
-]
-
 LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 10**6))
 """Words of the source."""
 

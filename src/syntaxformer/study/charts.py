@@ -10,8 +10,6 @@ from matplotlib.figure import Figure
 
 from syntaxformer.base.files import atomic_file
 
-__all__ = ["Curve", "draw_curves", "save_png"]
-
 
 @dataclass(frozen=True)
 class Curve:

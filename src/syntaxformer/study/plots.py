@@ -14,8 +14,6 @@ from syntaxformer.base.files import atomic_file
 from syntaxformer.study.attention import CrossAttentionMap
 from syntaxformer.study.subnetworks import SubnetworkView
 
-__all__ = ["draw_attention", "draw_subnetwork"]
-
 PIECE_INCHES = 0.32
 
 

@@ -18,8 +18,6 @@ from syntaxformer.encoders.tables import TextExample
 from syntaxformer.study.attention import encoder_attention
 from syntaxformer.syntax import n_relations, relation_name
 
-__all__ = ["SubnetworkView", "plain_attention_beside", "subnetwork_view"]
-
 FULL = "full"
 """Attention to all pieces, as one of the sub-networks (preset `preserving`)."""
 

@@ -23,20 +23,6 @@ from syntaxformer.study.experiments.spec import SEED, PaperNumber, SearchConfig,
 from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun
 from syntaxformer.translation.scoring import compare_translations
 
-__all__ = [
-    "Difference",
-    "Group",
-    "compare_groups",
-    "curve_figures",
-    "file_names",
-    "gain_figure",
-    "group_runs",
-    "metric_names",
-    "paper_number",
-    "size_figure",
-    "trial_figures",
-]
-
 
 @dataclass(frozen=True)
 class Group:

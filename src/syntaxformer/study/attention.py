@@ -171,8 +171,13 @@ def _eager(classifier: Classifier, batch: dict[str, Tensor]) -> list[Tensor]:
     return list(found)
 
 
-MEASURES = ("entropy", "words", "edges", "on_words")
-"""Entropy in bits, mean distance in words and in tree edges, share of the weight that is on words at all."""
+MEASURES = {
+    "entropy": "entropy, bits",
+    "words": "mean distance, words",
+    "edges": "mean distance, edges",
+    "on_words": "weight on words",
+}
+"""What is measured → what it is; edges are those of the tree, and what is not on words is on other pieces."""
 
 BATCH_LINES = 32
 

@@ -56,8 +56,7 @@ def draw_subnetwork(
     layer: int = -1,
     n_networks: int = 12,
     head: int | None = None,
-    plain: NDArray[np.float32] | None = None,
-    plain_name: str = "plain model",
+    plain: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> None:
     """One sub-network's attention, plain attention of the same layer, and topical weights by layer.
 
@@ -68,9 +67,8 @@ def draw_subnetwork(
         layer: Place in the view's layers, the last by default.
         n_networks: Sub-networks whose weights are shown; the strongest, and the one on the left.
         head: One head; None for the mean over heads.
-        plain: What a model without syntax attends to, from `plain_attention_beside`; None for the logits of
-            the infused model itself without their masks.
-        plain_name: Of that model.
+        plain: Name → what a model without syntax attends to, from `plain_attention_beside`; None, or empty,
+            for the logits of the infused model itself without their masks.
 
     Raises:
         ConfigError: The ending names no format of pictures.
@@ -84,17 +82,11 @@ def draw_subnetwork(
     left, middle, right = figure.subplots(1, 3)
     number = view.layers[layer]
     weight = float(view.topical_weights()[layer, network])
-    maps = (
-        (
-            left,
-            view.sub_attention(layer, network, head),
-            f"{view.networks[network]}, layer {number}, weight {weight:.3f}",
-        ),
-        (middle, view.plain_attention(layer, head), f"the same logits without masks, layer {number}")
-        if plain is None
-        else (middle, plain, f"{plain_name}, layer {number}"),
-    )
-    for panel, weights, title in maps:
+    own = {"the same logits without masks": view.plain_attention(layer, head)}
+    ((name, beside),) = (plain or own).items()
+    title = f"{view.networks[network]}, layer {number}, weight {weight:.3f}"
+    maps = {title: view.sub_attention(layer, network, head), f"{name}, layer {number}": beside}
+    for panel, (title, weights) in zip((left, middle), maps.items(), strict=True):
         panel.imshow(weights, cmap="Blues", vmin=0, aspect="equal")
         panel.set_xticks(range(len(view.pieces)), view.pieces, rotation=90)
         panel.set_yticks(range(len(view.pieces)), view.pieces)

@@ -74,11 +74,8 @@ def compare(
     texts = [language_of_file(src), language_of_file(ref)]
     if infos:
         texts = [language_of_side(infos[0], ending) for ending in (infos[0].src, infos[0].tgt)]
-    words_given = any(info.tokenized for info in infos)
-    parser = prepare(choose_annotator(annotator, texts[0], "--annotator"), words_given=words_given)
-    tagger = prepare(
-        choose_annotator(target_annotator, texts[1], "--target-annotator"), words_given=words_given
-    )
+    parser = prepare(choose_annotator(annotator, texts[0], "--annotator"))
+    tagger = prepare(choose_annotator(target_annotator, texts[1], "--target-annotator"))
     for model in (one for one in models if one.info.rewrites_target):
         clean = model.info.preparation(model.info.tgt).clean  # before its pieces, as in training
         cleaned = [clean(line) for line in references]
@@ -111,7 +108,7 @@ def _outputs(
 
     if not path.is_dir():
         return list(read_lines(path)), None
-    translator = Translator.load(path, annotator, trust_annotator=trust)
+    translator = Translator.load(path, annotator, None, None, trust)
     if own := [name for name in translator.encoder.factors if name not in FACTORS]:
         raise ConfigError(
             f"{path}: expected a model without factors of your own, got one that reads {', '.join(own)}. "

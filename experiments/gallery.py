@@ -32,8 +32,8 @@ from syntaxformer.study import (
 )
 from syntaxformer.study.attention import MEASURES
 from syntaxformer.study.cases import Case, case_blocks, cases_of_lines
-from syntaxformer.study.charts import Curve, draw_curves
 from syntaxformer.study.document import Block, Figure, Heading, Paragraph, Table, to_markdown
+from syntaxformer.study.plots import Curve, draw_curves
 from syntaxformer.translation.scoring import (
     check_directions,
     compare_translations,

@@ -29,7 +29,7 @@ from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.study import draw_subnetwork, encoder_attention, plain_attention_beside, subnetwork_view
-from syntaxformer.study.charts import Curve
+from syntaxformer.study.plots import Curve
 from syntaxformer.trees import Sentence
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "slipped", "in", "front", "##s", "."]

@@ -28,26 +28,6 @@ from syntaxformer.study.experiments.spec import Cell
 from syntaxformer.study.experiments.store import StoredRun
 from syntaxformer.translation.recipe import Recipe, load_recipe
 
-__all__ = [
-    "CELL",
-    "HYPOTHESES",
-    "REFERENCES",
-    "RESULT",
-    "UNKNOWN",
-    "check_recipe",
-    "checkpoint_sha256",
-    "code_versions",
-    "count_parameters",
-    "differing_settings",
-    "finetune_config",
-    "recipe_settings",
-    "resolve",
-    "run_cell",
-    "translator_recipe",
-    "value_at",
-    "write_cell",
-]
-
 
 def translator_recipe(cell: Cell, output: Path) -> Recipe:
     """What a cell of the verb `train` trains.

@@ -38,8 +38,6 @@ from syntaxformer.study.experiments.plan import next_trial, own_runs
 from syntaxformer.study.experiments.spec import SEED, Cell, Only, Spec, is_wanted
 from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, RunStore, StoredRun
 
-__all__ = ["estimate_seconds", "run_experiment"]
-
 _log = logging.getLogger("syntaxformer.experiments")
 
 MOST_KILLS = 2

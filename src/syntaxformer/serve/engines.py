@@ -19,7 +19,7 @@ from syntaxformer.serve.schemas import (
     Translation,
 )
 from syntaxformer.syntax import FACTORS
-from syntaxformer.translation.model_folder import read_info, verify_model_folder
+from syntaxformer.translation.translator import read_info, verify_model_folder
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator

@@ -32,7 +32,7 @@ from syntaxformer.serve.schemas import (
     Translation,
 )
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
-from syntaxformer.translation.model_folder import read_info, verify_model_folder
+from syntaxformer.translation.translator import read_info, verify_model_folder
 from syntaxformer.trees import Sentence, parse_tree, spans_of
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from sacrebleu.metrics import CHRF
 from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.base.statistics import Interval, bootstrap_interval
 from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
-from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.scoring import scoring
+from syntaxformer.translation.translator import FolderInfo
 from syntaxformer.trees import Sentence, depths_of
 
 if TYPE_CHECKING:

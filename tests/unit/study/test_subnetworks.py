@@ -24,7 +24,7 @@ from transformers import (
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.collator import SyntaxCollator
-from syntaxformer.encoders.onnx_network import OnnxNetwork
+from syntaxformer.encoders.export_onnx import OnnxNetwork
 from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig

@@ -22,8 +22,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import MANIFEST, atomic_file, hash_file, read_json, read_lines
 from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
 from syntaxformer.runs.checkpoints import numbered_checkpoints
-from syntaxformer.runs.run_folder import NO_EFFECT
-from syntaxformer.runs.stopwatch import Stopwatch
+from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
 from syntaxformer.study.experiments.spec import Cell
 from syntaxformer.study.experiments.store import StoredRun
 from syntaxformer.translation.recipe import Recipe, load_recipe

@@ -23,7 +23,7 @@ from filelock import Timeout
 from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.files import read_json
 from syntaxformer.base.statistics import spread
-from syntaxformer.runs.stopwatch import counted_seconds
+from syntaxformer.runs.run_folder import counted_seconds
 from syntaxformer.study.experiments.cell import RESULT, check_recipe, recipe_settings, resolve, write_cell
 from syntaxformer.study.experiments.check import check_experiment
 from syntaxformer.study.experiments.executors import (

@@ -27,7 +27,23 @@ def test_pages_have_at_most_so_many_lines(page: str, most: int):
     assert len((ROOT / page).read_text("utf-8").splitlines()) <= most
 
 
-@pytest.mark.parametrize("page", ["CHANGELOG.md", "LOG.md"])
+def test_readme_is_read_in_minutes():
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 800
+
+
+def test_results_of_the_readme_are_those_of_the_reports():
+    reports = "\n".join(path.read_text("utf-8") for path in (ROOT / "docs" / "results").glob("*/report.md"))
+    rows = re.findall(r"(?m)^\|.*±.*$", (ROOT / "README.md").read_text("utf-8"))
+    assert 3 <= len(rows) <= 6
+    for row in rows:
+        _, _, without, infused, difference, p_value, _ = (cell.strip() for cell in row.split("|"))
+        found = [without, *re.findall(r"\d+\.\d+ ± \d+\.\d+", infused), difference.replace("−", "-")]
+        assert len(found) == 3, row
+        assert [one for one in found if one not in reports] == [], row
+        assert re.search(rf"\| {re.escape(found[2])} \| {p_value}\d* \|", reports), row
+
+
+@pytest.mark.parametrize("page", ["CHANGELOG.md", "LOG.md", "README.md"])
 def test_sentences_are_short(page: str):
     sentences = _sentences((ROOT / page).read_text("utf-8"))
     assert not [one for one in sentences if len(one.split()) > LONGEST_SENTENCE]

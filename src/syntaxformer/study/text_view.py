@@ -98,7 +98,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
     text, lacks = TextLanguage(language_of(language or ""), told_by), None
     for named in (name, None) if name else (None,):
         try:
-            parser = with_constituency(_loaded(choose_annotator(named, text, "--annotator")))
+            parser = _loaded(choose_annotator(named, text, "--annotator"))
             return Parser(WordsAsGiven(parser) if tokenized else parser)
         except SyntaxformerError as error:
             lacks = str(error)
@@ -197,6 +197,6 @@ def _spaced_words(line: str) -> Sentence:
 @lru_cache(maxsize=8)
 def _loaded(name: str) -> Annotator:
     """Models of one language share their parser."""
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import prepare, with_constituency
 
-    return load_annotator(name)
+    return with_constituency(prepare(name))

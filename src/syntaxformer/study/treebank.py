@@ -5,7 +5,7 @@ Knows no model. Words are joined by single spaces: each has characters of its ow
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -55,12 +55,12 @@ class ProbeTreebank:
 
     def select(self, rows: Sequence[int], reason: str | None = None) -> ProbeTreebank:
         """Some sentences; the others are counted under a reason, or belong to another part."""
-        left_out = dict(self.left_out)
+        left_out = Counter(self.left_out)
         if reason and len(rows) < len(self):
-            left_out[reason] = left_out.get(reason, 0) + len(self) - len(rows)
+            left_out[reason] += len(self) - len(rows)
         columns = ("sentences", "distances", "depths", "is_scored")
         picked = {name: [getattr(self, name)[row] for row in rows] for name in columns}
-        return replace(self, **picked, left_out=left_out)
+        return replace(self, **picked, left_out=dict(left_out))
 
     def hold_out(self, every: int = 10) -> tuple[ProbeTreebank, ProbeTreebank]:
         """The treebank without every tenth sentence, and these; what was left out before counts in the first.
@@ -73,11 +73,8 @@ class ProbeTreebank:
                 f"treebank: expected at least {every} sentences, of which every {every}th is held out, "
                 f"got {len(self)}. Give a dev file (--dev) or a larger treebank."
             )
-        rows = range(len(self))
-        kept, held = (
-            [row for row in rows if (row + 1) % every],
-            [row for row in rows if not (row + 1) % every],
-        )
+        held = range(every - 1, len(self), every)
+        kept = [row for row in range(len(self)) if row not in held]
         return self.select(kept), replace(self.select(held), left_out={})
 
 
@@ -96,16 +93,13 @@ def read_probe_treebank(path: str | Path) -> ProbeTreebank:
 
 def probe_treebank(sentences: Iterable[Sentence]) -> ProbeTreebank:
     """Take the sentences that have one tree over at least two words; count the others."""
-    kept: list[Sentence] = []
-    left_out: dict[str, int] = {}
+    by_reason: dict[str | None, list[Sentence]] = defaultdict(list)
     for sentence in sentences:
-        if reason := _problem(sentence):
-            left_out[reason] = left_out.get(reason, 0) + 1
-        else:
-            kept.append(_spaced(sentence))
-    distances, depths = _measures(kept)
+        by_reason[_problem(sentence)].append(sentence)
+    kept = list(map(_spaced, by_reason.pop(None, [])))
     scored = [np.array([_is_scored(one, word) for word in range(len(one))]) for one in kept]
-    return ProbeTreebank(kept, distances, depths, scored, left_out)
+    left_out = {str(reason): len(found) for reason, found in by_reason.items()}
+    return ProbeTreebank(kept, *_measures(kept), scored, left_out)
 
 
 def _problem(sentence: Sentence) -> str | None:

@@ -6,7 +6,7 @@ One `WordEncoder` each for a Hugging Face encoder, an infused one and the encode
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,8 +195,10 @@ def load_word_encoder(
         CheckpointError: It holds none of them, or names an annotator that needs `trust_annotator`.
         ConfigError: There is no such annotator or device, or its encoder cannot be probed.
     """
-    from syntaxformer.annotate.wrappers import trusted_annotator
+    from syntaxformer.annotate.wrappers import prepare, trusted_annotator
+    from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
+    from syntaxformer.infusion import load
     from syntaxformer.runs.loading import pick_device
     from syntaxformer.translation.translator import Translator
 
@@ -208,26 +210,15 @@ def load_word_encoder(
     if (folder / "infusion.json").exists():
         stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
         annotator = trusted_annotator(stored, annotator, folder, trust_annotator)
-        return _load_infused(folder, annotator or "en+phrases", pick_device(device))
-    return _load_plain(folder, pick_device(device))
-
-
-def _load_infused(folder: Path, annotator: str, device: torch.device) -> InfusedWords:
-    from syntaxformer.annotate import load_annotator
-    from syntaxformer.encoders.collator import SyntaxCollator
-    from syntaxformer.infusion import load
-
-    parser = load_annotator(annotator)
-    return InfusedWords(load(folder).eval().to(device), SyntaxCollator.from_pretrained(folder), parser)
-
-
-def _load_plain(folder: Path, device: torch.device) -> HuggingFaceWords:
+        place, parser = pick_device(device), prepare(annotator or "en+phrases")
+        return InfusedWords(load(folder).eval().to(place), SyntaxCollator.from_pretrained(folder), parser)
     from transformers import AutoModel, AutoTokenizer
 
+    place = pick_device(device)
     with folder_errors(folder, "an encoder"):
         model = AutoModel.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, use_fast=True)
-    return HuggingFaceWords(model.eval().to(device), tokenizer)
+    return HuggingFaceWords(model.eval().to(place), tokenizer)
 
 
 @dataclass(frozen=True)
@@ -262,7 +253,10 @@ def cache_states(
     splits = np.cumsum([0, *map(len, sentences)])
     files: dict[int, Any] = {}
     n_uncovered = 0
-    for rows in _batches([len(one) for one in sentences]):
+    # Sentences of like length together, the longest first: a lack of memory shows at once.
+    order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
+    for start in track(range(0, len(order), BATCH_SENTENCES), "encoding sentences", unit="batches"):
+        rows = order[start : start + BATCH_SENTENCES]
         states, owners = encoder.encode([sentences[row] for row in rows])
         where = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in rows])
         for place, layer in enumerate(layers):
@@ -298,14 +292,6 @@ def word_means(
     sums = states.new_zeros(total, states.shape[-1]).index_add_(0, flat[owned], states[owned])
     counts = torch.bincount(flat[owned], minlength=total).to(states.dtype)
     return sums / counts.clamp_min(1)[:, None], counts
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Sentences of like length together, the longest first: a lack of memory shows at once."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    starts = range(0, len(order), BATCH_SENTENCES)
-    for start in track(starts, "encoding sentences", unit="batches"):
-        yield order[start : start + BATCH_SENTENCES]
 
 
 def _owners(

@@ -91,7 +91,7 @@ def cell(folder: Annotated[Path, Argument(help="Folder of one run.")]) -> None:
 
 
 def _executor(engine: Engine, jobs: int, address: str | None) -> AbstractContextManager[Executor]:
-    from syntaxformer.study.experiments.executors import LocalExecutor, RayExecutor
+    from syntaxformer.study.experiments.runner import LocalExecutor, RayExecutor
 
     return nullcontext(LocalExecutor(jobs)) if engine is Engine.local else RayExecutor(jobs, address)
 

@@ -41,9 +41,16 @@ from syntaxformer.study.experiments.groups import (
     size_figure,
     trial_figures,
 )
-from syntaxformer.study.experiments.plan import best_trial, own_runs, study_trials
 from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec
-from syntaxformer.study.experiments.store import DONE, WAITING, RunStore, StoredRun
+from syntaxformer.study.experiments.store import (
+    DONE,
+    WAITING,
+    RunStore,
+    StoredRun,
+    best_trial,
+    own_runs,
+    study_trials,
+)
 
 _DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
 """Setting → the place that it decides, too."""

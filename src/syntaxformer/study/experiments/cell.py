@@ -27,7 +27,7 @@ from syntaxformer.encoders.tasks import OWN_TASKS, find_task
 from syntaxformer.runs.checkpoints import numbered_checkpoints
 from syntaxformer.runs.run_folder import NO_EFFECT
 from syntaxformer.runs.stopwatch import Stopwatch
-from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec
+from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec, in_words
 from syntaxformer.study.experiments.store import StoredRun, own_runs
 from syntaxformer.translation.prepare import needs_annotator
 from syntaxformer.translation.recipe import Recipe, load_recipe
@@ -323,7 +323,7 @@ def _cell_problems(spec: Spec) -> Iterator[str]:
         for problem in _problems(spec, spec.sample_cell(labels)):
             found.setdefault(problem, []).append(labels)
     for problem, having in found.items():
-        first = ", ".join(f"{axis} {level}" for axis, level in having[0].items())
+        first = in_words(having[0])
         yield problem if len(having) == len(combinations) or not first else f"{first}: {problem}"
 
 

@@ -9,12 +9,12 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from syntaxformer.base.files import atomic_file
+from syntaxformer.base.files import write_text
 from syntaxformer.base.statistics import Spread, spread
 from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import (
@@ -33,15 +33,14 @@ from syntaxformer.study.experiments.groups import (
     compare_groups,
     curve_figures,
     file_names,
-    gain_figure,
     group_runs,
     metric_names,
     paper_gain,
     paper_number,
-    size_figure,
     trial_figures,
+    x_figures,
 )
-from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec
+from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words
 from syntaxformer.study.experiments.store import (
     DONE,
     WAITING,
@@ -252,9 +251,8 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
         *_missing_blocks(mine),
         *_origin_blocks(spec, store, mine),
     ]
-    for name, text in (("report.md", to_markdown(blocks)), ("report.html", to_html(blocks, folder))):
-        with atomic_file(folder / name) as temporary:
-            temporary.write_text(text, "utf-8")
+    write_text(folder / "report.md", to_markdown(blocks))
+    write_text(folder / "report.html", to_html(blocks, folder))
     return folder / "report.md"
 
 
@@ -286,7 +284,7 @@ def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
     """Runs that never predict a class, by their own note or a correlation of exactly 0."""
     found: dict[str, list[str]] = {}
     for run in (one for one in runs if one.state == DONE):
-        zero = [name for name in _ZERO_IF_CONSTANT if run.result.get("metrics", {}).get(name) == 0]
+        zero = [name for name in _ZERO_IF_CONSTANT if run.metrics.get(name) == 0]
         what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
         if missed := run.result.get("never_predicted"):
             what = missed_note(missed)
@@ -302,16 +300,12 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
     baseline = spec.report.baseline
     differences = [compare_groups(spec, store, group, groups, metrics[0], baseline) for group in groups]
     has_sentences = any(one and one.p_sentences for one in differences)
-    figures = [
-        *size_figure(spec, groups, metrics[0], folder),
-        *gain_figure(spec, groups, differences, metrics[0], folder),
-    ]
     return [
         Heading("Results"),
         _result_table(spec, groups, differences, metrics, has_sentences),
         Paragraph(_reading(spec, has_sentences)),
         *_control_blocks(spec, store, groups, metrics[0]),
-        *figures,
+        *x_figures(spec, groups, differences, metrics[0], folder),
         *curve_figures(spec, groups, folder),
     ]
 
@@ -353,7 +347,7 @@ def _control_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric
     for levels in spec.report.controls:
         compared = [(one, compare_groups(spec, store, one, groups, metric, levels)) for one in groups]
         found = [(group, one) for group, one in compared if one is not None]
-        blocks.append(Heading(f"Against {_levels(levels)}"))
+        blocks.append(Heading(f"Against {in_words(levels)}"))
         if not found:
             blocks.append(Paragraph("Not measured."))
             continue
@@ -368,10 +362,6 @@ def _control_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric
         ]
         blocks.append(Table([*axes, "seeds", *_difference_names(metric, has_sentences)], rows))
     return blocks
-
-
-def _levels(levels: Mapping[str, str]) -> str:
-    return ", ".join(f"{axis} {level}" for axis, level in levels.items())
 
 
 def _spread(one: Spread, scale: float) -> str:
@@ -397,7 +387,7 @@ def _difference(one: Difference | None, scale: float, has_sentences: bool) -> li
 
 def _paper(spec: Spec, group: Group, metric: str, first: str) -> list[str]:
     own, gain = (find(spec, group.labels, metric, first) for find in (paper_number, paper_gain))
-    return [NONE if own is None else f"{own:.2f}", NONE if gain is None else f"{gain:+.2f}"]
+    return [NONE if own is None else f"{own.value:.2f}", NONE if gain is None else f"{gain:+.2f}"]
 
 
 def _parameters(group: Group) -> str:
@@ -413,7 +403,7 @@ def _minutes(group: Group) -> str:
 def _reading(spec: Spec, has_sentences: bool) -> str:
     parts = ["Mean ± standard deviation over seeds"]
     if spec.report.baseline:
-        levels = _levels(spec.report.baseline)
+        levels = in_words(spec.report.baseline)
         parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
         if has_sentences:
             largest = "the largest over the seeds, where all have translations and differ in one direction"
@@ -430,21 +420,19 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
     search = spec.search
     blocks: list[Block] = []
     files = file_names(
-        [f"{_study(labels)}_{name}" for labels in spec.combinations() for name in search.space]
+        [f"{in_words(labels) or 'Trials'}_{name}" for labels in spec.combinations() for name in search.space]
     )
     for labels in spec.combinations():
         trials = study_trials(spec, search, runs, labels)
         best = best_trial(search, trials)
-        title = _study(labels)
+        title = in_words(labels) or "Trials"
         names = list(search.space)
-        metrics = list(
-            dict.fromkeys([search.metric, *(n for one in trials for n in one.result.get("metrics", {}))])
-        )
+        metrics = list(dict.fromkeys([search.metric, *(n for one in trials for n in one.metrics)]))
         rows = [
             [
                 one.cell.labels["trial"] + (" (best)" if one is best else ""),
                 *(str(one.cell.settings[name]) for name in names),
-                *(_number(one.result.get("metrics", {}).get(metric)) for metric in metrics),
+                *(_number(one.metrics.get(metric)) for metric in metrics),
                 one.state,
             ]
             for one in trials
@@ -452,10 +440,6 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
         blocks += [Heading(title), Table(["trial", *names, *metrics, "state"], rows)]
         blocks += trial_figures(search, title, trials, folder, files)
     return blocks
-
-
-def _study(labels: Mapping[str, str]) -> str:
-    return _levels(labels) or "Trials"
 
 
 def _number(value: float | None) -> str:
@@ -507,4 +491,4 @@ def _hashes(run: StoredRun) -> str:
 
 
 def _title(cell: Cell) -> str:
-    return ", ".join(f"{axis} {level}" for axis, level in cell.labels.items()) or cell.name
+    return in_words(cell.labels) or cell.name

@@ -368,6 +368,11 @@ class Cell:
         return f"syntaxformer finetune {' '.join(options)} -o {output}"
 
 
+def in_words(labels: Mapping[str, str]) -> str:
+    """Axes and levels as a reader is told of them."""
+    return ", ".join(f"{axis} {level}" for axis, level in labels.items())
+
+
 def matches(labels: Mapping[str, str], part: Mapping[str, str]) -> bool:
     """Whether a run has all levels of a part."""
     return all(labels.get(axis) == level for axis, level in part.items())

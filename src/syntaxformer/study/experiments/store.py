@@ -61,6 +61,11 @@ class StoredRun:
     error: str | None
     result: dict[str, Any]
 
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Name → score; None for one that was not measured."""
+        return self.result.get("metrics", {})
+
 
 class RunStore:
     """Rows of one experiment.
@@ -286,7 +291,7 @@ def _most_trials(search: SearchConfig) -> int:
 
 def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
     """What a trial is judged by; None for one that has failed: without a result, or with no finite one."""
-    value = run.result.get("metrics", {}).get(search.metric) if run.state == DONE else None
+    value = run.metrics.get(search.metric) if run.state == DONE else None
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -35,13 +35,7 @@ from syntaxformer.study.word_states import WordEncoder, cache_states
 
 
 class ProbeBatches:
-    """Batches of one treebank; vectors are looked up when a batch is asked for.
-
-    Args:
-        treebank: Sentences with what is to be found.
-        vectors: `[words, d_model]`, all sentences one after the other.
-        batch_size: Sentences of a batch.
-    """
+    """Batches of one treebank; vectors, `[words, d_model]` of all sentences, are looked up when asked for."""
 
     def __init__(self, treebank: ProbeTreebank, vectors: Tensor, batch_size: int) -> None:
         self.vectors, self.n_sentences = vectors, len(treebank)

@@ -108,13 +108,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
 def translator_text(
     translator: Translator, line: str, parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A line as a translator reads it.
-
-    Args:
-        translator: A loaded model, exported ones too.
-        line: Raw text with at least one word.
-        parser: From `parser_for`.
-        max_distance: D.
+    """A line with at least one word as a translator reads it, exported ones too.
 
     Raises:
         ConfigError: The model reads factors of the user's own.
@@ -139,13 +133,7 @@ def translator_text(
 def classifier_text(
     classifier: Classifier, texts: Sequence[str], parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A text, or the two of a pair, as a classifier reads them.
-
-    Args:
-        classifier: A loaded model.
-        texts: One or two, none empty.
-        parser: From `parser_for`.
-        max_distance: D.
+    """A text, or the two of a pair, none of them empty, as a classifier reads them.
 
     Raises:
         ValueError: `max_distance` is not between 1 and 84.

@@ -228,14 +228,10 @@ def root_accuracy(
 
 
 def spearman_by_length(predicted: Sequence[Array], gold: Sequence[Array]) -> dict[int, float]:
-    """Sentence length → mean Spearman correlation of its sentences.
+    """Sentence length → mean Spearman correlation of its sentences, of `[words, words]` or `[words]` each.
 
     Distances are correlated row by row (from one word to all words, itself included), depths as one row.
     Rows without any spread, where a rank says nothing, are left out.
-
-    Args:
-        predicted: For each sentence `[words, words]` or `[words]`.
-        gold: The same shapes.
     """
     by_length: dict[int, list[tuple[Array, Array]]] = defaultdict(list)
     for one, other in zip(predicted, gold, strict=True):

@@ -55,11 +55,7 @@ class WordEncoder(Protocol):
 
 
 class HuggingFaceWords:
-    """A Hugging Face encoder; of an encoder-decoder, its encoder.
-
-    Args:
-        model: In evaluation mode.
-        tokenizer: A fast one.
+    """A Hugging Face encoder in evaluation mode, with a fast tokenizer; of an encoder-decoder, its encoder.
 
     Raises:
         ConfigError: The tokenizer reports no character offsets.
@@ -99,13 +95,7 @@ class HuggingFaceWords:
 
 
 class InfusedWords(HuggingFaceWords):
-    """An infused encoder. Its tags and trees come from an annotator: gold ones would be the answer itself.
-
-    Args:
-        model: What `load` gave.
-        collator: A `SyntaxCollator` of the same folder.
-        annotator: Tags and parses the words as they are.
-    """
+    """An infused encoder. Its tags and trees come from an annotator: gold ones would be the answer itself."""
 
     def __init__(self, model: Any, collator: Any, annotator: Annotator) -> None:
         super().__init__(model, collator.tokenizer)
@@ -125,11 +115,7 @@ class InfusedWords(HuggingFaceWords):
 
 
 class TranslatorWords:
-    """The encoder of one of our translators; its factors come from its own annotator.
-
-    Args:
-        translator: A loaded model.
-    """
+    """The encoder of one of our translators; its factors come from its own annotator."""
 
     longest = 1024
 
@@ -223,12 +209,7 @@ def load_word_encoder(
 
 @dataclass(frozen=True)
 class CachedStates:
-    """States of words in files, one a layer.
-
-    Args:
-        paths: Layer → `.npy` of `[words, d_model]`, float32.
-        n_uncovered: Words without a piece of their own; their vectors are zero.
-    """
+    """States of words in files, `.npy` of `[words, d_model]`, one a layer; words without a piece are zero."""
 
     paths: dict[int, Path]
     n_uncovered: int

@@ -145,10 +145,6 @@ def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> d
     """Setting → its two values, where they differ; of a section that only one of them has, the whole.
 
     What one of them does not know at all is of another version of this package, and left out.
-
-    Args:
-        first: As `recipe_settings` has it.
-        second: Likewise.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for key in sorted(first.keys() | second.keys()):
@@ -301,10 +297,6 @@ def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
     """Check that each run would start and can be scored, and that finished ones have the same recipe.
 
     Of a search one value of each setting is tried.
-
-    Args:
-        spec: The experiment.
-        runs: All that its store has.
 
     Raises:
         ConfigError: All problems of settings and test files together; or a recipe that was edited since.

@@ -238,15 +238,7 @@ def _mean_curve(group: Group) -> list[tuple[float, float, float]]:
 def trial_figures(
     search: SearchConfig, title: str, trials: Sequence[StoredRun], folder: Path, files: Mapping[str, str]
 ) -> list[Block]:
-    """The judged metric against each searched setting that is a number.
-
-    Args:
-        search: What is searched.
-        title: Of the study.
-        trials: Of the study.
-        folder: Gets the figures.
-        files: "TITLE_SETTING" → name of its file.
-    """
+    """The judged metric against each searched number; `files` has the file of "TITLE_SETTING"."""
     blocks: list[Block] = []
     for name, space in search.space.items():
         points = [

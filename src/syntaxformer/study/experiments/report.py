@@ -72,12 +72,7 @@ def content_hashes(run: StoredRun) -> dict[str, str]:
 
 
 def mixtures(spec: Spec, runs: Sequence[StoredRun]) -> Iterator[tuple[str, list[str], str]]:
-    """What finished runs differ in though they should not: what it is, a sentence for each case, a remedy.
-
-    Args:
-        spec: What compares them.
-        runs: Finished ones.
-    """
+    """What finished runs differ in though they should not: what it is, a sentence for each case, a remedy."""
     for check in CHECKS:
         found: dict[tuple[str, str], dict[str, list[str]]] = {}
         for what, group, value, run in check.find(spec, runs):
@@ -221,15 +216,7 @@ _ZERO_IF_CONSTANT = ("matthews", "pearson", "spearman")
 
 
 def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
-    """Write `report.md`, its PNG figures and `report.html`.
-
-    Args:
-        spec: The experiment.
-        store: Its runs.
-        folder: Gets the files.
-
-    Returns:
-        The Markdown file.
+    """Write `report.md`, its PNG figures and `report.html` into a folder; the first of them is returned.
 
     Raises:
         DataError: The store cannot be read, or a file cannot be written.

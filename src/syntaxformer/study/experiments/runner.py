@@ -191,14 +191,10 @@ class RayExecutor:
 
 
 def share_of_a_run(machines: Sequence[Mapping[str, float]], n_jobs: int) -> int:
-    """Processors for one run.
+    """Processors for one run of `n_jobs` side by side, on machines that have so many of "CPU" and "GPU".
 
     With GPUs, as many as let each machine use all of its own; without, as many as let all runs work at once,
     and at least one.
-
-    Args:
-        machines: Resources of each, "CPU" and "GPU".
-        n_jobs: Runs side by side.
     """
     with_gpus = [one for one in machines if one.get("GPU", 0) >= 1]
     if with_gpus:

@@ -43,16 +43,7 @@ CREATE TABLE IF NOT EXISTS runs (
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A row.
-
-    Args:
-        cell: What is run.
-        state: One of the states.
-        attempts: How often it was started.
-        seconds: Time of all attempts.
-        error: Why it failed or was killed, the last time.
-        result: What `cell_run.run_cell` found; empty until it is done.
-    """
+    """A row: seconds are those of all attempts, the error is the last, the result what `run_cell` found."""
 
     cell: Cell
     state: str
@@ -68,11 +59,7 @@ class StoredRun:
 
 
 class RunStore:
-    """Rows of one experiment.
-
-    Args:
-        folder: Created where there is none.
-    """
+    """Rows of one experiment, in a folder that is created where there is none."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -146,12 +133,7 @@ class RunStore:
         self._update(key, "state = ?, seconds = ?, error = ?", state, seconds, error)
 
     def release(self, states: Sequence[str], keys: Collection[str] | None = None) -> None:
-        """Let runs in these states wait again.
-
-        Args:
-            states: Of the runs.
-            keys: Of the runs; None for all.
-        """
+        """Let runs in these states wait again, all of them or those of some keys."""
         marks = ", ".join("?" * len(states))
         chosen = [key for key, run in self.runs().items() if keys is None or key in keys]
         with self._open() as connection:
@@ -196,12 +178,6 @@ def next_trial(
     spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], only: Only | None = None
 ) -> Cell | None:
     """A trial that waits, or a new one of a study that has none at work; None where there is nothing to do.
-
-    Args:
-        spec: The experiment.
-        search: Its search.
-        runs: All that the store has.
-        only: Axis → levels of the studies to go on with; None for all.
 
     Raises:
         BackendMissingError: Optuna is needed, and not installed.
@@ -366,13 +342,9 @@ def _state(search: SearchConfig, run: StoredRun) -> Any:
 
 
 def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
-    """The stored runs that belong to an experiment as it is now, labelled as it does.
+    """The runs of a store that belong to an experiment as it is now, labelled as it does.
 
     A store also keeps the runs of earlier forms, and those of other experiments that share it.
-
-    Args:
-        spec: The experiment.
-        runs: All that its store has.
     """
     if spec.search is None:
         mine = [(runs[cell.key], cell.labels) for cell in spec.cells() if cell.key in runs]
@@ -386,11 +358,6 @@ def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
 
 def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list[Cell]:
     """All runs of an experiment, done or not; trials yet to be proposed lack the settings that are searched.
-
-    Args:
-        spec: The experiment.
-        runs: All that its store has.
-        only: Axis → levels of the runs to list; empty for all.
 
     Raises:
         ConfigError: There is no such axis or level.

@@ -24,8 +24,6 @@ from syntaxformer.trees import Sentence, read_conllu
 PUNCTUATION = "PUNCT"
 """Universal part of speech of words that no score counts."""
 
-CHUNK_SENTENCES = 512
-
 
 @dataclass(frozen=True)
 class ProbeTreebank:
@@ -99,7 +97,10 @@ def probe_treebank(sentences: Iterable[Sentence]) -> ProbeTreebank:
     kept = list(map(_spaced, by_reason.pop(None, [])))
     scored = [np.array([_is_scored(one, word) for word in range(len(one))]) for one in kept]
     left_out = {str(reason): len(found) for reason, found in by_reason.items()}
-    return ProbeTreebank(kept, *_measures(kept), scored, left_out)
+    trees = [([one.governors or ()], [len(one)]) for one in kept]
+    distances = [batch_dependency_distances(*tree)[0] for tree in trees]
+    depths = [dependency_depths(*tree)[0].astype(np.int32) - 1 for tree in trees]
+    return ProbeTreebank(kept, distances, depths, scored, left_out)
 
 
 def _problem(sentence: Sentence) -> str | None:
@@ -121,26 +122,6 @@ def _is_scored(sentence: Sentence, word: int) -> bool:
     if sentence.upos is not None:
         return sentence.upos[word] != PUNCTUATION
     return any(character.isalnum() for character in sentence.words[word])
-
-
-def _measures(
-    sentences: Sequence[Sentence],
-) -> tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]]:
-    """Distances and depths of all sentences, sentences of like length together."""
-    distances: list[NDArray[np.int32]] = [np.zeros((0, 0), np.int32)] * len(sentences)
-    depths: list[NDArray[np.int32]] = [np.zeros(0, np.int32)] * len(sentences)
-    order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
-    for start in range(0, len(order), CHUNK_SENTENCES):
-        rows = order[start : start + CHUNK_SENTENCES]
-        lengths = [len(sentences[row]) for row in rows]
-        governors = np.full((len(rows), max(lengths)), -1)
-        for place, row in enumerate(rows):
-            governors[place, : lengths[place]] = sentences[row].governors
-        between, below = batch_dependency_distances(governors, lengths), dependency_depths(governors, lengths)
-        for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-            distances[row] = between[place, :length, :length].copy()
-            depths[row] = below[place, :length].astype(np.int32) - 1
-    return distances, depths
 
 
 SPEARMAN_LENGTHS = range(5, 51)

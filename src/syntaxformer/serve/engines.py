@@ -71,13 +71,7 @@ class Engine:
 
 
 class TranslatorEngine(Engine):
-    """Translates.
-
-    Args:
-        name: Of the model in requests.
-        translator: A loaded model.
-        annotator: Name of the annotator that the user gives; None for its own.
-    """
+    """Translates; see `Engine`."""
 
     def __init__(self, name: str, translator: Translator, annotator: str | None = None) -> None:
         self.translator, info = translator, translator.info
@@ -142,13 +136,7 @@ class TranslatorEngine(Engine):
 
 
 class ClassifierEngine(Engine):
-    """Classifies.
-
-    Args:
-        name: Of the model in requests.
-        classifier: A loaded model.
-        annotator: Name of the annotator that the user gives; None for its own.
-    """
+    """Classifies; see `Engine`."""
 
     def __init__(self, name: str, classifier: Classifier, annotator: str | None = None) -> None:
         self.classifier, info, backend = classifier, classifier.info, classifier.backend

@@ -98,7 +98,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
     text, lacks = TextLanguage(language_of(language or ""), told_by), None
     for named in (name, None) if name else (None,):
         try:
-            parser = with_constituency(_loaded(choose_annotator(named, text, "--annotator")))
+            parser = _loaded(choose_annotator(named, text, "--annotator"))
             return Parser(WordsAsGiven(parser) if tokenized else parser)
         except SyntaxformerError as error:
             lacks = str(error)
@@ -108,13 +108,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
 def translator_text(
     translator: Translator, line: str, parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A line as a translator reads it.
-
-    Args:
-        translator: A loaded model, exported ones too.
-        line: Raw text with at least one word.
-        parser: From `parser_for`.
-        max_distance: D.
+    """A line with at least one word as a translator reads it, exported ones too.
 
     Raises:
         ConfigError: The model reads factors of the user's own.
@@ -139,13 +133,7 @@ def translator_text(
 def classifier_text(
     classifier: Classifier, texts: Sequence[str], parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A text, or the two of a pair, as a classifier reads them.
-
-    Args:
-        classifier: A loaded model.
-        texts: One or two, none empty.
-        parser: From `parser_for`.
-        max_distance: D.
+    """A text, or the two of a pair, none of them empty, as a classifier reads them.
 
     Raises:
         ValueError: `max_distance` is not between 1 and 84.
@@ -197,6 +185,6 @@ def _spaced_words(line: str) -> Sentence:
 @lru_cache(maxsize=8)
 def _loaded(name: str) -> Annotator:
     """Models of one language share their parser."""
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import prepare, with_constituency
 
-    return load_annotator(name)
+    return with_constituency(prepare(name))

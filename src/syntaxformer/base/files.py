@@ -39,6 +39,7 @@ __all__ = [
     "disk_errors",
     "hash_file",
     "open_bytes",
+    "plain_or_packed",
     "read_json",
     "read_lines",
     "read_record",
@@ -339,6 +340,11 @@ def read_record(path: Path, record: type[_Record], format_version: int | None = 
 
 
 _BOM = b"\xef\xbb\xbf"
+
+
+def plain_or_packed(path: Path) -> Path | None:
+    """The file of that name, or else of that name and `.gz`; None where neither is there."""
+    return next((one for one in (path, path.with_name(f"{path.name}.gz")) if one.is_file()), None)
 
 
 def open_bytes(path: str | Path) -> BinaryIO:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import read_lines
+from syntaxformer.base.files import plain_or_packed, read_lines
 from syntaxformer.encoders.tables import (
     Binding,
     Row,
@@ -303,9 +303,8 @@ def _find_file(task: Task, folder: str | Path, split: str, given: str | None = N
         raise ConfigError(f"data: expected the folder of {task.title}'s files, got {folder}.")
     names = (given,) if given is not None else task.files[split]
     for path in [folder / name for name in names] + ([Path(given)] if given is not None else []):
-        for candidate in (path, path.with_name(path.name + ".gz")):
-            if candidate.is_file():
-                return candidate
+        if (found := plain_or_packed(path)) is not None:
+            return found
     raise ConfigError(
         f"data: expected {' or '.join(names)} (plain or .gz) in {folder}, the {split} split of {task.title}, "
         "found none."

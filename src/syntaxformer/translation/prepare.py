@@ -20,7 +20,7 @@ from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.translation.batches import EncodedPairs
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
 from syntaxformer.translation.source_syntax import SourceSyntax, SyntaxInputs
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES

@@ -95,16 +95,14 @@ class StoredLines(Sequence[Any]):
         self._values = pa.ipc.open_file(pa.memory_map(str(folder / LINES))).read_all()[column]
 
     @classmethod
-    def write(cls, folder: Path, lines: Iterator[tuple[str, str, int]]) -> int:
-        """Store lines, source, target and number each; returns how many there were."""
+    def write(cls, folder: Path, lines: Iterator[tuple[str, str, int]]) -> tuple[StoredLines, ...]:
+        """Store lines, source, target and number each, and give these three columns."""
         schema = pa.schema([("src", pa.string()), ("tgt", pa.string()), ("row", pa.int64())])
-        n_lines = 0
         with pa.OSFile(str(folder / LINES), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             while chunk := list(islice(lines, CHUNK)):
-                n_lines += len(chunk)
                 columns = dict(zip(schema.names, zip(*chunk, strict=True), strict=True))
                 writer.write_batch(pa.RecordBatch.from_pydict(columns, schema))
-        return n_lines
+        return tuple(cls(folder, name) for name in schema.names)
 
     def take(self, rows: Sequence[int]) -> StoredLines:
         """Some of the lines, in that order."""

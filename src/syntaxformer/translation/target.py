@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.batches import UNKNOWN_TAG
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import annotated_columns
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 

@@ -25,9 +25,15 @@ from syntaxformer.runs.checkpoints import (
 from syntaxformer.runs.run_folder import RUN, Run, is_finished_without_checkpoints, last_checkpoint, running
 from syntaxformer.syntax import WordColumns, check_factors, read_user_values
 from syntaxformer.translation.batches import EncodedPairs
-from syntaxformer.translation.corpora import keeps_on_disk, read_dev, read_train
+from syntaxformer.translation.corpora import (
+    CorpusConfig,
+    ParallelText,
+    find_file,
+    keeps_on_disk,
+    read_split,
+    read_train,
+)
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.prepare import (
     annotated_columns,
     encode_pairs,
@@ -164,7 +170,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         DataError: The data cannot be used.
     """
     train_text = nested_fraction(read_train(recipe.data), recipe.data.fraction)
-    dev_text = read_dev(recipe.data)
+    dev_text = read_split(recipe.data, recipe.data.dev)
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax = recipe.syntax_inputs(training=True)
     annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None

@@ -226,7 +226,9 @@ def test_folders_that_were_altered(exported, tmp_path, monkeypatch):
     ):
         OnnxNetwork.load(copy)
     (copy / ONNX).write_text("{}")
-    with pytest.raises(CheckpointError, match=r"onnx\.json: weights_sha256: Field required\. It was altered\.$"):
+    with pytest.raises(
+        CheckpointError, match=r"onnx\.json: weights_sha256: Field required\. It was altered\.$"
+    ):
         OnnxNetwork.load(copy)
     (copy / ONNX).write_text(json.dumps(stored))
     (copy / GRAPH).write_bytes(b"other")

@@ -10,7 +10,7 @@ from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.factors import UnseenFactorValueWarning
 from syntaxformer.translation import target
 from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import encode_pairs
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords

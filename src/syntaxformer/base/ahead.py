@@ -65,12 +65,7 @@ def _until_broken(items: Iterable[T], broken: list[Exception]) -> Iterator[T]:
 
 
 class LiveLines:
-    """Lines that somebody may be typing; knows whether the next one has come yet.
-
-    Args:
-        descriptor: Of an open file that `select` can watch.
-        name: What error messages call it.
-    """
+    """Lines that somebody may be typing; knows whether the next one has come yet."""
 
     PATIENCE_S = 0.02
     """A line that comes within this time counts as being there: a pipe is filled in parts."""

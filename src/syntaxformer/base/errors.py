@@ -60,12 +60,7 @@ class AlignmentError(DataError):
 
 
 class BackendMissingError(SyntaxformerError):
-    """An optional package or model that is not installed.
-
-    Args:
-        what: What is missing and for which job.
-        install: The exact command that installs it.
-    """
+    """An optional package or model that is not installed."""
 
     def __init__(self, what: str, install: str) -> None:
         self.install = install

@@ -95,9 +95,6 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
 def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
     """The same as a stream of UTF-8 text, packed where the name ends in `.gz`.
 
-    Args:
-        path: Final name.
-
     Raises:
         DataError: The folder or the file cannot be written.
     """
@@ -320,11 +317,6 @@ def hash_file(path: Path) -> str:
 def read_record(path: Path, record: type[_Record], format_version: int | None = None) -> _Record:
     """Read a JSON file of a model folder that has a form of its own.
 
-    Args:
-        path: The file.
-        record: Its form.
-        format_version: What its `format_version` has to be; None where it has none.
-
     Raises:
         CheckpointError: It is missing or not what this version writes.
     """
@@ -377,11 +369,6 @@ def read_lines(path: str | Path, first: int = 0) -> Iterator[str]:
 def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -> Iterator[str]:
     """Yield the lines of an open binary file or stream, checked as `read_lines` does.
 
-    Args:
-        raw_lines: Lines with their line feeds.
-        name: What error messages call it.
-        first: The line to begin with, from 0; those before are not looked at.
-
     Raises:
         DataError: A line holds bytes that are not UTF-8 or a NUL.
     """
@@ -405,11 +392,7 @@ def count_lines(path: str | Path) -> int:
 
 
 class TextLines:
-    """The lines of a file as something that can be walked through more than once, and has a length.
-
-    Args:
-        path: Plain or gzip file.
-    """
+    """The lines of a file as something that can be walked through more than once, and has a length."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

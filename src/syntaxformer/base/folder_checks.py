@@ -83,10 +83,6 @@ def folder_errors(folder: str | Path, expected: str = "weights that fit config.j
 def check_weights(folder: Path, build: Callable[[], Any]) -> None:
     """Check that weights are finite and those of `config.json`, before memory is taken for its network.
 
-    Args:
-        folder: Has both.
-        build: Gives the network; it is called where tensors have no memory.
-
     Raises:
         CheckpointError: There is no such network, or its weights are others, or none.
     """

@@ -50,10 +50,6 @@ def spread(values: Sequence[float]) -> Spread:
 def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     """p-value, two-sided, that runs with the same seeds differ by chance alone.
 
-    Args:
-        baseline: A score for each seed.
-        system: The same seeds in the same order.
-
     Returns:
         NaN for fewer than two seeds, and where all differ by the same, as scores of small test sets may: t
         has no spread to divide by then, and would call any difference sure. 1 where all scores are equal.

@@ -49,14 +49,7 @@ _SPACE = re.compile(r"\s")
 
 
 class Classifier:
-    """A fine-tuned model with everything that turns raw text into its input.
-
-    Args:
-        model: The network.
-        collator: Examples to batches.
-        info: Task, labels, annotator.
-        annotator: Parses text; None where the model needs no syntax.
-    """
+    """A fine-tuned model with everything that turns raw text into its input."""
 
     def __init__(
         self,
@@ -147,12 +140,6 @@ class Classifier:
     ) -> Predictions:
         """Predict for the examples of a data set; trees that they carry are used as in training.
 
-        Args:
-            texts: The examples.
-            batch_size: Examples together.
-            cache: Folder of the annotation cache.
-            cached: Whether parses go through the cache.
-
         Raises:
             TreeError: A tree does not fit its text.
             ConfigError: Outputs are not finite.
@@ -214,13 +201,6 @@ def batch_outputs(
     batch_size: int,
 ) -> Tensor:
     """Outputs for examples, long ones first so that little is padded; the order depends on them alone.
-
-    Args:
-        model: The network; its mode is restored.
-        scorer: What a `TaskType` makes of a batch.
-        collate: Examples to a batch.
-        examples: `SyntaxExample`s.
-        batch_size: Examples together.
 
     Returns:
         `[examples, labels]`, fp32, on the CPU.

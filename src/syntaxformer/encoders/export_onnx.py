@@ -213,22 +213,13 @@ ONNX = "onnx.json"
 
 
 class OnnxInfo(ExportInfo):
-    """Content of `onnx.json`.
-
-    Args:
-        inputs: Names of the tensors that the graph takes, as the collator names them.
-    """
+    """Content of `onnx.json`."""
 
     inputs: list[str]
 
 
 class OnnxNetwork:
-    """What the classifier asks of a network; it is never in training.
-
-    Args:
-        session: An `onnxruntime.InferenceSession`.
-        inputs: Names of what it takes of a batch.
-    """
+    """What the classifier asks of a network; it is never in training."""
 
     device = torch.device("cpu")
     training = False
@@ -239,10 +230,6 @@ class OnnxNetwork:
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> OnnxNetwork:
         """Load the graph of a folder.
-
-        Args:
-            folder: What `export` wrote.
-            device: Only "cpu", or None.
 
         Raises:
             CheckpointError: It is no graph, or another than `onnx.json` says.

@@ -63,20 +63,7 @@ TRIAL = "trial.json"
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Everything that the trials of a run share.
-
-    Args:
-        data: Task and texts.
-        train: Training examples with their syntax.
-        dev: Development examples.
-        lengths: Pieces of each training example, at most `training.max_length`.
-        collator: Examples to batches.
-        info: What is stored of them beside the model.
-        task_type: What the network answers.
-        scorer: Its outputs for a batch.
-        n_truncated: Split → examples that are cut.
-        annotators: Name and version of who annotated each split.
-    """
+    """Everything that the trials of a run share."""
 
     data: FinetuneData
     train: list[SyntaxExample]
@@ -111,11 +98,6 @@ class _Trial:
 
 def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = False) -> Path:
     """Fine-tune a checkpoint and write a model folder.
-
-    Args:
-        config: Settings.
-        resume: Go on from the last complete checkpoint of an interrupted run.
-        overwrite: Delete an older run in the output folder.
 
     Returns:
         The output folder.

@@ -64,11 +64,6 @@ def score_predictions(
 ) -> dict[str, float]:
     """Score predictions by several metrics.
 
-    Args:
-        metrics: Names in `CLASSIFICATION_METRICS` or `REGRESSION_METRICS`.
-        labels: Class numbers, or scores.
-        predictions: As many.
-
     Returns:
         For each metric its value, -1 to 1; `mean` too where there are several, by which GLUE ranks systems.
 

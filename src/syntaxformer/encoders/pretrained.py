@@ -51,10 +51,6 @@ _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
 def load_tokenizer(path: str, max_length: int) -> Any:
     """The tokenizer of a checkpoint.
 
-    Args:
-        path: Folder, or name on the Hub.
-        max_length: Pieces that an example may have.
-
     Raises:
         ConfigError: It cannot be loaded, is not a fast one (pieces must know their characters), or the
             checkpoint has fewer positions, is a translator, or is infused.
@@ -95,12 +91,6 @@ def load_pretrained(
     path: str, task_type: TaskType, infusion: InfusionConfig, max_length: int = 0
 ) -> PreTrainedModel:
     """A checkpoint with a new head, or none where it writes its labels, infused, in fp32 however stored.
-
-    Args:
-        path: Folder, or name on the Hub.
-        task_type: Its head.
-        infusion: What is put in.
-        max_length: Pieces that an example may have.
 
     Raises:
         ConfigError: It cannot be read, has fewer positions, or a model of its family cannot be infused.

@@ -136,13 +136,7 @@ def count_words(lines: Iterable[str], lowercase: bool) -> Counter[str]:
 
 
 def word_tokenizer(words: Sequence[str], max_length: int, lowercase: bool) -> PreTrainedTokenizerFast:
-    """A tokenizer whose pieces are whole words, with BERT's special pieces.
-
-    Args:
-        words: The vocabulary, in order.
-        max_length: Pieces of an input.
-        lowercase: Read all text in lower case.
-    """
+    """A tokenizer whose pieces are whole words, with BERT's special pieces."""
     names = list(SPECIALS.values())
     vocabulary = {
         word: number for number, word in enumerate([*names, *(word for word in words if word not in names)])

@@ -105,14 +105,7 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class FinetuneData:
-    """What a run learns from.
-
-    Args:
-        task: The task; for a table of the user's own made from it.
-        train: Training examples.
-        dev: Development examples.
-        columns: Columns of the user's own table.
-    """
+    """What a run learns from."""
 
     task: Task
     train: TextSet
@@ -267,13 +260,6 @@ def read_split(
     task: Task, folder: str | Path, split: str, given: str | None = None, phrases: bool | None = None
 ) -> TextSet:
     """Read a split of a task from its official files.
-
-    Args:
-        task: The task.
-        folder: Folder of its files.
-        split: "train", "dev", "test", "dev_mismatched", ….
-        given: A file to take instead of the official one.
-        phrases: For a treebank, whether phrases are examples too; None: in training.
 
     Raises:
         ConfigError: There is no such file or split.

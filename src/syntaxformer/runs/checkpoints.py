@@ -136,11 +136,6 @@ def save_random_states(folder: Path, states: Sequence[RandomState]) -> None:
 def load_random_state(folder: Path, process: int, seed: int) -> None:
     """Restore what `save_random_states` wrote.
 
-    Args:
-        folder: A checkpoint.
-        process: Number of this process.
-        seed: Seed of the run. A process that the interrupted run did not have starts from it and its number.
-
     Raises:
         CheckpointError: The files are incomplete.
     """

@@ -48,10 +48,6 @@ def kind_of(folder: Path) -> str | None:
 def check_kind(folder: Path, wanted: str) -> None:
     """Hold that a path is not plainly something else than the model that is wanted.
 
-    Args:
-        folder: The path.
-        wanted: `TRANSLATOR` or `CLASSIFIER`.
-
     Raises:
         CheckpointError: It is a file, a folder of models, or a model of the other kind.
     """
@@ -96,10 +92,6 @@ def verify_folder(folder: Path, wanted: str) -> None:
 @contextmanager
 def checkpoint_errors(path: str, expected: str = "model: expected a pretrained checkpoint") -> Iterator[None]:
     """Whatever a library raises while it reads a checkpoint is one line.
-
-    Args:
-        path: Folder, or name on the Hub.
-        expected: The setting that names it, and what it should be.
 
     Raises:
         ConfigError: It did.

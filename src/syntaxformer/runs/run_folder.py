@@ -138,11 +138,6 @@ class Run(Generic[Settings]):
     ) -> None:
         """Write the model's files and `run.json`; the manifest comes last.
 
-        Args:
-            save: Writes the model's own files into a folder.
-            report: What `run.json` says of this run beside its environment.
-            packages: Those whose versions it names.
-
         Raises:
             DataError: The folder cannot be written.
         """
@@ -396,13 +391,7 @@ EVERY_S = 5.0
 
 
 class Stopwatch:
-    """Counts while it is entered, on from where the last process of this run stopped.
-
-    Args:
-        folder: Of the run.
-        every_s: Seconds between writes.
-        start: When this process began, by `time.monotonic`; None for now.
-    """
+    """Counts while it is entered, on from where the last process of this run stopped."""
 
     def __init__(self, folder: Path, every_s: float = EVERY_S, start: float | None = None) -> None:
         self.folder, self.every_s = folder, every_s

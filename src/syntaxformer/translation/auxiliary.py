@@ -37,14 +37,7 @@ class TranslationOutput(Seq2SeqLMOutput):
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """One auxiliary task of one batch.
-
-    Args:
-        name: Of its accuracy.
-        loss: Mean over what it judges, already weighted.
-        right: Right answers.
-        total: All answers.
-    """
+    """One auxiliary task of one batch."""
 
     name: str
     loss: Float[Tensor, ""]
@@ -59,15 +52,7 @@ def governor_task(
     counted: Bool[Tensor, "batch src"] | None,
     weight: float,
 ) -> Auxiliary:
-    """LISA's heads pointing at governors: mean loss of the heads, hits of one.
-
-    Args:
-        losses: Of each head.
-        pointed_at: Where the last one points.
-        governors: Place of each piece's governor, negative for none.
-        counted: Pieces whose answers count, one a word; None for all.
-        weight: Of the loss beside that of translation.
-    """
+    """LISA's heads pointing at governors: mean loss of the heads, hits of one."""
     right, total = governor_hits(pointed_at, governors, counted)
     return Auxiliary("governor_accuracy", weight * torch.stack(list(losses)).mean(), right, total)
 
@@ -76,11 +61,6 @@ def tag_task(
     logits: Float[Tensor, "batch tgt tags"], tag_labels: Int[Tensor, "batch tgt"], weight: float
 ) -> Auxiliary:
     """The decoder naming the tag of the piece that it is about to write; pieces without a word do not count.
-
-    Args:
-        logits: Of the tags.
-        tag_labels: Tag of each target piece, -100 where there is none.
-        weight: Of the loss beside that of translation.
 
     Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 2.
     """

@@ -52,14 +52,7 @@ SMALLEST_SHARE = 8
 
 
 class CTranslate2Decoder:
-    """See `decoding.PieceDecoder`.
-
-    Args:
-        network: A `ctranslate2.Translator`.
-        tokens: Encoded lines → its source tokens.
-        target_pieces: Names of its target pieces, by id.
-        never: Ids of pieces that are no output.
-    """
+    """See `decoding.PieceDecoder`."""
 
     n_ahead = 2
     """One call's batches keep the threads busy where the other's run out."""
@@ -193,11 +186,6 @@ def read_export(folder: Path) -> CTranslate2Info:
 
 def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
     """The names of a vocabulary of CTranslate2, in the order of their ids.
-
-    Args:
-        folder: Exported folder.
-        side: "source" or "target".
-        place: Which of several source streams, from 0.
 
     Raises:
         CheckpointError: There is no such vocabulary, or it is not a list of strings.

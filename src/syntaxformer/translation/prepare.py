@@ -84,12 +84,6 @@ def get_tokenizers(
 ) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast | None]:
     """The tokenizer of the source, and that of the target where it is another; learned on prepared text.
 
-    Args:
-        text: Training text.
-        config: Subword section of the recipe.
-        corpus: Data section.
-        pretrained: For source and target, the encoder whose own tokenizer is wanted; None learns one.
-
     Raises:
         ConfigError: As `get_tokenizer` and `encoder_tokenizer`.
     """
@@ -128,11 +122,6 @@ def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -
     """The tokenizer that the recipe names, or one learned on both sides of the training text.
 
     Either ends each line with one end piece, begins it with none, and neither cuts nor pads it.
-
-    Args:
-        text: Training text, prepared.
-        config: Subword section of the recipe.
-        raw: False for text that is split into words.
 
     Raises:
         ConfigError: The named tokenizer cannot be loaded, is not a fast one, or has no end piece.
@@ -466,10 +455,6 @@ class TargetPosConfig(BaseModel):
 def target_annotator(name: str, tokenized: bool) -> Annotator:
     """The annotator of the target language.
 
-    Args:
-        name: As `load_annotator` takes it.
-        tokenized: Lines are words already.
-
     Raises:
         ConfigError: There is no such annotator, or it gives no tags.
         BackendMissingError: It is not installed.
@@ -507,10 +492,6 @@ def target_columns(
 
 def check_tags(text: EncodedText, target: SourceEncoder) -> None:
     """Warn of tags that are none of Universal Dependencies', and hold that a tagged text has others.
-
-    Args:
-        text: The target side of training.
-        target: What encoded it; it counts such tags.
 
     Raises:
         ConfigError: No piece has a tag that is known.

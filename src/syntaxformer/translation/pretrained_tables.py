@@ -83,14 +83,7 @@ class PretrainedConfig(BaseModel):
 def pretrained_problems(
     config: PretrainedConfig | None, word_width: int, d_model: int, tokenizer: str | None
 ) -> list[str]:
-    """What does not fit in a recipe.
-
-    Args:
-        config: The section.
-        word_width: Columns of the source's words.
-        d_model: Columns of the target's.
-        tokenizer: `subwords.tokenizer`.
-    """
+    """What does not fit in a recipe."""
     if config is None:
         return []
     problems = []
@@ -120,10 +113,6 @@ _EXPECTED = "pretrained_embeddings: expected an encoder"
 def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
     """Hold that each encoder has the columns and rows of its table, by its config and tokenizer alone.
 
-    Args:
-        config: Which tables, and from where.
-        widths: Columns of the source's words and of the target's.
-
     Raises:
         ConfigError: An encoder cannot be loaded, has another tokenizer, or is narrower than its table.
     """
@@ -149,12 +138,6 @@ def load_vectors(
 ) -> dict[str, PieceVectors]:
     """The vectors that the recipe's tables begin with.
 
-    Args:
-        config: Which tables, and from where.
-        widths: Columns of the source's words and of the target's.
-        encoders: Of source and target; the tokenizer is the pretrained encoder's where the table is.
-        lines: Both sides of the training text.
-
     Raises:
         ConfigError: As `check_tables`, or the text has fewer pieces than PCA needs.
     """
@@ -170,11 +153,6 @@ def fill_tables(
     model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors]
 ) -> dict[str, dict[str, Any]]:
     """Give the tables of a fresh network their pretrained values.
-
-    Args:
-        model: The network.
-        config: Which tables, and from where.
-        vectors: Of `load_vectors`.
 
     Returns:
         For each table what was done: explained variance, pieces with a vector.
@@ -342,10 +320,6 @@ def check_columns(width: int, own_width: int) -> None:
 
 def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
     """The encoder's own input embeddings.
-
-    Args:
-        model: The encoder.
-        n_pieces: Pieces of its tokenizer.
 
     Raises:
         ValueError: The encoder has fewer rows than the tokenizer has pieces.

@@ -60,16 +60,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
 
 
 class SyntaxTrainer(RunTrainer, Trainer):
-    """Trains a translator on encoded pairs.
-
-    Args:
-        model: The network.
-        recipe: Settings.
-        train_pairs: Training data.
-        dev_pairs: Development data.
-        pad_id: Piece id of padding.
-        dev_bleu: Translates the development set and returns its BLEU; used where the recipe asks for it.
-    """
+    """Trains a translator on encoded pairs."""
 
     def __init__(
         self,

@@ -132,14 +132,7 @@ class _Chunk:
 
 
 class Translator:
-    """A trained model with everything that turns raw text into its input.
-
-    Args:
-        model: The network, in evaluation mode, or a decoder that has one.
-        encoder: Tokenizer and factor vocabularies.
-        info: Languages, annotator and decoding defaults.
-        annotator: Tags the source; None if no factor needs it.
-    """
+    """A trained model with everything that turns raw text into its input."""
 
     def __init__(
         self,
@@ -278,11 +271,6 @@ class Translator:
     ) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in `n_cut`.
 
-        Args:
-            lines: Raw text.
-            user_factors: As in `translate`.
-            first_line: 1-based number of the first line, for messages.
-
         Raises:
             TypeError: The lines are one string.
             ConfigError: The values of a user factor are missing.
@@ -357,15 +345,7 @@ class Translator:
         n_best: int = 1,
         scored: bool = False,
     ) -> list[list[Hypothesis]]:
-        """Translate lines that are encoded already, all of them in memory.
-
-        Args:
-            lines: Raw text; an empty line gives an empty translation.
-            source: What `encode` made of them.
-            settings: As in the folder's `info.decoding`.
-            n_best: Translations of each line, best first, at most `settings.beam_size`.
-            scored: Give each hypothesis its score.
-        """
+        """Translate lines that are encoded already, all of them in memory."""
         chunk = _Chunk([self._clean(line) for line in lines], source)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored)
         found = self.decoder.decode(source, chunk.rows, search)
@@ -468,10 +448,6 @@ verify_model_folder = partial(verify_folder, wanted=INFO)
 def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a model folder.
 
-    Args:
-        folder: Model folder.
-        encoder: Its source encoder.
-
     Raises:
         CheckpointError: It cannot be read, its weights are not those of its config, or it does not read what
             the encoder gives.
@@ -526,12 +502,6 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
 
 def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device: str | None) -> PieceDecoder:
     """Load the network of a model folder with the decoder that its `backend` names.
-
-    Args:
-        folder: A verified model folder.
-        info: Its `syntaxformer.json`.
-        encoder: Its tokenizer and factor vocabularies.
-        device: "cpu", "cuda", …; None for the best there is.
 
     Raises:
         CheckpointError: No such backend, or the network cannot be read.

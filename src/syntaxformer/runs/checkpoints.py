@@ -134,7 +134,7 @@ def save_random_states(folder: Path, states: Sequence[RandomState]) -> None:
 
 
 def load_random_state(folder: Path, process: int, seed: int) -> None:
-    """Restore what `save_random_states` wrote.
+    """Restore what `save_random_states` wrote; a process that was not there begins with the seed.
 
     Raises:
         CheckpointError: The files are incomplete.

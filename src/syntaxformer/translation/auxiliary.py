@@ -37,7 +37,7 @@ class TranslationOutput(Seq2SeqLMOutput):
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """One auxiliary task of one batch."""
+    """One auxiliary task of one batch; its loss is a mean over what it judges, weighted."""
 
     name: str
     loss: Float[Tensor, ""]
@@ -52,7 +52,7 @@ def governor_task(
     counted: Bool[Tensor, "batch src"] | None,
     weight: float,
 ) -> Auxiliary:
-    """LISA's heads pointing at governors: mean loss of the heads, hits of one."""
+    """LISA's heads pointing at governors: mean loss of the heads, hits of the last; None counts all."""
     right, total = governor_hits(pointed_at, governors, counted)
     return Auxiliary("governor_accuracy", weight * torch.stack(list(losses)).mean(), right, total)
 

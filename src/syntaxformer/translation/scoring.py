@@ -42,7 +42,7 @@ _TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-meca
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """Corpus scores of one system."""
+    """Corpus scores of one system, from 0 to 100, with sacreBLEU's signatures."""
 
     bleu: float
     chrf: float
@@ -105,7 +105,7 @@ def best_translations(
     beam_size: int | None = None,
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
 ) -> list[str]:
-    """The best translation of each line."""
+    """The best translation of each line; factors that the model does not read are left out."""
     read = translator.encoder.factors
     own = {name: values for name, values in (user_factors or {}).items() if name in read}
     return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]

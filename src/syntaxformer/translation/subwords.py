@@ -145,7 +145,7 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
 
 
 def ended_by_one_piece(loaded: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """The tokenizer, with lines as their pieces and one end piece: nothing before them, no cut, no padding."""
+    """The tokenizer, with lines as their pieces and one end piece: none before them, no cut, no padding."""
     backend, eos = _whole_lines(loaded), loaded.eos_token
     bare = backend.encode(_PROBE, add_special_tokens=False).ids
     if backend.encode(_PROBE).ids == [*bare, loaded.eos_token_id]:

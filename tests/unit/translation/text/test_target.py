@@ -8,7 +8,7 @@ import pytest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.factors import UnseenFactorValueWarning
-from syntaxformer.translation import target
+from syntaxformer.translation import prepare as target
 from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText
 from syntaxformer.translation.prepare import (

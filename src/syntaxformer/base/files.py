@@ -38,6 +38,7 @@ __all__ = [
     "decode_lines",
     "disk_errors",
     "hash_file",
+    "make_readable",
     "open_bytes",
     "plain_or_packed",
     "read_json",
@@ -46,6 +47,7 @@ __all__ = [
     "remove_partials",
     "sync",
     "verify_manifest",
+    "write_json",
     "write_manifest",
 ]
 
@@ -99,15 +101,10 @@ def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
         DataError: The folder or the file cannot be written.
     """
     with atomic_file(path) as temporary, temporary.open("wb") as file:
-        if Path(path).suffix != ".gz":
-            with TextIOWrapper(file, "utf-8", newline="\n") as text:
-                yield text
-            return
+        is_packed = Path(path).suffix == ".gz"
         # Neither name nor time: the same content gives the same bytes.
-        with (
-            gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
-            TextIOWrapper(packed, "utf-8", newline="\n") as text,
-        ):
+        packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_packed else file
+        with packed, TextIOWrapper(packed, "utf-8", newline="\n") as text:
             yield text
 
 
@@ -119,11 +116,15 @@ def _is_open_ended(path: Path) -> bool:
 def _new_file_in(folder: Path, name: str) -> Path:
     handle, name = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
     os.close(handle)
+    make_readable(Path(name))
+    return Path(name)
+
+
+def make_readable(path: Path) -> None:
+    """Let everyone read a file whom the umask lets: mkstemp and safetensors write for the owner alone."""
     umask = os.umask(0)
     os.umask(umask)
-    # mkstemp makes files private; the result should be as readable as any file that the user creates.
-    Path(name).chmod(0o666 & ~umask)
-    return Path(name)
+    path.chmod(0o666 & ~umask)
 
 
 def sync(path: Path) -> None:
@@ -306,6 +307,16 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: expected a JSON object, got {type(content).__name__}.")
     return content
+
+
+def write_json(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write a JSON file, whole or not at all.
+
+    Raises:
+        DataError: It cannot be written.
+    """
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=indent), "utf-8")
 
 
 def hash_file(path: Path) -> str:

@@ -22,9 +22,8 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import atomic_folder, read_lines
+from syntaxformer.base.files import atomic_folder, make_readable, read_lines
 from syntaxformer.runs.loading import quiet_loading
-from syntaxformer.runs.run_folder import share_files
 
 __all__ = [
     "EncoderShape",
@@ -120,7 +119,8 @@ def build_scratch_encoder(
     with quiet_loading(), atomic_folder(output) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        share_files(folder)
+        for file in folder.iterdir():
+            make_readable(file)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     return f"{output}: {n_parameters / 1e6:.1f}M parameters, {report}"
 

@@ -160,13 +160,9 @@ def _own(config: FinetuneConfig) -> FinetuneData:
         dev, found, _ = read_own_table(path, task_type, columns, name="dev")
         if len(found.texts) != len(columns.texts):
             raise DataError(f"columns: expected those of {train.source}, got others.", path)
-    return FinetuneData(_own_task(config.task, task_type, len(columns.texts)), train, dev, columns)
-
-
-def _own_task(name: str, task_type: TaskType, n_texts: int) -> Task:
-    """The task of a user's table."""
-    task = OWN_TASKS[name]
-    return task.model_copy(update={"labels": task_type.names or None, "texts": task.texts[:n_texts]})
+    task = OWN_TASKS[config.task]
+    update = {"labels": task_type.names or None, "texts": task.texts[: len(columns.texts)]}
+    return FinetuneData(task.model_copy(update=update), train, dev, columns)
 
 
 def _within(folder: Path | None, name: str) -> Path:

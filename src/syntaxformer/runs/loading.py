@@ -22,6 +22,7 @@ __all__ = [
     "kind_of",
     "pick_device",
     "quiet_loading",
+    "short",
     "verify_folder",
 ]
 
@@ -99,7 +100,7 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
     try:
         yield
     except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
-        raise ConfigError(f"{expected} at {path}, got: {_short(error)}") from error
+        raise ConfigError(f"{expected} at {path}, got: {short(error)}") from error
 
 
 @contextmanager
@@ -133,5 +134,6 @@ def pick_device(wanted: str | None) -> torch.device:
     return device
 
 
-def _short(error: Exception) -> str:
+def short(error: Exception) -> str:
+    """What a library says, in a line."""
     return textwrap.shorten(str(error), 300, placeholder=" …")

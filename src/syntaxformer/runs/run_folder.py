@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
 import shutil
 import threading
@@ -32,7 +31,9 @@ from syntaxformer.base.files import (
     PARTIAL,
     atomic_file,
     disk_errors,
+    make_readable,
     remove_partials,
+    write_json,
     write_manifest,
 )
 from syntaxformer.nn.kernels.memory import bound_kernel_cache
@@ -55,8 +56,8 @@ __all__ = [
     "move_files",
     "open_run",
     "running",
+    "same_data",
     "settle_precision",
-    "share_files",
 ]
 
 _log = logging.getLogger("syntaxformer.training")
@@ -316,17 +317,9 @@ def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -
 
 def move_files(folder: Path, output: Path) -> None:
     """Move the files of a finished model into the output folder, as readable as any that the user creates."""
-    share_files(folder)
     for file in folder.iterdir():
+        make_readable(file)
         file.replace(output / file.name)
-
-
-def share_files(folder: Path) -> None:
-    """Let everyone read the files of a folder whom the umask lets: safetensors writes for the owner alone."""
-    umask = os.umask(0)
-    os.umask(umask)
-    for file in folder.iterdir():
-        file.chmod(0o666 & ~umask)
 
 
 def empty_folder(folder: Path, last: str = RECIPE) -> None:
@@ -372,6 +365,32 @@ def _same_run(recipe: RunConfig, stored: Path) -> None:
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def same_data(found: Mapping[str, str], stored: Mapping[str, str]) -> None:
+    """Check that a resumed run has its own data; a hash that an older version did not store tells nothing.
+
+    Args:
+        found: Part of the data → sha256.
+        stored: The same of the interrupted run.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    problems = [
+        f"resume: expected the {_DATA[part]} of the interrupted run, got another: its sha256 differs."
+        for part, sha256 in found.items()
+        if stored.get(part, sha256) != sha256
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+_DATA = {
+    "train": "train text",
+    "dev": "dev text",
+    "annotation": "annotation (annotator, its files, factor files)",
+}
 
 
 def _with_defaults(content: dict[str, Any], kind: type[RunConfig]) -> dict[str, Any]:
@@ -427,8 +446,7 @@ class Stopwatch:
     def _write(self) -> None:
         """A full disk is the run's own error to report; its time is not worth another one."""
         try:
-            with atomic_file(self.folder / SECONDS) as temporary:
-                temporary.write_text(json.dumps({"seconds": self.seconds}), "utf-8")
+            write_json(self.folder / SECONDS, {"seconds": self.seconds})
         except DataError as error:
             _log.warning("time not counted: %s", error)
 

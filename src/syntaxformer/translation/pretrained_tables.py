@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -33,12 +34,11 @@ __all__ = [
     "check_rows",
     "check_tables",
     "contextual_vectors",
-    "fill_tables",
-    "freeze_tables",
     "input_vectors",
     "load_vectors",
     "pretrained_problems",
     "reduce_width",
+    "start_tables",
 ]
 
 _log = logging.getLogger("syntaxformer.training")
@@ -123,11 +123,9 @@ def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
         own_width = getattr(shape, "hidden_size", width)
         if section.vectors == "input":  # some encoders have a narrow table and a map behind it
             own_width = getattr(shape, "embedding_size", None) or own_width
-        try:
+        with _refused(side, section):
             check_rows(getattr(shape, "vocab_size", n_pieces), n_pieces)
             check_columns(width, own_width)
-        except ValueError as error:
-            raise _refusal(side, section, error) from error
 
 
 def load_vectors(
@@ -149,34 +147,28 @@ def load_vectors(
     return found
 
 
-def fill_tables(
-    model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors]
+def start_tables(
+    model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors] | None
 ) -> dict[str, dict[str, Any]]:
-    """Give the tables of a fresh network their pretrained values.
+    """Give the tables of a fresh network their pretrained values, and take frozen ones out of training.
+
+    The decoder's table is its output, too. A network that comes from a checkpoint has its values: no vectors.
 
     Returns:
-        For each table what was done: explained variance, pieces with a vector.
+        For each table that was filled what was done: explained variance, pieces with a vector.
     """
     reports = {}
-    for side, section, _ in _tables(config, 0, 0):
-        _fill(_embedding(model, side), vectors[side], section.freeze)
-        reports[side] = _report(side, section, vectors[side])
+    for side, section, _ in _tables(config):
+        table = model.encoder.embedding.word if side == "source" else model.decoder.embedding
+        table.weight.requires_grad_(not section.freeze)
+        if vectors is not None:
+            _fill(table, vectors[side], section.freeze)
+            reports[side] = _report(side, section, vectors[side])
     return reports
 
 
-def freeze_tables(model: SyntaxTransformer, config: PretrainedConfig) -> None:
-    """Take the tables that the recipe freezes out of training; the decoder's is its output, too."""
-    for side, section, _ in _tables(config, 0, 0):
-        if section.freeze:
-            _embedding(model, side).weight.requires_grad_(False)
-
-
-def _embedding(model: SyntaxTransformer, side: str) -> Any:
-    return model.encoder.embedding.word if side == "source" else model.decoder.embedding
-
-
 def _tables(
-    config: PretrainedConfig, word_width: int, d_model: int
+    config: PretrainedConfig, word_width: int = 0, d_model: int = 0
 ) -> Iterator[tuple[str, PretrainedTable, int]]:
     """Side, section and columns of each pretrained table."""
     if config.source is not None:
@@ -190,7 +182,7 @@ def _vectors(
 ) -> PieceVectors:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     pretrained = _encoder(section).eval().to(device)
-    try:
+    with _refused(side, section):
         vectors = input_vectors(pretrained, len(encoder.tokenizer))
         if section.vectors == "contextual":
             texts = encoder.preparation.prepare(_some(side, lines, section.max_lines)).texts
@@ -198,8 +190,6 @@ def _vectors(
             own = encoder_tokenizer(section.model, target=False)
             vectors = contextual_vectors(pretrained, own, texts)
         return reduce_width(vectors, width)
-    except ValueError as error:
-        raise _refusal(side, section, error) from error
 
 
 def _some(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
@@ -211,11 +201,15 @@ def _some(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
     return [str(lines[row]) for row in rows.tolist()]
 
 
-def _refusal(side: str, section: PretrainedTable, problem: ValueError) -> ConfigError:
-    return ConfigError(
-        f"pretrained_embeddings.{side}: {problem} Change model.d_model, "
-        f"pretrained_embeddings.{side}.width or the encoder, {section.model}."
-    )
+@contextmanager
+def _refused(side: str, section: PretrainedTable) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(
+            f"pretrained_embeddings.{side}: {error} Change model.d_model, "
+            f"pretrained_embeddings.{side}.width or the encoder, {section.model}."
+        ) from error
 
 
 def _encoder(section: PretrainedTable) -> PreTrainedModel:

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import set_seed
 
-from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.files import atomic_file, hash_file, read_json
+from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.runs.checkpoints import (
     average_weights,
     check_finite,
     load_weights,
 )
-from syntaxformer.runs.run_folder import RUN, Run, is_finished_without_checkpoints, last_checkpoint, running
+from syntaxformer.runs.run_folder import (
+    RUN,
+    Run,
+    is_finished_without_checkpoints,
+    last_checkpoint,
+    running,
+    same_data,
+)
 from syntaxformer.syntax import check_factors, read_user_values
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.corpora import (
@@ -48,9 +54,8 @@ from syntaxformer.translation.prepare import (
 from syntaxformer.translation.pretrained_tables import (
     PieceVectors,
     check_tables,
-    fill_tables,
-    freeze_tables,
     load_vectors,
+    start_tables,
 )
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
@@ -184,7 +189,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     }
     if resume:
         info = read_info(recipe.output)
-        _same_data(hashes, info.data_sha256)
+        same_data(hashes, info.data_sha256)
         encoder = load_source_encoder(recipe.output, info)
     else:
         tokenizer, own_target = get_tokenizers(
@@ -233,23 +238,6 @@ def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
     return source and source.model, target and target.model
 
 
-_WHAT = {
-    "train": "train text",
-    "dev": "dev text",
-    "annotation": "annotation (annotator, its files, factor files)",
-}
-
-
-def _same_data(found: dict[str, str], stored: dict[str, str]) -> None:
-    problems = [
-        f"resume: expected the {_WHAT[part]} of the interrupted run, got another: its sha256 differs."
-        for part, sha256 in found.items()
-        if stored.get(part, sha256) != sha256
-    ]
-    if problems:
-        raise ConfigError(problems)
-
-
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a recipe, freshly initialised from torch's random state."""
     tokenizer, own = encoder.target_tokenizer, encoder.tokenizer if encoder.own_target is not None else None
@@ -289,14 +277,12 @@ def _start_tables(
     section, report = recipe.pretrained_embeddings, recipe.output / RUN
     if section is None:
         return {}
-    freeze_tables(model, section)
+    done = {"pretrained_embeddings": start_tables(model, section, vectors)}
     if vectors is None:
         kept = read_json(report) if report.exists() else {}
         return {key: kept[key] for key in ("pretrained_embeddings",) if key in kept}
-    done = {"pretrained_embeddings": fill_tables(model, section, vectors)}
     if writes:
-        with atomic_file(report) as temporary:
-            temporary.write_text(json.dumps(done, indent=1), "utf-8")
+        write_json(report, done, indent=1)
     return done
 
 

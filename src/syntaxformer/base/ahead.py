@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from syntaxformer.base.files import decode_lines
 
-__all__ = ["LiveLines", "is_waiting_for", "lines_at_hand", "map_ahead", "standard_input"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

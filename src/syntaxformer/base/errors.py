@@ -10,16 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = [
-    "AlignmentError",
-    "BackendMissingError",
-    "CheckpointError",
-    "ConfigError",
-    "DataError",
-    "SyntaxformerError",
-    "TreeError",
-]
-
 
 class SyntaxformerError(Exception):
     """Base of every error that this package raises for a reason outside its own code."""

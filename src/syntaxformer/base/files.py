@@ -25,32 +25,6 @@ from pydantic import BaseModel, ValidationError
 
 from syntaxformer.base.errors import CheckpointError, DataError
 
-__all__ = [
-    "LOCK",
-    "MANIFEST",
-    "MAX_JSON_BYTES",
-    "PARTIAL",
-    "TextLines",
-    "atomic_file",
-    "atomic_folder",
-    "atomic_text",
-    "count_lines",
-    "decode_lines",
-    "disk_errors",
-    "hash_file",
-    "make_readable",
-    "open_bytes",
-    "plain_or_packed",
-    "read_json",
-    "read_lines",
-    "read_record",
-    "remove_partials",
-    "sync",
-    "verify_manifest",
-    "write_json",
-    "write_manifest",
-]
-
 _OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
 """Folders whose files are open already, also where they lead to a plain one."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import MAX_JSON_BYTES, read_json
 
-__all__ = ["check_pieces", "check_settings", "check_weights", "folder_errors"]
-
 _SETTINGS = ("tokenizer_config", "config", "generation_config", "infusion", "collator")
 _LARGEST_NUMBER = 2**20
 _SIZES = re.compile(r"(\w+_)?(layers?|heads?)|(vocab|hidden|intermediate|embedding)_size|d_\w+|(hidden_)?dim")

@@ -23,8 +23,6 @@ from rich.progress import (
 )
 from rich.text import Text
 
-__all__ = ["terminal_bar", "track"]
-
 LOG_EVERY_S = 10.0
 """Seconds between two log lines where there is no terminal."""
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ttest_rel
 
-__all__ = ["Interval", "Spread", "bootstrap_interval", "paired_t_test", "spread"]
-
 RELATIVE_ROUNDING = 1e-9
 """Scores that differ by less of the largest are the same."""
 

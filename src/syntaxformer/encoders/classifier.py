@@ -33,16 +33,6 @@ from syntaxformer.trees import Sentence, sentence_of_column
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = [
-    "Classifier",
-    "Predictions",
-    "annotate_examples",
-    "annotator_name",
-    "batch_outputs",
-    "load_for",
-    "needed_columns",
-]
-
 Text = str | tuple[str, str]
 
 _SPACE = re.compile(r"\s")

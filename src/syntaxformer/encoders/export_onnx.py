@@ -35,8 +35,6 @@ from syntaxformer.runs.export import (
 )
 from syntaxformer.trees import Sentence
 
-__all__ = ["GRAPH", "ONNX", "OnnxInfo", "OnnxNetwork", "export_classifier"]
-
 _log = logging.getLogger("syntaxformer.export")
 
 LARGEST_DIFFERENCE = 1e-4

@@ -43,8 +43,6 @@ from syntaxformer.runs.checkpoints import (
 from syntaxformer.runs.run_folder import Run, running, same_data
 from syntaxformer.runs.trainer import TallyBook
 
-__all__ = ["finetune"]
-
 _log = logging.getLogger("syntaxformer.finetune")
 
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "scikit-learn", "scipy")

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CLASSIFICATION_METRICS", "REGRESSION_METRICS", "score_predictions"]
-
 Numbers = Sequence[float] | np.ndarray
 Metric = Callable[[Numbers, Numbers], float]
 

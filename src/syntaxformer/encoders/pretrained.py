@@ -21,16 +21,6 @@ from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, lo
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading, short
 
-__all__ = [
-    "has_decoder",
-    "load_collator",
-    "load_finetuned",
-    "load_pretrained",
-    "load_tokenizer",
-    "longest_input",
-    "new_parameters",
-]
-
 _HEADS = frozenset(
     ["classifier", "classification_head", "score", "pooler", "head", "pre_classifier", "dropout", "summary"]
 )

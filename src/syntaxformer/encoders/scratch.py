@@ -25,15 +25,6 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import atomic_folder, make_readable, read_lines
 from syntaxformer.runs.loading import quiet_loading
 
-__all__ = [
-    "EncoderShape",
-    "build_scratch_encoder",
-    "count_words",
-    "read_word_vectors",
-    "vectors_for",
-    "word_tokenizer",
-]
-
 _log = logging.getLogger("syntaxformer.data")
 
 SPECIALS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}

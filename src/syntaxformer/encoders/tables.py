@@ -25,20 +25,6 @@ from syntaxformer.base.files import read_lines
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.runs.config import FRACTION_SEED
 
-__all__ = [
-    "Binding",
-    "Row",
-    "Table",
-    "TextExample",
-    "TextSet",
-    "csv_quoted",
-    "examples_from_rows",
-    "hash_examples",
-    "pick_column",
-    "read_table",
-    "table_format",
-]
-
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
 _LONGEST_CELL = 2**27
 _WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')

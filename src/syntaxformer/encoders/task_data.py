@@ -40,19 +40,6 @@ from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
 if TYPE_CHECKING:
     from syntaxformer.encoders.finetune_config import FinetuneConfig
 
-__all__ = [
-    "FinetuneData",
-    "TableColumns",
-    "bind_columns",
-    "hold_out",
-    "open_dataset",
-    "read_any_split",
-    "read_dataset_split",
-    "read_finetune_data",
-    "read_own_table",
-    "read_split",
-]
-
 _log = logging.getLogger("syntaxformer.finetune")
 HUB = "hub:"
 """Before a name on the Hub: "hub:nyu-mll/glue:cola"."""

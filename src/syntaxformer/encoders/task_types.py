@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from syntaxformer.encoders.tables import Row
 
-__all__ = ["OneLabel", "Predictions", "Score", "Scorer", "TaskType", "TextLabels", "WrittenLabel"]
-
 WORDS_OF_NUMBERS = {"0": "false", "1": "true"}
 """What is written for the labels of tasks with two numbered classes."""
 

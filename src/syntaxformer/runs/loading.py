@@ -14,18 +14,6 @@ from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import MANIFEST, verify_manifest
 from syntaxformer.base.folder_checks import check_settings
 
-__all__ = [
-    "CLASSIFIER",
-    "TRANSLATOR",
-    "check_kind",
-    "checkpoint_errors",
-    "kind_of",
-    "pick_device",
-    "quiet_loading",
-    "short",
-    "verify_folder",
-]
-
 TRANSLATOR = "syntaxformer.json"
 """What every translator's folder holds."""
 

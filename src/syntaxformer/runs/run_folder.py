@@ -41,25 +41,6 @@ from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpo
 from syntaxformer.runs.config import RunConfig
 from syntaxformer.runs.processes import pick_precision, process_team
 
-__all__ = [
-    "NO_EFFECT",
-    "RECIPE",
-    "RUN",
-    "Run",
-    "Stopwatch",
-    "check_run",
-    "counted_seconds",
-    "empty_folder",
-    "hold_run",
-    "is_finished_without_checkpoints",
-    "last_checkpoint",
-    "move_files",
-    "open_run",
-    "running",
-    "same_data",
-    "settle_precision",
-]
-
 _log = logging.getLogger("syntaxformer.training")
 
 RECIPE = "recipe.yaml"

@@ -18,8 +18,6 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.nn.lisa import governor_hits
 
-__all__ = ["Auxiliary", "TranslationOutput", "governor_task", "tag_task"]
-
 Tallies = dict[str, tuple[int, int]]
 """For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""
 

@@ -25,8 +25,6 @@ from syntaxformer.base.languages import given_language, language_of_side
 from syntaxformer.translation.source import TextPreparation, detokenize, unescape
 from syntaxformer.translation.stored import StoredLines, stored_folder
 
-__all__ = ["CorpusConfig", "ParallelText", "find_file", "keeps_on_disk", "read_split", "read_train"]
-
 _log = logging.getLogger("syntaxformer.data")
 
 LOST = "\ufffd"
@@ -213,7 +211,8 @@ def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
         ConfigError: A file is missing.
     """
     if config.dir is None:
-        return (Path(f"{config.dataset}/{split}"),) * 2
+        name = Path(f"{config.dataset}/{split}")
+        return name, name
     return find_file(config.dir, split, config.src), find_file(config.dir, split, config.tgt)
 
 

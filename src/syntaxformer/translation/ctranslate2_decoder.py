@@ -29,17 +29,6 @@ from syntaxformer.translation.decoding import (
 )
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 
-__all__ = [
-    "EXPORT",
-    "SEPARATOR",
-    "CTranslate2Decoder",
-    "CTranslate2Info",
-    "SourceTokens",
-    "load",
-    "read_export",
-    "read_names",
-]
-
 PATIENCE = 2.0
 """Finished translations, in beams, after which CTranslate2 stops looking.
 

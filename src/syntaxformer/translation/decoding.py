@@ -22,19 +22,6 @@ from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.translation.model import SyntaxTransformer, TranslationCache
 from syntaxformer.translation.source import EncodedText, source_batch
 
-__all__ = [
-    "DecodingConfig",
-    "Hypothesis",
-    "LengthLimit",
-    "PieceDecoder",
-    "Search",
-    "TorchDecoder",
-    "longest_translations",
-    "n_best_lists",
-    "never_output",
-    "normalised",
-]
-
 
 class DecodingConfig(BaseModel):
     """Beam search; the defaults of `translate` for the trained model."""

@@ -59,19 +59,6 @@ from syntaxformer.translation.translator import (
     verify_model_folder,
 )
 
-__all__ = [
-    "QUANTIZATIONS",
-    "SourceTables",
-    "Stream",
-    "difference_on",
-    "export_translator",
-    "fold_embedding",
-    "largest_difference",
-    "network_spec",
-    "unique_names",
-    "why_not",
-]
-
 _log = logging.getLogger("syntaxformer.export")
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "float16", "bfloat16")

@@ -43,25 +43,6 @@ from syntaxformer.translation.subwords import (
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus, Annotator
 
-__all__ = [
-    "TAG_FACTOR",
-    "TargetPosConfig",
-    "annotated_columns",
-    "check_tags",
-    "encode_pairs",
-    "encoded_chunks",
-    "get_tokenizer",
-    "get_tokenizers",
-    "needs_annotator",
-    "nested_fraction",
-    "source_encoder",
-    "stored_pairs",
-    "target_annotator",
-    "target_columns",
-    "target_encoder",
-    "target_tags",
-]
-
 _log = logging.getLogger("syntaxformer.data")
 
 PHRASES = ("word_depths", "gap_depths", "gap_heads")

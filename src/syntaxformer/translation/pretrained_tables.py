@@ -26,21 +26,6 @@ from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import encoder_tokenizer
 
-__all__ = [
-    "PieceVectors",
-    "PretrainedConfig",
-    "PretrainedTable",
-    "check_columns",
-    "check_rows",
-    "check_tables",
-    "contextual_vectors",
-    "input_vectors",
-    "load_vectors",
-    "pretrained_problems",
-    "reduce_width",
-    "start_tables",
-]
-
 _log = logging.getLogger("syntaxformer.training")
 
 

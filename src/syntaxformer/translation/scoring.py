@@ -22,20 +22,6 @@ if TYPE_CHECKING:
 
     from syntaxformer.translation.translator import FolderInfo, Translator
 
-__all__ = [
-    "Comparison",
-    "ScoredText",
-    "TranslationScores",
-    "best_translations",
-    "check_directions",
-    "common_scoring",
-    "compare_translations",
-    "reference_note",
-    "score_translations",
-    "score_translator",
-    "scoring",
-]
-
 _TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-mecab", "mecab_ko")}
 """Language → sacreBLEU's tokenizer and the package that it needs."""
 

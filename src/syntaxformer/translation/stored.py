@@ -30,8 +30,6 @@ from syntaxformer.annotate.corpora.cached import cache_folder, one_at_a_time
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import PARTIAL, atomic_folder, read_json, verify_manifest
 
-__all__ = ["StoredLines", "give_memory_back", "map_arrays", "stored_folder", "write_arrays"]
-
 FORMAT = 3
 """Version of what the folders hold; part of every hash."""
 

@@ -18,18 +18,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.stored import stored_folder
 
-__all__ = [
-    "BOS",
-    "EOS",
-    "PAD",
-    "UNK",
-    "SubwordConfig",
-    "encoder_tokenizer",
-    "ended_by_one_piece",
-    "stored_subwords",
-    "train_subwords",
-]
-
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 SPECIALS = (PAD, BOS, EOS, UNK)
 FILE = "tokenizer.json"

@@ -31,8 +31,6 @@ from syntaxformer.runs.trainer import (
 from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.recipe import Recipe, TrainingConfig
 
-__all__ = ["SyntaxTrainer", "training_arguments"]
-
 _log = logging.getLogger("syntaxformer.training")
 
 

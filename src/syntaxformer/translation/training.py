@@ -74,8 +74,6 @@ from syntaxformer.translation.translator import (
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = ["Prepared", "build_model", "prepare", "train_translator"]
-
 _log = logging.getLogger("syntaxformer.training")
 
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "sacrebleu")

@@ -40,19 +40,6 @@ from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = [
-    "INFO",
-    "FolderInfo",
-    "Translator",
-    "load_decoder",
-    "load_network",
-    "load_source_encoder",
-    "read_info",
-    "special_pieces",
-    "verify_model_folder",
-    "write_side_files",
-]
-
 _log = logging.getLogger("syntaxformer.translate")
 
 UserFactors = Mapping[str, Iterable[Sequence[str]]]

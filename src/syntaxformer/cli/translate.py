@@ -56,10 +56,9 @@ def translate(
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
-    from syntaxformer.base.ahead import standard_input
     from syntaxformer.base.errors import ConfigError
     from syntaxformer.base.files import atomic_text, read_lines
-    from syntaxformer.base.progress import track
+    from syntaxformer.base.progress import standard_input, track
     from syntaxformer.cli.options import factor_files, refuse_inputs
     from syntaxformer.translation.translator import Translator
 

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import annotator_for, trusted_annotator
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
-from syntaxformer.base.folder_checks import check_pieces
+from syntaxformer.base.files import check_pieces
 from syntaxformer.encoders.collator import SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, atomic_folder, read_record
-from syntaxformer.base.folder_checks import folder_errors
+from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors, read_record
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.folder_checks import check_weights, folder_errors
+from syntaxformer.base.files import check_weights, folder_errors
 from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load

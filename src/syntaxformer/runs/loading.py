@@ -11,8 +11,7 @@ import torch
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, verify_manifest
-from syntaxformer.base.folder_checks import check_settings
+from syntaxformer.base.files import MANIFEST, check_settings, verify_manifest
 
 TRANSLATOR = "syntaxformer.json"
 """What every translator's folder holds."""

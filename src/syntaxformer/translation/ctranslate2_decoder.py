@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import read_record
-from syntaxformer.base.folder_checks import check_pieces, folder_errors
+from syntaxformer.base.files import check_pieces, folder_errors, read_record
 from syntaxformer.runs.export import INSTALL, ExportInfo
 from syntaxformer.translation.decoding import (
     Hypothesis,

@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
-from syntaxformer.base.ahead import is_waiting_for, lines_at_hand, map_ahead
-from syntaxformer.base.config import validate
+from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
-from syntaxformer.base.files import disk_errors, read_record
-from syntaxformer.base.folder_checks import check_pieces, check_weights, folder_errors
+from syntaxformer.base.files import check_pieces, check_weights, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
+from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.runs.loading import TRANSLATOR, pick_device, quiet_loading, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
@@ -226,7 +225,10 @@ class Translator:
         given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
         given = {name: value for name, value in given.items() if value is not None}
         wanted = {**self.info.decoding.model_dump(), **given, "n_best": n_best, "scored": scored}
-        search = validate(Search, wanted, "translate")
+        try:
+            search = Search.model_validate(wanted)
+        except ValidationError as error:
+            raise config_error(Search, error, "translate") from error
         if not 1 <= n_best <= search.beam_size:
             raise ValueError(f"n_best: expected 1 to beam_size = {search.beam_size}, got {n_best}.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from syntaxformer.translation.batches import TokenBudgetBatches
-from syntaxformer.translation.parallel import CorpusConfig, read_parallel
+from syntaxformer.translation.corpora import CorpusConfig, read_parallel
 from syntaxformer.translation.prepare import encode_pairs, get_tokenizer
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig

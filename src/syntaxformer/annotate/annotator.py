@@ -26,10 +26,9 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from syntaxformer.base.ahead import map_ahead
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, language_of
-from syntaxformer.base.progress import track
+from syntaxformer.base.progress import map_ahead, track
 from syntaxformer.trees import Sentence
 
 __all__ = [

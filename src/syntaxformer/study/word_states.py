@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
-from syntaxformer.base.folder_checks import folder_errors
+from syntaxformer.base.files import folder_errors
 from syntaxformer.base.progress import track
 from syntaxformer.encoders.pretrained import longest_input
 from syntaxformer.syntax import WordColumns, batch_word_of_piece, encoding_offsets

@@ -25,9 +25,9 @@ from syntaxformer.annotate.annotator import (
     short_enough,
     stream_in_processes,
 )
-from syntaxformer.base.ahead import map_ahead
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.progress import map_ahead
 from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, leaves_of, strip_root
 
 __all__ = [

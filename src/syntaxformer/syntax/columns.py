@@ -99,7 +99,8 @@ class WordColumns:
         deprels: Relation to the governor; or None.
         user: The user's own columns by name.
         first_line: 1-based number of the first line, for messages.
-        constituency: `[rows]`, brackets of each line, None for lines without words; or None.
+        constituency: `[rows]`, the tree of each line as `Sentence.tree_source` has it, None for lines without
+            words; or None.
 
     Raises:
         AlignmentError: Columns of different lengths.
@@ -114,7 +115,7 @@ class WordColumns:
     deprels: CodedColumn | None = None
     user: Mapping[str, CodedColumn] = field(default_factory=dict[str, CodedColumn])
     first_line: int = 1
-    constituency: Sequence[str | None] | None = None
+    constituency: Sequence[str | Sentence | None] | None = None
 
     def __post_init__(self) -> None:
         row_of_item(self.row_splits, len(self.starts))
@@ -219,8 +220,8 @@ class WordColumns:
             return _gather(sentences, name, lambda sentence: getattr(sentence, name), first_line)
 
         upos, governors, deprels = gather("upos"), gather("governors"), gather("deprels")
-        brackets = [sentence.constituency for sentence in sentences]
-        lacking = any(tree is None and len(one) for tree, one in zip(brackets, sentences, strict=True))
+        trees = [sentence.tree_source for sentence in sentences]
+        lacking = any(tree is None and len(one) for tree, one in zip(trees, sentences, strict=True))
         columns = cls(
             [sentence.text for sentence in sentences],
             row_splits,
@@ -230,7 +231,7 @@ class WordColumns:
             None if governors is None else np.array(governors, np.int32),
             None if deprels is None else CodedColumn.from_values(deprels),
             first_line=first_line,
-            constituency=None if lacking else brackets,
+            constituency=None if lacking else trees,
         )
         for name, rows in (user or {}).items():
             check_rows(name, rows, lengths, first_line)

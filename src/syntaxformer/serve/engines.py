@@ -40,6 +40,7 @@ from syntaxformer.serve.schemas import (
 )
 from syntaxformer.syntax import n_relations, relation_name
 from syntaxformer.trees import Sentence, parse_tree, spans_of
+from syntaxformer.trees.sentence import PER_WORD
 
 if TYPE_CHECKING:
     from syntaxformer.serve.engines import ClassifierEngine, TranslatorEngine
@@ -388,7 +389,7 @@ def _answer(
 
 
 def _sentence(sentence: Sentence) -> SentenceView:
-    columns = {name: getattr(sentence, name) for name in ("upos", "xpos", "lemmas", "governors", "deprels")}
+    columns = {name: getattr(sentence, name) for name in PER_WORD}
     tree = sentence.constituency
     return SentenceView(
         text=sentence.text,

@@ -23,7 +23,7 @@ from syntaxformer.runs.checkpoints import (
     load_weights,
 )
 from syntaxformer.runs.run_folder import RUN, Run, is_finished_without_checkpoints, last_checkpoint, running
-from syntaxformer.syntax import WordColumns, check_factors, read_user_values
+from syntaxformer.syntax import FACTORS, WordColumns, check_factors, read_user_values
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.corpora import keeps_on_disk, read_dev, read_train
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
@@ -171,7 +171,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     train_words = dev_words = None
     if annotator is not None:
         arguments = (annotator, recipe.data)
-        settings = (factors, recipe.annotation.processes, "constituency" in syntax.needs)
+        of_factors = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
+        settings = (factors, recipe.annotation.processes, {*syntax.needs, *of_factors})
         train_words = annotated_columns(train_text, *arguments, recipe.data.train_splits[0], *settings)
         dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, *settings)
     identities = {

@@ -26,21 +26,21 @@ class Column(NamedTuple):
     Args:
         kind: "tag" is one of few strings for each word, "text" any string, "number" a place among the words;
             "tree" is one string for the whole sentence.
-        unknown: What stands for a word whose value a source left open.
+        unknown: What stands for a word whose value a source left open; None where none may be.
         conllu: Its place in a row of CoNLL-U, from 0; None where it is no column there.
     """
 
     kind: Literal["tag", "text", "number", "tree"]
-    unknown: str = "_"
+    unknown: str | None = None
     conllu: int | None = None
 
 
 COLUMNS = {
     "upos": Column("tag", "X", 3),
-    "xpos": Column("tag", conllu=4),
+    "xpos": Column("tag", "_", 4),
     "deprels": Column("tag", "dep", 7),
     "governors": Column("number", conllu=6),
-    "lemmas": Column("text", conllu=2),
+    "lemmas": Column("text", "_", 2),
     "constituency": Column("tree"),
 }
 """The one table of what an annotation can hold beside its words, each a field of `Sentence`."""

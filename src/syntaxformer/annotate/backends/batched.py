@@ -30,6 +30,7 @@ from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, strip_root
 from syntaxformer.trees.constituency import leaf_of
+from syntaxformer.trees.sentence import COLUMNS
 
 __all__ = [
     "MAX_RUN",
@@ -206,8 +207,6 @@ class BatchedAnnotator(ListsSentences):
 PHRASE = "S"
 """Label over several sentences of a line, as `phrase_structure` has it."""
 
-_UNKNOWN = {"upos": "X", "xpos": "_", "lemmas": "_"}
-
 
 @dataclass(slots=True)
 class ParsedSentence:
@@ -240,9 +239,9 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
         TreeError: A governor is out of range, or there is a cycle.
     """
     columns: dict[str, Any] = {
-        column: tuple(value or _UNKNOWN[column] for sentence in parsed for value in _column(sentence, column))
-        for column in ("upos", "xpos", "lemmas")
-        if column in provides
+        name: tuple(value or column.unknown for sentence in parsed for value in _column(sentence, name))
+        for name, column in COLUMNS.items()
+        if name in provides and column.unknown is not None
     }
     words = tuple(word for sentence in parsed for word in sentence.words)
     if "governors" in provides:
@@ -263,13 +262,13 @@ def _column(sentence: ParsedSentence, column: str) -> Sequence[str | None]:
 
 def _dependencies(parsed: Sequence[ParsedSentence]) -> dict[str, tuple[Any, ...]]:
     governors: list[int] = []
-    deprels: list[str] = []
+    deprels: list[str | None] = []
     for sentence in parsed:
         first = len(governors)
         local = sentence.governors if sentence.governors is not None else [ROOT] * len(sentence.words)
         governors.extend(governor if governor == ROOT else governor + first for governor in local)
         deprels.extend(
-            "root" if governor == ROOT else deprel or "dep"
+            "root" if governor == ROOT else deprel or COLUMNS["deprels"].unknown
             for governor, deprel in zip(local, _column(sentence, "deprels"), strict=True)
         )
     return {"governors": tuple(governors), "deprels": tuple(deprels)}

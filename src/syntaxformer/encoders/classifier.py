@@ -28,6 +28,7 @@ from syntaxformer.encoders.task_types import Predictions, Scorer
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.loading import pick_device
+from syntaxformer.syntax.piece_relations import columns_of_trees
 from syntaxformer.trees import Sentence, sentence_of_column
 
 if TYPE_CHECKING:
@@ -224,11 +225,8 @@ def needed_columns(config: InfusionConfig) -> frozenset[str]:
     if config.lisa is not None:
         needed.add("governors")
     if config.tree_options is not None:
-        needed |= {_COLUMN_OF_TREE[tree] for tree in config.tree_options.used_trees}
+        needed |= set(columns_of_trees(config.tree_options.used_trees))
     return frozenset(needed)
-
-
-_COLUMN_OF_TREE = {"dependency": "governors", "constituency": "constituency"}
 
 
 def annotator_name(needed: frozenset[str], wanted: str | None = None) -> str | None:

@@ -34,6 +34,7 @@ from syntaxformer.serve.schemas import (
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
 from syntaxformer.translation.translator import read_info, verify_model_folder
 from syntaxformer.trees import Sentence, parse_tree, spans_of
+from syntaxformer.trees.sentence import PER_WORD
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -320,7 +321,7 @@ def _answer(
 
 
 def _sentence(sentence: Sentence) -> SentenceView:
-    columns = {name: getattr(sentence, name) for name in ("upos", "xpos", "lemmas", "governors", "deprels")}
+    columns = {name: getattr(sentence, name) for name in PER_WORD}
     tree = sentence.constituency
     return SentenceView(
         text=sentence.text,

@@ -25,7 +25,7 @@ from syntaxformer.syntax import (
     segment_offsets,
     word_relations,
 )
-from syntaxformer.syntax.piece_relations import sentence_trees
+from syntaxformer.syntax.piece_relations import TREES, columns_of_trees, sentence_trees
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 from syntaxformer.trees import Sentence
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
-
-TREES = {"dependency": "governors", "constituency": "constituency"}
-"""Kind of tree → the column of a sentence that holds it."""
 
 
 @dataclass(frozen=True)
@@ -167,12 +164,13 @@ def _tags(sentences: Sequence[Sentence], words_of_pieces: Sequence[int]) -> dict
 def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, NDArray[np.uint8]]:
     """Of each tree that all sentences have."""
     found = {}
-    for kind, column in TREES.items():
-        if not all(getattr(one, column) is not None or not one.words for one in sentences):
+    for kind in TREES:
+        read = columns_of_trees([kind])
+        if any(getattr(one, column) is None for one in sentences if one.words for column in read):
             continue
         trees = [sentence_trees(one, (kind,)) for one in sentences]
         joined = trees[0] if len(trees) == 1 else WordTrees.of_pair(*trees)
-        matrix = word_relations([joined], max_distance, trees=(kind,))[0, 0]  # type: ignore[arg-type]
+        matrix = word_relations([joined], max_distance, trees=(kind,))[0, 0]
         found[kind] = matrix[: len(joined), : len(joined)]
     return found
 

@@ -20,6 +20,7 @@ from scipy.stats import rankdata
 from syntaxformer.base.errors import DataError
 from syntaxformer.syntax import batch_dependency_distances, dependency_depths
 from syntaxformer.trees import Sentence, read_conllu
+from syntaxformer.trees.sentence import COLUMNS
 
 PUNCTUATION = "PUNCT"
 """Universal part of speech of words that no score counts."""
@@ -114,8 +115,7 @@ def _problem(sentence: Sentence) -> str | None:
 def _spaced(sentence: Sentence) -> Sentence:
     """The same words, tags and tree over words joined by spaces; a space inside a word becomes "_"."""
     words = ["_".join(word.split()) or "_" for word in sentence.words]
-    names = ("upos", "xpos", "lemmas", "governors", "deprels", "constituency")
-    return Sentence.from_words(words, **{name: getattr(sentence, name) for name in names})
+    return Sentence.from_words(words, **{name: getattr(sentence, name) for name in COLUMNS})
 
 
 def _is_scored(sentence: Sentence, word: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -20,6 +20,7 @@ from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
+from syntaxformer.syntax.columns import DEFAULT_COLUMNS
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
@@ -138,7 +139,7 @@ def annotated_columns(
     split: str,
     factors: Sequence[str],
     processes: int = 1,
-    constituency: bool = False,
+    columns: Collection[str] = DEFAULT_COLUMNS,
 ) -> Sequence[WordColumns]:
     """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns.
 
@@ -159,7 +160,7 @@ def annotated_columns(
             f"{annotator.name} and data.train={', '.join(splits)}. Join the splits, text and parses, to one."
         )
     own = [name for name in factors if name in config.factor_files]
-    chunks = AnnotatedChunks(text, annotator, config, split, own, processes, constituency)
+    chunks = AnnotatedChunks(text, annotator, config, split, own, processes, columns)
     return chunks if isinstance(text.src, StoredLines) else list(chunks)
 
 
@@ -173,7 +174,7 @@ class AnnotatedChunks(Sequence[WordColumns]):
     split: str
     user_columns: Sequence[str]
     processes: int
-    constituency: bool
+    columns: Collection[str]
 
     def __len__(self) -> int:
         return -(-len(self.text) // CHUNK_LINES)
@@ -189,7 +190,7 @@ class AnnotatedChunks(Sequence[WordColumns]):
             raise IndexError(f"chunk: expected 0 to {len(self) - 1}, got {index}.")
         start = index * CHUNK_LINES
         lines = self.text.src[start : start + CHUNK_LINES]
-        chunk = WordColumns.from_corpus(self._corpus, lines, start, constituency=self.constituency)
+        chunk = WordColumns.from_corpus(self._corpus, lines, start, self.columns)
         words = slice(*self._borders[index : index + 2]) if self.user_columns else slice(0)
         for name, values in self._user_values.items():
             chunk = chunk.with_user_column(name, values[words])
@@ -208,8 +209,8 @@ class AnnotatedChunks(Sequence[WordColumns]):
     def _borders(self) -> list[int]:
         """Words before each chunk."""
         starts = range(0, len(self.text), CHUNK_LINES)
-        sizes = [int(self._corpus.columns(start, start + CHUNK_LINES).row_offsets[-1]) for start in starts]
-        return np.cumsum([0, *sizes]).tolist()
+        found = (self._corpus.columns(start, start + CHUNK_LINES, ()) for start in starts)
+        return np.cumsum([0, *(len(chunk.starts) for chunk in found)]).tolist()
 
     @cached_property
     def _user_values(self) -> dict[str, CodedColumn]:

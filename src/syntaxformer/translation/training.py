@@ -26,7 +26,7 @@ from syntaxformer.runs.run_folder import (
     running,
     same_data,
 )
-from syntaxformer.syntax import check_factors, read_user_values
+from syntaxformer.syntax import FACTORS, check_factors, read_user_values
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.corpora import (
     CorpusConfig,
@@ -174,7 +174,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
     train_words = dev_words = None
     if annotator is not None:
-        settings = (factors, recipe.annotation.processes, "constituency" in syntax.needs)
+        of_factors = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
+        settings = (factors, recipe.annotation.processes, {*syntax.needs, *of_factors})
         train_words, dev_words = (
             annotated_columns(text, annotator, data, split, *settings)
             for text, split in zip((train_text, dev_text), splits, strict=True)

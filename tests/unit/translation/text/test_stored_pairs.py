@@ -199,7 +199,7 @@ def test_a_chunk_that_is_not_there(corpus):
     from syntaxformer.translation.prepare import AnnotatedChunks
 
     config = _recipe(corpus, True).data
-    chunks = AnnotatedChunks(read_train(config), None, config, "train", (), 1, False)
+    chunks = AnnotatedChunks(read_train(config), None, config, "train", (), 1, ())
     assert len(chunks) == 4
     with pytest.raises(IndexError, match=r"chunk: expected 0 to 3, got 4\."):
         chunks[4]

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from syntaxformer.study.experiments.spec import Only
 
 experiment = Typer(
-    name="experiment", help="Run a grid of trainings from a YAML file, and report it.", no_args_is_help=True
+    name="experiment",
+    help="Run a grid of trainings from a YAML file, and report it.\n\nsyntaxformer experiment run SPEC.yaml",
+    no_args_is_help=True,
 )
 
 SpecPath = Annotated[Path, Argument(help="YAML file of the experiment.")]

@@ -73,11 +73,6 @@ class DemoReport:
 def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()) -> DemoReport:
     """Write the corpus, train both systems side by side, translate the test set, draw attention.
 
-    Args:
-        folder: Gets `corpus`, `baseline`, `infused` and `attention.png`.
-        overwrite: Delete an older demo there.
-        settings: "key.sub=value" over the recipe `tiny`, for both systems.
-
     Raises:
         ConfigError: The folder is not empty, a setting is wrong, or a training says that it cannot work.
         SyntaxformerError: A training was killed, or ended for a reason inside this package.

@@ -35,14 +35,7 @@ _PREFIX = re.compile(r"^(Value error, |(Input|List|String|Value) should (be |hav
 
 
 class Problem(HTTPException):
-    """An answer that is not the wanted one.
-
-    Args:
-        status: HTTP status.
-        message: `<what>: expected <constraint>, got <value>. <remedy>.`
-        code: For programs; None for the usual one of the status.
-        headers: Further headers, as Retry-After.
-    """
+    """An answer that is not the wanted one; its code is for programs, None for that of the status."""
 
     def __init__(
         self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None
@@ -64,7 +57,7 @@ def problem_response(problem: Problem) -> JSONResponse:
         "status": problem.status,
         "code": problem.code,
         "message": problem.message[:2000].encode("utf-8", "backslashreplace").decode(),
-        "request_id": current_request_id(),
+        "request_id": _current.get(),
     }
     return JSONResponse({"error": error}, problem.status, problem.headers)
 
@@ -121,11 +114,6 @@ HEADER = "x-request-id"
 
 _PROPER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _current: ContextVar[str] = ContextVar("request_id", default="")
-
-
-def current_request_id() -> str:
-    """The id of the request that is being answered; empty outside of one."""
-    return _current.get()
 
 
 def set_request_id(given: str | None) -> str:

@@ -66,13 +66,7 @@ def cross_attention(
     user_factors: Mapping[str, Sequence[str]] | None = None,
     translation: str | None = None,
 ) -> CrossAttentionMap:
-    """Look at the attention that scores the translation of a line.
-
-    Args:
-        translator: A loaded model.
-        line: Raw text with at least one word.
-        user_factors: For each factor of the user's own, the values of the line's words.
-        translation: As the translator gave it; None to translate the line now.
+    """Look at the attention that scores the translation of a line: the given one, or that made now.
 
     Raises:
         ValueError: The line is empty.
@@ -120,13 +114,7 @@ def _cross_attentions(
 
 @dataclass(frozen=True)
 class EncoderAttention:
-    """Self-attention for one text, or pair.
-
-    Args:
-        pieces: `[pieces]`.
-        weights: `[layers, heads, pieces, pieces]`, each row sums to 1; of an infused layer what all its
-            sub-networks together attend to.
-    """
+    """Self-attention, `[layers, heads, pieces, pieces]`; of an infused layer that of all its sub-networks."""
 
     pieces: list[str]
     weights: NDArray[np.float32]
@@ -218,14 +206,7 @@ def attention_spread(
     head: int | None = None,
     targets: Sequence[str] | None = None,
 ) -> SpreadOfAttention:
-    """Measure the cross-attention of a test set.
-
-    Args:
-        translator: A loaded model.
-        sentences: Parsed source lines; the words and trees that distances are counted in.
-        layer: Of the decoder, the last by default.
-        head: One head; None for the mean over heads.
-        targets: Text to read the attention on; None for the model's own translations.
+    """Measure the cross-attention of parsed source lines, on the model's own translations or given targets.
 
     Raises:
         ConfigError: The model reads tags between its words or factors of the user's own, or has no such
@@ -438,13 +419,6 @@ def plain_attention_beside(
     head: int | None = None,
 ) -> NDArray[np.float32]:
     """What a model without syntax attention attends to in the layer of a view, `[pieces, pieces]`.
-
-    Args:
-        view: From `subnetwork_view`.
-        plain: A model that was fine-tuned without masks, relation_bias and lisa.
-        text: That of the view.
-        layer: Place in the view's layers, the last by default.
-        head: One head; None for the mean over heads.
 
     Raises:
         ConfigError: The model's attention is not plain, it has no such layer or head, reads other pieces, or

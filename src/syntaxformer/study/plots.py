@@ -26,13 +26,7 @@ PIECE_INCHES = 0.32
 def draw_attention(
     maps: Mapping[str, CrossAttentionMap], path: Path, layer: int = -1, head: int | None = None
 ) -> None:
-    """Heat maps side by side, target pieces down, source pieces (with their tags) across.
-
-    Args:
-        maps: Title → attention, in the order in which they are drawn.
-        path: PNG, PDF or SVG by its ending.
-        layer: Layer to show, the last by default.
-        head: One head; None for the mean over heads.
+    """Heat maps side by side, target pieces down, source pieces (with their tags) across; PNG, PDF or SVG.
 
     Raises:
         ConfigError: The ending names no format of pictures.

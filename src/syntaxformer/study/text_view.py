@@ -64,12 +64,7 @@ class TextView:
 
 @dataclass(frozen=True)
 class Parser:
-    """Who finds words and trees for a view.
-
-    Args:
-        annotator: None where nobody does: words are what stands between spaces.
-        lacks: Why there are no trees; None where there are.
-    """
+    """Who finds words and trees for a view, None where nobody does; why there are no trees, else None."""
 
     annotator: Annotator | None
     lacks: str | None = None

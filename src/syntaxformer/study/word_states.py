@@ -207,14 +207,7 @@ class CachedStates:
 def cache_states(
     encoder: WordEncoder, sentences: Sequence[Sentence], layers: Sequence[int], folder: Path
 ) -> CachedStates:
-    """Run an encoder over sentences once and write the wanted layers.
-
-    Args:
-        encoder: Where states come from.
-        sentences: In the order of the words in the files.
-        layers: 0 for the embeddings, n for the output of layer n.
-        folder: Gets a file for each layer.
-    """
+    """Run an encoder over sentences once and write the wanted layers into a folder, 0 for the embeddings."""
     folder.mkdir(parents=True, exist_ok=True)
     splits = np.cumsum([0, *map(len, sentences)])
     files: dict[int, Any] = {}

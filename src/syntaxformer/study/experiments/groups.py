@@ -24,13 +24,7 @@ from syntaxformer.translation.scoring import compare_translations
 
 @dataclass(frozen=True)
 class Group:
-    """All seeds of one combination.
-
-    Args:
-        labels: Axis → level, without the seed.
-        runs: Seed → finished run; "" where the experiment has no seeds.
-        n_planned: Runs that the grid has.
-    """
+    """All seeds of one combination that are done, "" where there are none, and how many the grid has."""
 
     labels: dict[str, str]
     runs: dict[str, StoredRun]

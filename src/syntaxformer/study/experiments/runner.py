@@ -344,7 +344,10 @@ class _Runner:
             while (started := self._start_next()) or self.jobs:
                 if not started:
                     time.sleep(POLL_S)
-                self._collect()
+                for job in list(self.jobs):
+                    if (code := job.process.poll()) is not None:
+                        self.jobs.remove(job)
+                        self._record(job, code)
         except BaseException:
             self._end_children()
             raise
@@ -377,23 +380,16 @@ class _Runner:
             if cell is not None:
                 self.store.add([cell])
             return cell
-        wanted = (cell for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
-        waiting = (cell for cell in wanted if runs[cell.key].state == WAITING)
-        first = next(waiting, None)
-        return None if first is None else runs[first.key].cell
-
-    def _collect(self) -> None:
-        """Record the processes that have ended."""
-        for job in list(self.jobs):
-            if (code := job.process.poll()) is not None:
-                self.jobs.remove(job)
-                self._record(job, code)
+        wanted = (runs[cell.key] for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
+        return next((run.cell for run in wanted if run.state == WAITING), None)
 
     def _record(self, job: _Job, code: int) -> None:
         folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
         if (folder / RESULT).exists():
             self.store.finish(job.cell.key, seconds, read_json(folder / RESULT))
-            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, self._summary())
+            states = Counter(one.state for one in self.store.runs().values())
+            summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, summary)
         elif code < 0:
             name = signal.Signals(-code).name
             self.kills[job.cell.key] += 1
@@ -411,10 +407,6 @@ class _Runner:
         counted = counted_seconds(self.store.cell_folder(job.cell))
         watched = job.seconds_before + time.monotonic() - job.start
         return counted if self.executor.waits else max(watched, counted)
-
-    def _summary(self) -> str:
-        counts = Counter(one.state for one in self.store.runs().values())
-        return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
     def _end_children(self) -> None:
         """An interrupted runner takes its processes with it; their runs are resumed the next time."""

@@ -186,21 +186,19 @@ class Spec(_Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
-        problems = [*self._verb_problems(), *self._name_problems(), *self._report_problems()]
+        problems = [*self._problems(), *self._report_problems()]
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
-    def _verb_problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         if self.verb == "train" and self.recipe is None:
             yield "recipe: expected a recipe for the verb train, got none."
         if self.verb == "finetune" and (self.recipe or self.test):
             yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
-
-    def _name_problems(self) -> Iterator[str]:
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
-        given["report.controls"] = self.report.controls
-        given["report.paper"] = [one.cell for one in self.report.paper]
+        given |= {"report.controls": self.report.controls}
+        given |= {"report.paper": [one.cell for one in self.report.paper]}
         for place, parts in given.items():
             for part in parts:
                 yield from self._level_problems(place, part)
@@ -221,10 +219,8 @@ class Spec(_Section):
         for place, part in averaged.items():
             if SEED in part:
                 yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."
-        wanted = {
-            "report.metrics": report.metrics,
-            "search.metric": [self.search.metric] if self.search else [],
-        }
+        of_search = [self.search.metric] if self.search else []
+        wanted = {"report.metrics": report.metrics, "search.metric": of_search}
         wanted["report.paper"] = [one.metric for one in report.paper if one.metric is not None]
         for place, names in wanted.items():
             for name in names:
@@ -265,7 +261,7 @@ class Spec(_Section):
                 yield f"{place}: {axis} has no level {level!r}. {nearest(level, list(self.levels(axis)))}"
 
     def check_only(self, only: Only) -> None:
-        """Hold that axes and levels are there.
+        """Check that axes and levels are there.
 
         Raises:
             ConfigError: All that are not.

@@ -202,7 +202,10 @@ def open_trials(spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun])
     cells = []
     for labels in spec.combinations():
         trials = study_trials(spec, search, runs, labels)
-        first, n_open = _next_number(trials), max(0, _most_trials(search) - len(trials))
+        most = search.trials
+        if search.sampler == "grid":  # which ends with its last combination
+            most = min(most, math.prod(len(space.values or ()) for space in search.space.values()))
+        first, n_open = _next_number(trials), max(0, most - len(trials))
         cells += [spec.cell({**labels, TRIAL: f"{number:03d}"}) for number in range(first, first + n_open)]
     return cells
 
@@ -256,13 +259,6 @@ def _holds(space: Space, value: Any) -> bool:
 
 def _next_number(trials: list[StoredRun]) -> int:
     return 1 + max((int(one.cell.labels[TRIAL]) for one in trials), default=-1)
-
-
-def _most_trials(search: SearchConfig) -> int:
-    """A grid ends with its last combination, also where more trials are asked for."""
-    if search.sampler != "grid":
-        return search.trials
-    return min(search.trials, math.prod(len(space.values or ()) for space in search.space.values()))
 
 
 def trial_value(search: SearchConfig, run: StoredRun) -> float | None:

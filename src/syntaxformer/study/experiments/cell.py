@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import shutil
 import subprocess
@@ -165,8 +164,6 @@ def value_at(settings: Mapping[str, Any], place: str) -> Any:
     return section or UNKNOWN
 
 
-_log = logging.getLogger("syntaxformer.experiments")
-
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
 REFERENCES = "references.txt"
 _FACTS = (
@@ -301,8 +298,7 @@ def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
     Raises:
         ConfigError: All problems of settings and test files together; or a recipe that was edited since.
     """
-    problems = [*_cell_problems(spec), *_test_problems(spec)]
-    if problems:
+    if problems := [*_cell_problems(spec), *_test_problems(spec)]:
         raise ConfigError(problems)
     check_recipe(own_runs(spec, runs).values())
 

@@ -15,20 +15,20 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-CODES = {
-    400: "not_json",
-    401: "no_key",
-    404: "no_such_path",
-    405: "wrong_method",
-    413: "too_large",
-    421: "wrong_host",
-    422: "invalid",
-    429: "busy",
-    499: "gone",
-    500: "internal",
-    503: "too_late",
+STATUSES = {
+    400: ("not_json", "The body is not JSON."),
+    401: ("no_key", "The key is missing or wrong."),
+    404: ("no_such_path", ""),
+    405: ("wrong_method", ""),
+    413: ("too_large", "The body is too large."),
+    421: ("wrong_host", "The name in `Host` is none of the service's."),
+    422: ("invalid", "The request asks for what cannot be; the message says what to change."),
+    429: ("busy", "Too many texts are waiting."),
+    499: ("gone", ""),
+    500: ("internal", ""),
+    503: ("too_late", "There was no answer in time."),
 }
-
+"""The usual code of each status, and what OpenAPI says of those that a route may answer with."""
 
 _PREFIX = re.compile(r"^(Value error, |(Input|List|String|Value) should (be |have )?)")
 """How pydantic's messages begin, before what was expected."""
@@ -42,7 +42,7 @@ class Problem(HTTPException):
     ) -> None:
         super().__init__(status, message, headers)
         self.status, self.message = status, message
-        self.code = code or CODES[status]
+        self.code = code or STATUSES[status][0]
 
 
 def shown(value: object) -> str:
@@ -106,7 +106,7 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
         return Problem(405, f"method: expected {allowed}, got {request.method[:60]}.", headers=headers)
     if error.status_code == 400:
         return Problem(400, "body: expected JSON, got brackets too deep, too long a number, or no UTF-8.")
-    code = CODES.get(error.status_code, "http")
+    code, _ = STATUSES.get(error.status_code, ("http", ""))
     return Problem(error.status_code, f"request: {error.detail}.", code, headers)
 
 

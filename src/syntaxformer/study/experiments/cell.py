@@ -182,9 +182,8 @@ def write_cell(cell: Cell, folder: Path, keep: str) -> None:
 def run_cell(folder: Path) -> dict[str, Any]:
     """Do what `write_cell` stored, or what is left of it.
 
-    Returns:
-        Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command
-        and commit; several where an attempt had another.
+    Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command and
+    commit; several where an attempt had another.
 
     Raises:
         SyntaxformerError: Whatever training or scoring raises.

@@ -64,12 +64,7 @@ Command = Callable[[Path], list[str]]
 
 
 class LocalExecutor:
-    """Starts runs as processes of this machine.
-
-    Args:
-        n_jobs: Side by side; not more than GPUs, where there are any.
-        command: What runs a folder; by default this package's own command line.
-    """
+    """Starts runs as processes of this machine, side by side; not more than GPUs, where there are any."""
 
     waits = False
     """A run begins when it is started: the time that its runner watches is its own."""

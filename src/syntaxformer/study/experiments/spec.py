@@ -44,7 +44,7 @@ class ScoredText(_Section):
     src: Path = Field(description="source text, plain or .gz")
     ref: Path = Field(description="reference translations, line by line")
     factors: dict[str, Path] = Field(
-        default_factory=dict, description="factor of your own → its values for src, as data.factor_files"
+        default={}, description="factor of your own → its values for src, as data.factor_files"
     )
     annotator: str | None = Field(
         default=None, description="annotator of src; null: the recipe's, where that is not one for each split"
@@ -74,25 +74,24 @@ class ReportConfig(_Section):
     """What the report compares and draws."""
 
     metrics: list[str] = Field(
-        default_factory=list,
-        description="columns, the first one is tested; empty: bleu and chrf, or the task's",
+        default=[], description="columns, the first one is tested; empty: bleu and chrf, or the task's"
     )
     baseline: dict[str, str] = Field(
-        default_factory=dict, description="axis → level of the rows that others are compared with"
+        default={}, description="axis → level of the rows that others are compared with"
     )
     controls: list[dict[str, str]] = Field(
-        default_factory=list,
+        default=[],
         description="other rows that all are compared with, each in a table of its own: axis → level",
     )
     x: str | None = Field(default=None, description="axis along which a curve is drawn")
     x_values: dict[str, float] = Field(
-        default_factory=dict, description="level of the x axis → number; else the number in its name"
+        default={}, description="level of the x axis → number; else the number in its name"
     )
     x_label: str = Field(default="", description="under the curve")
-    paper: list[PaperNumber] = Field(default_factory=list, description="numbers to stand beside ours")
+    paper: list[PaperNumber] = Field(default=[], description="numbers to stand beside ours")
     paper_source: str = Field(default="", description="where they are printed")
     scale: float = Field(default=1.0, gt=0, description="metrics are multiplied by this (100 for shares)")
-    notes: list[str] = Field(default_factory=list, description="paragraphs for the reader")
+    notes: list[str] = Field(default=[], description="paragraphs for the reader")
 
     def x_number(self, level: str) -> float:
         """Where a level stands on the x axis: as given, or the first number in its name; NaN without any."""
@@ -169,11 +168,11 @@ class Spec(_Section):
     question: str = Field(default="", description="what it asks, a paragraph")
     verb: Literal["train", "finetune"] = Field(description="train: a translator; finetune: an encoder")
     recipe: str | None = Field(default=None, description="train: recipe file or bundled name")
-    settings: Settings = Field(default_factory=dict, description="key.sub → value, for all cells")
+    settings: Settings = Field(default={}, description="key.sub → value, for all cells")
     axes: dict[str, dict[str, Settings] | list[Any]] = Field(
-        default_factory=dict, description="axis → level → settings; a list is the values of the key named so"
+        default={}, description="axis → level → settings; a list is the values of the key named so"
     )
-    exclude: list[dict[str, str]] = Field(default_factory=list, description="combinations that make no sense")
+    exclude: list[dict[str, str]] = Field(default=[], description="combinations that make no sense")
     test: ScoredText | None = Field(default=None, description="train: what is translated and scored")
     search: SearchConfig | None = Field(default=None, description="a search instead of one run a combination")
     keep: Literal["all", "model", "scores"] = Field(

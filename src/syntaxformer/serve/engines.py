@@ -42,15 +42,7 @@ DIGITS = 5
 
 
 class Engine:
-    """A served model.
-
-    Args:
-        name: Of the model in requests.
-        task: What it does.
-        model: A loaded translator or classifier.
-        annotator: Name of the annotator that the user gives; None for its own.
-        described: What else a description says of it.
-    """
+    """A served model: its name in requests, what it does, and whose annotations it reads."""
 
     description: ModelDescription
 

@@ -86,14 +86,9 @@ INITIAL_BOUND = 0.05
 
 
 class Probe(nn.Module):
-    """A linear map B, and what stands for edges of the tree in the mapped vectors.
+    """A linear map B of at most `d_model` rows, and what stands for edges of the tree in the mapped vectors.
 
     Edges between two words: d(i, j)² = ‖B (h_i − h_j)‖². Edges to the root: ‖B h_i‖².
-
-    Args:
-        d_model: Width of the word vectors.
-        rank: Rows of B, at most `d_model`.
-        finds: "distances" or "depths".
 
     Raises:
         ValueError: The rank is not between 1 and `d_model`.

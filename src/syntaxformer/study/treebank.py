@@ -113,9 +113,8 @@ def _problem(sentence: Sentence) -> str | None:
 
 def _spaced(sentence: Sentence) -> Sentence:
     """The same words, tags and tree over words joined by spaces; a space inside a word becomes "_"."""
-    words = ["_".join(word.split()) or "_" for word in sentence.words]
-    names = ("upos", "xpos", "lemmas", "governors", "deprels", "constituency")
-    return Sentence.from_words(words, **{name: getattr(sentence, name) for name in names})
+    plain = Sentence.from_words(["_".join(word.split()) or "_" for word in sentence.words])
+    return replace(sentence, text=plain.text, words=plain.words, offsets=plain.offsets)
 
 
 def _is_scored(sentence: Sentence, word: int) -> bool:
@@ -131,13 +130,9 @@ Array = NDArray[np.floating] | NDArray[np.integer]
 
 
 def spanning_edges(distances: Sequence[Array]) -> list[NDArray[np.int64]]:
-    """Minimum spanning tree of each sentence, all of them in one call.
+    """Minimum spanning tree of each sentence, from the upper half of `[words, words]`, all in one call.
 
-    Args:
-        distances: For each sentence `[words, words]`, symmetric; the upper half is read.
-
-    Returns:
-        For each sentence `[words - 1, 2]`, pairs of words (first < second), in order.
+    For each sentence `[words - 1, 2]`, pairs of words (first < second), in order.
     """
     firsts, seconds, weights = [], [], []
     starts = [0, *accumulate(len(one) for one in distances)]
@@ -194,10 +189,7 @@ def root_accuracy(
 ) -> float:
     """The share of sentences whose word of least predicted depth, punctuation left out, is the root.
 
-    Args:
-        predicted: For each sentence depths `[words]`.
-        gold: Edges to the root, 0 for the root itself.
-        is_scored: For each sentence `[words]`; a sentence without any scored word counts as wrong.
+    A sentence without any scored word counts as wrong.
 
     Source: Hewitt & Manning (2019), section 3.
     """

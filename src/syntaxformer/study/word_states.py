@@ -153,14 +153,9 @@ def translator_words(translator: Translator) -> WordEncoder:
 def load_word_encoder(
     folder: str | Path, annotator: str | None = None, device: str | None = None, trust_annotator: bool = False
 ) -> WordEncoder:
-    """Load whatever kind of model a folder holds.
+    """Load whatever kind of model a folder holds: a translator, an infused or a Hugging Face encoder.
 
-    Args:
-        folder: A translator, an infused encoder, or a Hugging Face encoder.
-        annotator: Gives a translator or an infused encoder its tags and trees; None for the one that it was
-            trained with, else, for an infused encoder, `en+phrases`.
-        device: "cpu", "cuda", …; None for the best there is.
-        trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
+    Without a given annotator a model reads what it was trained with, else, where it is infused, `en+phrases`.
 
     Raises:
         CheckpointError: It holds none of them, or names an annotator that needs `trust_annotator`.

@@ -94,8 +94,7 @@ def compare_groups(
 ) -> Difference | None:
     """A group against the one that has these levels (baseline or control) and is otherwise the same.
 
-    Returns:
-        None where there is no such group, where it is the group itself, or where they share no seed.
+    None where there is no such group, where it is the group itself, or where they share no seed.
     """
     wanted = {**group.labels, **levels}
     other = next((one for one in groups if one.labels == wanted), None)

@@ -134,10 +134,7 @@ def _devices() -> list[str]:
 class RayExecutor:
     """Starts runs as tasks of a cluster, with which it connects until the end of a `with` block.
 
-    Args:
-        n_jobs: Side by side; not more than the cluster's GPUs, where it has any.
-        address: Of a running cluster, "auto" or "ray://host:10001"; None starts one on this machine.
-        command: What runs a folder; by default this package's own command line.
+    The cluster is at an address, "auto" or "ray://host:10001", or is started here; with GPUs, a run has one.
 
     Raises:
         BackendMissingError: Ray is not installed.

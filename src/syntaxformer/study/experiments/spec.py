@@ -308,15 +308,9 @@ class Spec(_Section):
 
 @dataclass(frozen=True)
 class Cell:
-    """One run.
+    """One run: axis → level, key → value over the recipe, what is translated and scored.
 
-    Args:
-        verb: "train" or "finetune".
-        recipe: Of a translator.
-        labels: Axis → level.
-        settings: Key → value over the recipe.
-        test: What is translated and scored: src, ref, factors.NAME, annotator.
-        stored_name: Folder name that the run has in a store; None for a new one.
+    `test` has src, ref, factors.NAME and annotator; `stored_name` is the folder of a run that a store has.
     """
 
     verb: str

@@ -40,8 +40,7 @@ def annotate(
         ),
     ],
     output: Annotated[
-        Path,
-        Option("-o", "--output", help="The Parquet file for one input; a folder for several (created)."),
+        Path, Option("-o", "--output", help="The Parquet file for one input; a folder for several (created).")
     ],
     annotator: Annotated[
         str | None,

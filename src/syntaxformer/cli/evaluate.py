@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option, echo
 
@@ -27,11 +27,6 @@ from syntaxformer.cli.options import (
     read_factors,
     refuse_inputs,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from syntaxformer.translation.translator import Translator
 
 
 def evaluate(
@@ -88,9 +83,10 @@ def evaluate(
         others = best_translations(translators[baseline], sources, beam_size, read_factors(factor))
         info = translators[model].info
         clean = info.preparation(info.tgt).clean
-        sides = (others, found.hypotheses, [clean(line) for line in references])
-        alike = (_as_all_write(lines, translators.values()) for lines in sides)
-        comparison = compare_translations(*alike, **common)
+        sides = others, found.hypotheses, [clean(line) for line in references]
+        for one in translators.values():  # what one of them cannot write decides nothing between them
+            sides = tuple(map(one.as_written, sides))
+        comparison = compare_translations(*sides, **common)
         report |= {
             "baseline": str(baseline),
             "difference": comparison.difference,
@@ -98,13 +94,6 @@ def evaluate(
             "note": _table_note(model, baseline),
         }
     echo(json.dumps(report)) if as_json else _print(report)
-
-
-def _as_all_write(lines: list[str], translators: Iterable[Translator]) -> list[str]:
-    """Lines without what one of the models cannot write, so that it decides nothing between them."""
-    for translator in translators:
-        lines = translator.as_written(lines)
-    return lines
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -13,9 +13,8 @@ from syntaxformer.cli.options import AddressOption, Engine, EngineOption, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
-    from syntaxformer.study.experiments import Executor, RunStore, Spec
+    from syntaxformer.study.experiments import RunStore, Spec
     from syntaxformer.study.experiments.spec import Only
 
 experiment = Typer(
@@ -48,7 +47,8 @@ def run(
 
     syntaxformer experiment run experiments/paper000_table1_multi30k.yaml --jobs 2
     """
-    from syntaxformer.study.experiments import load_spec, run_experiment
+    from syntaxformer.study.experiments import LocalExecutor, load_spec, run_experiment
+    from syntaxformer.study.experiments.runner import RayExecutor
 
     refuse_lone_address(engine, address)
     loaded = load_spec(spec)
@@ -56,7 +56,8 @@ def run(
     if dry_run:
         _show_plan(loaded, opened, jobs, wanted, retry_failed)
         return
-    with _executor(engine, jobs, address) as executor:
+    local = nullcontext(LocalExecutor(jobs)) if engine is Engine.local else None
+    with local or RayExecutor(jobs, address) as executor:
         counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=wanted, executor=executor)
     echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
@@ -90,12 +91,6 @@ def cell(folder: Annotated[Path, Argument(help="Folder of one run.")]) -> None:
     from syntaxformer.study.experiments import run_cell
 
     run_cell(folder)
-
-
-def _executor(engine: Engine, jobs: int, address: str | None) -> AbstractContextManager[Executor]:
-    from syntaxformer.study.experiments.runner import LocalExecutor, RayExecutor
-
-    return nullcontext(LocalExecutor(jobs)) if engine is Engine.local else RayExecutor(jobs, address)
 
 
 def _parts(settings: Sequence[str]) -> Only:

@@ -21,8 +21,7 @@ def finetune(
     model: Annotated[str, Option(help="Folder of a pretrained checkpoint, or its name on the Hub.")],
     output: Annotated[Path, Option("-o", "--output", help="Folder of the finished model.")],
     data: Annotated[
-        str | None,
-        Option(help="Folder of the task's official files or of a saved data set; or hub:NAME."),
+        str | None, Option(help="Folder of the task's official files or of a saved data set; or hub:NAME.")
     ] = None,
     infuse: Annotated[
         str, Option(help="masks, relation_bias, lisa, pos_add, pos_concat, let, with commas; or none.")
@@ -40,8 +39,7 @@ def finetune(
         Option(help="A number, or auto: the best on dev of 5e-5, 4e-5, 3e-5, 2e-5. Default: 5e-5."),
     ] = None,
     fraction: Annotated[
-        float | None,
-        Option(min=0.0, max=1.0, help="Share of the training data; smaller ones are nested."),
+        float | None, Option(min=0.0, max=1.0, help="Share of the training data; smaller ones are nested.")
     ] = None,
     annotator: Annotated[
         str | None, Option(help="Default: en, with +phrases where constituency is needed.")

@@ -66,11 +66,7 @@ def refuse_lone_address(engine: Engine, address: str | None) -> None:
 
 
 def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None]) -> None:
-    """Check that an output is none of the files that are read.
-
-    Args:
-        output: The file to write; None for standard output.
-        inputs: Files that are read; None for one that was not given.
+    """Check that an output, None for standard output, is none of the files that are read.
 
     Raises:
         ConfigError: It is one, by its name or by a link.

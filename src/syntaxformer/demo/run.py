@@ -73,11 +73,6 @@ class DemoReport:
 def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()) -> DemoReport:
     """Write the corpus, train both systems side by side, translate the test set, draw attention.
 
-    Args:
-        folder: Gets `corpus`, `baseline`, `infused` and `attention.png`.
-        overwrite: Delete an older demo there.
-        settings: "key.sub=value" over the recipe `tiny`, for both systems.
-
     Raises:
         ConfigError: The folder is not empty, a setting is wrong, or a training says that it cannot work.
         SyntaxformerError: A training was killed, or ended for a reason inside this package.
@@ -88,7 +83,9 @@ def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()
         load_recipe("tiny", one)  # what is wrong with it is said before anything is written
     _make_room(folder, overwrite)
     pairs = write_corpus(folder / CORPUS)
-    seconds = _train({name: _command(one) for name, one in given.items()})
+    quiet = [] if _log.isEnabledFor(logging.INFO) else ["--quiet"]
+    own = [sys.executable, "-m", "syntaxformer.cli.main", *quiet, "train", "tiny"]
+    seconds = _train({name: [*own, *one] for name, one in given.items()})
     sources, references = (list(side) for side in zip(*pairs["test"], strict=True))
     translators = {name: Translator.load(folder / name) for name in SYSTEMS}
     scored = {name: score_translator(one, sources, references) for name, one in translators.items()}
@@ -116,12 +113,6 @@ def _make_room(folder: Path, overwrite: bool) -> None:
         )
     if names:
         empty_folder(folder, last=CORPUS)
-
-
-def _command(settings: Sequence[str]) -> list[str]:
-    """This package's own command for one training, by the interpreter of this process."""
-    quiet = [] if _log.isEnabledFor(logging.INFO) else ["--quiet"]
-    return [sys.executable, "-m", "syntaxformer.cli.main", *quiet, "train", "tiny", *settings]
 
 
 def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:

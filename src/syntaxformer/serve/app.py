@@ -31,7 +31,7 @@ from syntaxformer.serve.gate import (
     settings_of,
     translate_settings,
 )
-from syntaxformer.serve.problems import Problem, handle_problems
+from syntaxformer.serve.problems import STATUSES, Problem, handle_problems
 from syntaxformer.serve.schemas import (
     ClassifyAnswer,
     ClassifyRequest,
@@ -47,17 +47,8 @@ from syntaxformer.serve.schemas import (
 LOOK_S = 0.2
 """Seconds between two looks at whether a client still waits."""
 
-_REASONS = {
-    400: "The body is not JSON.",
-    401: "The key is missing or wrong.",
-    413: "The body is too large.",
-    421: "The name in `Host` is none of the service's.",
-    422: "The request asks for what cannot be; the message says what to change.",
-    429: "Too many texts are waiting.",
-    503: "There was no answer in time.",
-}
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody, "description": description} for status, description in _REASONS.items()
+    status: {"model": ErrorBody, "description": text} for status, (_, text) in STATUSES.items() if text
 }
 
 _work = APIRouter(route_class=BoundedRoute, responses=_ERRORS)

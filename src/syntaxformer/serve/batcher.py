@@ -84,12 +84,7 @@ class Batcher:
     )
 
     async def submit(self, items: Sequence[Any], settings: Any, deadline_s: float) -> list[Any]:
-        """Wait for the results of some items.
-
-        Args:
-            items: Worked on in one batch, or in parts of `max_batch`.
-            settings: Items with equal settings may share a batch.
-            deadline_s: Seconds to wait at most.
+        """Wait for the results of some items; those with equal settings may share a batch.
 
         Raises:
             Problem: 429 where too many wait already, 503 where the results did not come in time.

@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
-from syntaxformer.encoders.tasks import (
-    CLASSIFIER,
-    OWN_TASKS,
-    read_classifier_info,
-    verify_classifier_folder,
-)
+from syntaxformer.encoders.tasks import CLASSIFIER, OWN_TASKS, read_classifier_info, verify_classifier_folder
 from syntaxformer.serve.schemas import (
     Attention,
     AttentionView,
@@ -48,15 +43,7 @@ DIGITS = 5
 
 
 class Engine:
-    """A served model.
-
-    Args:
-        name: Of the model in requests.
-        task: What it does.
-        model: A loaded translator or classifier.
-        annotator: Name of the annotator that the user gives; None for its own.
-        described: What else a description says of it.
-    """
+    """A served model: its name in requests, what it does, and whose annotations it reads."""
 
     description: ModelDescription
 
@@ -185,13 +172,6 @@ def load_engine(
     name: str, folder: Path, device: str | None = None, annotator: str | None = None, trust: bool = False
 ) -> Engine:
     """Load a translator (trained or exported) or a classifier that can answer any text.
-
-    Args:
-        name: Of the model in requests.
-        folder: Model folder.
-        device: "cpu", "cuda", …; None for the best there is.
-        annotator: Use this annotator and not the one that the folder names, where the model needs one.
-        trust: Let the folder name an annotator on the network, or at a path outside of it.
 
     Raises:
         CheckpointError: It cannot be read.

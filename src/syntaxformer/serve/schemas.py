@@ -96,10 +96,7 @@ class TranslateAnswer(BaseModel):
     translations: list[Translation]
 
     model_config = _with_examples(
-        {
-            "model": "sit",
-            "translations": [{"text": "Ein Mann steht auf einer Leiter.", "truncated": False}],
-        }
+        {"model": "sit", "translations": [{"text": "Ein Mann steht auf einer Leiter.", "truncated": False}]}
     )
 
 

@@ -31,7 +31,7 @@ from syntaxformer.syntax import (
     n_relations,
     relation_name,
 )
-from syntaxformer.translation.source import encode_pieces, fitting_pieces, source_batch
+from syntaxformer.translation.source import EncodedText, encode_pieces, fitting_pieces, source_batch
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES, Translator
 from syntaxformer.trees import Sentence
 
@@ -66,13 +66,7 @@ def cross_attention(
     user_factors: Mapping[str, Sequence[str]] | None = None,
     translation: str | None = None,
 ) -> CrossAttentionMap:
-    """Look at the attention that scores the translation of a line.
-
-    Args:
-        translator: A loaded model.
-        line: Raw text with at least one word.
-        user_factors: For each factor of the user's own, the values of the line's words.
-        translation: As the translator gave it; None to translate the line now.
+    """Look at the attention that scores the translation of a line: the given one, or that made now.
 
     Raises:
         ValueError: The line is empty.
@@ -87,10 +81,7 @@ def cross_attention(
         (best,) = translator.translate([line], user_factors=own)
         translation = best[0].text
     source = translator.encode([line], own)
-    (target,) = target_pieces(translator, [translation])
-    device, pad_id = translator.model.device, translator.model.source_pad_id
-    batch = {name: tensor.to(device) for name, tensor in source_batch(source, [0], pad_id).items()}
-    output = translator.model(**batch, labels=torch.tensor([target], device=device), output_attentions=True)
+    attentions, (target,) = _cross_attentions(translator, source, [translation])
     factors = {
         name: translator.encoder.vocabularies[name].decode(source.factors[:, column])
         for column, name in enumerate(translator.encoder.columns)
@@ -98,28 +89,32 @@ def cross_attention(
     return CrossAttentionMap(
         translator.encoder.piece_names(source.pieces),
         translator.encoder.target_tokenizer.convert_ids_to_tokens(target),
-        torch.stack(output.cross_attentions)[:, 0].float().cpu().numpy(),
+        torch.stack(attentions)[:, 0].float().cpu().numpy(),
         factors,
         translation,
     )
 
 
-def target_pieces(translator: Translator, texts: Sequence[str]) -> list[list[int]]:
-    """Pieces of translations as a reader sees them, each with its end piece, as the decoder writes them."""
-    info = translator.info
-    prepared = info.preparation(info.tgt).prepare(texts)
-    return [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]
+def _cross_attentions(
+    translator: Translator, source: EncodedText, targets: Sequence[str]
+) -> tuple[Sequence[Tensor], list[list[int]]]:
+    """Of each layer `[sentences, heads, tgt, src]`, and the pieces of the targets with their end pieces.
+
+    Targets are as a reader sees them, and cut into pieces as the decoder writes them.
+    """
+    model, info = translator.model, translator.info
+    prepared = info.preparation(info.tgt).prepare(targets)
+    pieces = [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]
+    longest = max(map(len, pieces))
+    labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
+    batch = source_batch(source, range(len(pieces)), model.source_pad_id)
+    batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+    return model(**batch, labels=labels, output_attentions=True).cross_attentions, pieces
 
 
 @dataclass(frozen=True)
 class EncoderAttention:
-    """Self-attention for one text, or pair.
-
-    Args:
-        pieces: `[pieces]`.
-        weights: `[layers, heads, pieces, pieces]`, each row sums to 1; of an infused layer what all its
-            sub-networks together attend to.
-    """
+    """Self-attention, `[layers, heads, pieces, pieces]`; of an infused layer that of all its sub-networks."""
 
     pieces: list[str]
     weights: NDArray[np.float32]
@@ -211,14 +206,7 @@ def attention_spread(
     head: int | None = None,
     targets: Sequence[str] | None = None,
 ) -> SpreadOfAttention:
-    """Measure the cross-attention of a test set.
-
-    Args:
-        translator: A loaded model.
-        sentences: Parsed source lines; the words and trees that distances are counted in.
-        layer: Of the decoder, the last by default.
-        head: One head; None for the mean over heads.
-        targets: Text to read the attention on; None for the model's own translations.
+    """Measure the cross-attention of parsed source lines, on the model's own translations or given targets.
 
     Raises:
         ConfigError: The model reads tags between its words or factors of the user's own, or has no such
@@ -294,17 +282,11 @@ def _weights(
     translator: Translator, lines: Sequence[str], targets: Sequence[str], layer: int
 ) -> list[NDArray[np.float32]]:
     """Cross-attention of one layer for each line, `[heads, tgt, src]`, without padding."""
-    source, model = translator.encode(lines), translator.model
-    encoded = target_pieces(translator, targets)
-    longest = max(map(len, encoded))
-    labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in encoded], device=model.device)
-    batch = source_batch(source, range(len(lines)), model.source_pad_id)
-    batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-    found = model(**batch, labels=labels, output_attentions=True).cross_attentions
+    source = translator.encode(lines)
+    found, encoded = _cross_attentions(translator, source, targets)
     if not -len(found) <= layer < len(found):
         raise ConfigError(f"layer: expected {-len(found)} to {len(found) - 1}, got {layer}.")
-    weights = found[layer].float().cpu().numpy()
-    sizes = zip(weights, encoded, source.lengths.tolist(), strict=True)
+    sizes = zip(found[layer].float().cpu().numpy(), encoded, source.lengths.tolist(), strict=True)
     return [one[:, : len(ids), :length] for one, ids, length in sizes]
 
 
@@ -437,13 +419,6 @@ def plain_attention_beside(
     head: int | None = None,
 ) -> NDArray[np.float32]:
     """What a model without syntax attention attends to in the layer of a view, `[pieces, pieces]`.
-
-    Args:
-        view: From `subnetwork_view`.
-        plain: A model that was fine-tuned without masks, relation_bias and lisa.
-        text: That of the view.
-        layer: Place in the view's layers, the last by default.
-        head: One head; None for the mean over heads.
 
     Raises:
         ConfigError: The model's attention is not plain, it has no such layer or head, reads other pieces, or

@@ -26,13 +26,7 @@ PIECE_INCHES = 0.32
 def draw_attention(
     maps: Mapping[str, CrossAttentionMap], path: Path, layer: int = -1, head: int | None = None
 ) -> None:
-    """Heat maps side by side, target pieces down, source pieces (with their tags) across.
-
-    Args:
-        maps: Title → attention, in the order in which they are drawn.
-        path: PNG, PDF or SVG by its ending.
-        layer: Layer to show, the last by default.
-        head: One head; None for the mean over heads.
+    """Heat maps side by side, target pieces down, source pieces (with their tags) across; PNG, PDF or SVG.
 
     Raises:
         ConfigError: The ending names no format of pictures.
@@ -66,15 +60,8 @@ def draw_subnetwork(
 ) -> None:
     """One sub-network's attention, plain attention of the same layer, and topical weights by layer.
 
-    Args:
-        view: From `subnetwork_view`.
-        path: PNG, PDF or SVG by its ending.
-        network: The sub-network on the left.
-        layer: Place in the view's layers, the last by default.
-        n_networks: Sub-networks whose weights are shown; the strongest, and the one on the left.
-        head: One head; None for the mean over heads.
-        plain: Name → what a model without syntax attends to, from `plain_attention_beside`; None, or empty,
-            for the logits of the infused model itself without their masks.
+    Plain is the attention of a model of some name (`plain_attention_beside`), or the infused model's own
+    without masks. Weights are those of the strongest sub-networks, and of the one on the left.
 
     Raises:
         ConfigError: The ending names no format of pictures.

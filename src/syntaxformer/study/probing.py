@@ -86,14 +86,9 @@ INITIAL_BOUND = 0.05
 
 
 class Probe(nn.Module):
-    """A linear map B, and what stands for edges of the tree in the mapped vectors.
+    """A linear map B of at most `d_model` rows, and what stands for edges of the tree in the mapped vectors.
 
     Edges between two words: d(i, j)² = ‖B (h_i − h_j)‖². Edges to the root: ‖B h_i‖².
-
-    Args:
-        d_model: Width of the word vectors.
-        rank: Rows of B, at most `d_model`.
-        finds: "distances" or "depths".
 
     Raises:
         ValueError: The rank is not between 1 and `d_model`.
@@ -213,15 +208,7 @@ def probe_model(
     config: ProbeConfig | None = None,
     layers: Sequence[int] | None = None,
 ) -> ProbeReport:
-    """Probe layers of an encoder, and the controls.
-
-    Args:
-        encoder: See `load_word_encoder`.
-        train: Trains the maps.
-        dev: Decides when to stop.
-        test: Is scored; may be `dev`.
-        config: Settings.
-        layers: 0 for the embeddings, n for the output of layer n; None for all.
+    """Probe layers of an encoder, 0 for the embeddings, and the controls; `test` is scored and may be `dev`.
 
     Raises:
         ConfigError: There is no such layer, or no sentence that the encoder can take.
@@ -256,15 +243,7 @@ def probe_model(
 def probe_states(
     name: str, vectors: Tensor, parts: Sequence[ProbeTreebank], config: ProbeConfig
 ) -> ProbeScores:
-    """Train on one matrix of word vectors and score it.
-
-    Args:
-        name: What the scores are called.
-        vectors: `[words, d_model]` of train, dev and test, one after the other; of a part that is two of
-            them, once.
-        parts: The three treebanks.
-        config: Settings.
-    """
+    """Train on a matrix of word vectors, those of train, dev and test in turn (of two that are one, once)."""
     start = time.monotonic()
     distinct = _distinct(parts)
     own = vectors.split([int(part.splits[-1]) for part in distinct])

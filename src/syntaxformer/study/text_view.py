@@ -61,12 +61,7 @@ class TextView:
 
 @dataclass(frozen=True)
 class Parser:
-    """Who finds words and trees for a view.
-
-    Args:
-        annotator: None where nobody does: words are what stands between spaces.
-        lacks: Why there are no trees; None where there are.
-    """
+    """Who finds words and trees for a view, None where nobody does; why there are no trees, else None."""
 
     annotator: Annotator | None
     lacks: str | None = None
@@ -142,23 +137,18 @@ def classifier_text(
     )
     offsets, piece_splits = segment_offsets(encoded)
     padded = [*sentences, Sentence("", (), ())][:2]
-    words = WordColumns.from_sentences([replace(one, constituency=None, **_NO_TAGS) for one in padded])
+    words = WordColumns.from_sentences([Sentence(one.text, one.words, one.offsets) for one in padded])
     owners = batch_word_of_piece(offsets, piece_splits, words.offsets, words.row_splits)
     second = int(piece_splits[1])
     shift = np.where(np.arange(len(owners)) >= second, len(sentences[0]), 0)
     pieces = collator.tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
     relations = _relations(sentences, max_distance)
     numbered = np.where(owners < 0, -1, owners + shift).tolist()
-    factors = _tags(sentences, numbered) if collator.config.pos else {}
+    factors: dict[str, list[str]] = {}
+    if collator.config.pos:
+        tags = [tag for one in sentences for tag in one.upos or ("X",) * len(one)]
+        factors["pos"] = ["<none>" if word < 0 else tags[word] for word in numbered]
     return TextView(sentences, relations, max_distance, pieces, numbered, factors)
-
-
-_NO_TAGS: dict[str, Any] = dict.fromkeys(("upos", "xpos", "lemmas", "governors", "deprels"))
-
-
-def _tags(sentences: Sequence[Sentence], words_of_pieces: Sequence[int]) -> dict[str, list[str]]:
-    tags = [tag for one in sentences for tag in one.upos or ("X",) * len(one)]
-    return {"pos": ["<none>" if word < 0 else tags[word] for word in words_of_pieces]}
 
 
 def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, NDArray[np.uint8]]:

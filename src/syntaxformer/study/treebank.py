@@ -131,13 +131,9 @@ Array = NDArray[np.floating] | NDArray[np.integer]
 
 
 def spanning_edges(distances: Sequence[Array]) -> list[NDArray[np.int64]]:
-    """Minimum spanning tree of each sentence, all of them in one call.
+    """Minimum spanning tree of each sentence, from the upper half of `[words, words]`, all in one call.
 
-    Args:
-        distances: For each sentence `[words, words]`, symmetric; the upper half is read.
-
-    Returns:
-        For each sentence `[words - 1, 2]`, pairs of words (first < second), in order.
+    For each sentence `[words - 1, 2]`, pairs of words (first < second), in order.
     """
     firsts, seconds, weights = [], [], []
     starts = [0, *accumulate(len(one) for one in distances)]
@@ -194,10 +190,7 @@ def root_accuracy(
 ) -> float:
     """The share of sentences whose word of least predicted depth, punctuation left out, is the root.
 
-    Args:
-        predicted: For each sentence depths `[words]`.
-        gold: Edges to the root, 0 for the root itself.
-        is_scored: For each sentence `[words]`; a sentence without any scored word counts as wrong.
+    A sentence without any scored word counts as wrong.
 
     Source: Hewitt & Manning (2019), section 3.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import shutil
 import subprocess
@@ -164,8 +163,6 @@ def value_at(settings: Mapping[str, Any], place: str) -> Any:
     return section or UNKNOWN
 
 
-_log = logging.getLogger("syntaxformer.experiments")
-
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
 REFERENCES = "references.txt"
 _FACTS = (
@@ -184,9 +181,8 @@ def write_cell(cell: Cell, folder: Path, keep: str) -> None:
 def run_cell(folder: Path) -> dict[str, Any]:
     """Do what `write_cell` stored, or what is left of it.
 
-    Returns:
-        Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command
-        and commit; several where an attempt had another.
+    Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command and
+    commit; several where an attempt had another.
 
     Raises:
         SyntaxformerError: Whatever training or scoring raises.
@@ -300,8 +296,7 @@ def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
     Raises:
         ConfigError: All problems of settings and test files together; or a recipe that was edited since.
     """
-    problems = [*_cell_problems(spec), *_test_problems(spec)]
-    if problems:
+    if problems := [*_cell_problems(spec), *_test_problems(spec)]:
         raise ConfigError(problems)
     check_recipe(own_runs(spec, runs).values())
 

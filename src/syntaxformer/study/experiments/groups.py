@@ -24,13 +24,7 @@ from syntaxformer.translation.scoring import compare_translations
 
 @dataclass(frozen=True)
 class Group:
-    """All seeds of one combination.
-
-    Args:
-        labels: Axis → level, without the seed.
-        runs: Seed → finished run; "" where the experiment has no seeds.
-        n_planned: Runs that the grid has.
-    """
+    """All seeds of one combination that are done, "" where there are none, and how many the grid has."""
 
     labels: dict[str, str]
     runs: dict[str, StoredRun]
@@ -100,8 +94,7 @@ def compare_groups(
 ) -> Difference | None:
     """A group against the one that has these levels (baseline or control) and is otherwise the same.
 
-    Returns:
-        None where there is no such group, where it is the group itself, or where they share no seed.
+    None where there is no such group, where it is the group itself, or where they share no seed.
     """
     wanted = {**group.labels, **levels}
     other = next((one for one in groups if one.labels == wanted), None)

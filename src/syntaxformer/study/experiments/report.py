@@ -17,15 +17,7 @@ from pathlib import Path
 from syntaxformer.base.files import write_text
 from syntaxformer.base.statistics import Spread, spread
 from syntaxformer.encoders.tasks import missed_note
-from syntaxformer.study.document import (
-    Block,
-    Code,
-    Heading,
-    Paragraph,
-    Table,
-    to_html,
-    to_markdown,
-)
+from syntaxformer.study.document import Block, Code, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments.cell import UNKNOWN, value_at
 from syntaxformer.study.experiments.groups import (
     Difference,
@@ -110,14 +102,7 @@ def _recipes(_: Spec, runs: Sequence[StoredRun]) -> Found:
 def _compared(
     what: str, key: str, value: Callable[[StoredRun], str] | None = None, setting: str = ""
 ) -> Callable[[Spec, Sequence[StoredRun]], Found]:
-    """Values of runs that a report compares.
-
-    Args:
-        what: What the sentence speaks of.
-        key: Of a result; a run without it is left out.
-        value: Of a run; what stands at the key by default.
-        setting: Runs that differ in it are meant to differ.
-    """
+    """Values at a key of runs that a report compares; those that differ in a setting are meant to differ."""
 
     def find(spec: Spec, runs: Sequence[StoredRun]) -> Found:
         outside = {SEED, TRIAL}.union(spec.report.baseline, *spec.report.controls)

@@ -64,12 +64,7 @@ Command = Callable[[Path], list[str]]
 
 
 class LocalExecutor:
-    """Starts runs as processes of this machine.
-
-    Args:
-        n_jobs: Side by side; not more than GPUs, where there are any.
-        command: What runs a folder; by default this package's own command line.
-    """
+    """Starts runs as processes of this machine, side by side; not more than GPUs, where there are any."""
 
     waits = False
     """A run begins when it is started: the time that its runner watches is its own."""
@@ -139,10 +134,7 @@ def _devices() -> list[str]:
 class RayExecutor:
     """Starts runs as tasks of a cluster, with which it connects until the end of a `with` block.
 
-    Args:
-        n_jobs: Side by side; not more than the cluster's GPUs, where it has any.
-        address: Of a running cluster, "auto" or "ray://host:10001"; None starts one on this machine.
-        command: What runs a folder; by default this package's own command line.
+    The cluster is at an address, "auto" or "ray://host:10001", or is started here; with GPUs, a run has one.
 
     Raises:
         BackendMissingError: Ray is not installed.
@@ -344,7 +336,10 @@ class _Runner:
             while (started := self._start_next()) or self.jobs:
                 if not started:
                     time.sleep(POLL_S)
-                self._collect()
+                for job in list(self.jobs):
+                    if (code := job.process.poll()) is not None:
+                        self.jobs.remove(job)
+                        self._record(job, code)
         except BaseException:
             self._end_children()
             raise
@@ -377,23 +372,16 @@ class _Runner:
             if cell is not None:
                 self.store.add([cell])
             return cell
-        wanted = (cell for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
-        waiting = (cell for cell in wanted if runs[cell.key].state == WAITING)
-        first = next(waiting, None)
-        return None if first is None else runs[first.key].cell
-
-    def _collect(self) -> None:
-        """Record the processes that have ended."""
-        for job in list(self.jobs):
-            if (code := job.process.poll()) is not None:
-                self.jobs.remove(job)
-                self._record(job, code)
+        wanted = (runs[cell.key] for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
+        return next((run.cell for run in wanted if run.state == WAITING), None)
 
     def _record(self, job: _Job, code: int) -> None:
         folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
         if (folder / RESULT).exists():
             self.store.finish(job.cell.key, seconds, read_json(folder / RESULT))
-            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, self._summary())
+            states = Counter(one.state for one in self.store.runs().values())
+            summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, summary)
         elif code < 0:
             name = signal.Signals(-code).name
             self.kills[job.cell.key] += 1
@@ -411,10 +399,6 @@ class _Runner:
         counted = counted_seconds(self.store.cell_folder(job.cell))
         watched = job.seconds_before + time.monotonic() - job.start
         return counted if self.executor.waits else max(watched, counted)
-
-    def _summary(self) -> str:
-        counts = Counter(one.state for one in self.store.runs().values())
-        return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
     def _end_children(self) -> None:
         """An interrupted runner takes its processes with it; their runs are resumed the next time."""

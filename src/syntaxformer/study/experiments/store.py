@@ -186,14 +186,12 @@ def next_trial(
         if not is_wanted(labels, only or {}):
             continue
         trials = study_trials(spec, search, runs, labels)
-        waiting = [one for one in trials if one.state == WAITING]
-        if waiting:
-            return waiting[0].cell
+        cell = next((one.cell for one in trials if one.state == WAITING), None)
         ended = all(one.state in (DONE, FAILED, KILLED) for one in trials)
         if ended and len(trials) < search.trials:
             cell = _propose(spec, search, labels, trials)
-            if cell is not None:
-                return cell
+        if cell is not None:
+            return cell
     return None
 
 
@@ -202,7 +200,10 @@ def open_trials(spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun])
     cells = []
     for labels in spec.combinations():
         trials = study_trials(spec, search, runs, labels)
-        first, n_open = _next_number(trials), max(0, _most_trials(search) - len(trials))
+        most = search.trials
+        if search.sampler == "grid":  # which ends with its last combination
+            most = min(most, math.prod(len(space.values or ()) for space in search.space.values()))
+        first, n_open = _next_number(trials), max(0, most - len(trials))
         cells += [spec.cell({**labels, TRIAL: f"{number:03d}"}) for number in range(first, first + n_open)]
     return cells
 
@@ -258,13 +259,6 @@ def _next_number(trials: list[StoredRun]) -> int:
     return 1 + max((int(one.cell.labels[TRIAL]) for one in trials), default=-1)
 
 
-def _most_trials(search: SearchConfig) -> int:
-    """A grid ends with its last combination, also where more trials are asked for."""
-    if search.sampler != "grid":
-        return search.trials
-    return min(search.trials, math.prod(len(space.values or ()) for space in search.space.values()))
-
-
 def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
     """What a trial is judged by; None for one that has failed: without a result, or with no finite one."""
     value = run.metrics.get(search.metric) if run.state == DONE else None
@@ -307,16 +301,11 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
         n_random = min(10, max(1, search.trials // 3))
         sampler = optuna.samplers.TPESampler(n_startup_trials=n_random, seed=seed)
     study = optuna.create_study(direction=search.goal, sampler=sampler)
-    distributions = _distributions(search)
     for one in trials:
         params = {name: one.cell.settings[name] for name in search.space}
+        seen = {"value": trial_value(search, one), "state": _state(search, one)}
         study.add_trial(
-            optuna.trial.create_trial(
-                state=_state(search, one),
-                params=params,
-                distributions=distributions,
-                value=trial_value(search, one),
-            )
+            optuna.trial.create_trial(params=params, distributions=_distributions(search), **seen)
         )
     return study
 
@@ -363,9 +352,8 @@ def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list
         ConfigError: There is no such axis or level.
     """
     spec.check_only(only)
-    if spec.search is None:
-        cells = spec.cells()
-    else:
+    cells = spec.cells()
+    if spec.search is not None:
         trials = [one.cell for one in own_runs(spec, runs).values()]
         cells = [*trials, *open_trials(spec, spec.search, runs)]
     return [cell for cell in cells if is_wanted(cell.labels, only)]

@@ -12,10 +12,10 @@ import pytest
 from syntaxformer import __version__
 from syntaxformer.study.experiments import cell as cell_run
 from syntaxformer.study.experiments import cell as provenance
-from syntaxformer.study.experiments import groups
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES, checkpoint_sha256
 from syntaxformer.study.experiments.spec import Cell, ScoredText
 from syntaxformer.translation.decoding import Hypothesis
+from syntaxformer.translation.scoring import compare_translations
 from syntaxformer.translation.translator import FolderInfo
 
 INFO = FolderInfo(
@@ -54,8 +54,10 @@ def test_escaped_lower_cased_words_with_factors_and_an_annotator_of_the_test_tex
     assert "case:lc|eff:no|tok:none" in found["signatures"]["bleu"]
     assert found["test_sha256"]["src"] == hashlib.sha256(b"das ist es .\n").hexdigest()
     assert (tmp_path / REFERENCES).read_text("utf-8") == "That 's it .\n"
-    files = [tmp_path / name for name in (HYPOTHESES, HYPOTHESES, REFERENCES)]
-    assert groups._p_value(*files, found["scoring"]) == 1.0
+    lines = (
+        (tmp_path / name).read_text("utf-8").splitlines() for name in (HYPOTHESES, HYPOTHESES, REFERENCES)
+    )
+    assert compare_translations(*lines, **found["scoring"]).p_value == 1.0
 
 
 def test_a_fine_tuning_keeps_its_settings_and_what_its_checkpoint_was(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from syntaxformer.base.files import check_pieces
 from syntaxformer.encoders.collator import SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
-from syntaxformer.encoders.tables import TextExample, TextSet
+from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
 from syntaxformer.encoders.task_types import Predictions, Scorer
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
 from syntaxformer.infusion.config import InfusionConfig
@@ -174,10 +174,7 @@ class Classifier:
         if len(parts) != self.info.n_texts:
             wanted = "one text" if self.info.n_texts == 1 else "a pair of texts"
             raise DataError(f"text: expected {wanted}, got {len(parts)}.", line=number)
-        cleaned = tuple(" ".join(part.split()) for part in parts)
-        if not all(cleaned):
-            raise DataError("text: expected one that is not empty, got ''.", line=number)
-        return TextExample(cleaned, line=number)
+        return raw_example(parts, number)
 
 
 @torch.no_grad()

@@ -6,8 +6,7 @@ import hashlib
 import logging
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -160,7 +159,8 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
     model = _build(config, inputs)
 
     def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
-        with _governor_tally(trained) as tally:
+        tally = TallyBook()
+        with _counting_governors(trained, tally):
             scores, _ = _scores(trained, inputs)
         score = scores.get("mean", next(iter(scores.values())))
         return {**scores, **tally.take(), "score": score}
@@ -202,23 +202,15 @@ def _last_checkpoint(folder: Path) -> Path | None:
     return found
 
 
-@contextmanager
-def _governor_tally(model: PreTrainedModel) -> Iterator[TallyBook]:
+def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractContextManager[Any]:
     """Count words whose governor, as annotated, the last LISA head points at: their share is the UAS."""
-    tally, infusion = TallyBook(), getattr(model, "infusion", None)
+    infusion = getattr(model, "infusion", None)
 
     def count(*_: Any) -> None:
         hits = infusion.seen.governor_hits()
         tally.add({"governor_accuracy": hits[max(hits)]} if hits else None)
 
-    if infusion is None:
-        yield tally
-        return
-    handle = model.register_forward_hook(count)
-    try:
-        yield tally
-    finally:
-        handle.remove()
+    return nullcontext() if infusion is None else model.register_forward_hook(count)
 
 
 def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, int]]:

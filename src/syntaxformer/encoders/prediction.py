@@ -14,6 +14,7 @@ from syntaxformer.encoders.tables import (
     TextSet,
     csv_quoted,
     examples_from_rows,
+    raw_example,
     read_table,
     table_format,
 )
@@ -128,10 +129,7 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
         raise DataError(
             f"expected {info.n_texts} texts with a tab between them, got {len(parts)}.", name, number
         )
-    texts = tuple(" ".join(part.split()) for part in parts)
-    if not all(texts):
-        raise DataError("text: expected one that is not empty, got ''.", name, number)
-    return TextExample(texts, None, (), str(number - 1), number)
+    return raw_example(parts, number, name, str(number - 1))
 
 
 def _labels(one: ClassifierInfo | Task) -> str:

@@ -94,6 +94,18 @@ class TextExample:
     line: int = 0
 
 
+def raw_example(texts: Sequence[str], line: int, source: str | None = None, index: str = "") -> TextExample:
+    """An example of raw texts, with one space where there was white space.
+
+    Raises:
+        DataError: A text is empty.
+    """
+    cleaned = tuple(" ".join(text.split()) for text in texts)
+    if not all(cleaned):
+        raise DataError("text: expected one that is not empty, got ''.", source, line)
+    return TextExample(cleaned, None, (), index, line)
+
+
 @dataclass(frozen=True)
 class TextSet:
     """The examples of one split."""
@@ -192,7 +204,10 @@ def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
     if not quoted:
         return False, ""
     if len(set(map(len, rows))) > 1:
-        fits = _fits_csv(path)
+        try:
+            fits = len({len(cells) for _, cells in _cells(path, True) if cells}) == 1
+        except DataError:
+            fits = False
         return fits, ("only so have" if fits else "in neither way have") + " all rows as many cells"
     if len(whole) < len(quoted):
         return False, "some do not enclose a cell"
@@ -297,13 +312,6 @@ def _label(row: Row, binding: Binding, source: str | Path) -> Any:
         return binding.task_type.read(cell, binding.fold_case)
     except ValueError as error:
         raise DataError(str(error), source, row.number) from error
-
-
-def _fits_csv(path: str | Path) -> bool:
-    try:
-        return len({len(cells) for _, cells in _cells(path, True) if cells}) == 1
-    except DataError:
-        return False
 
 
 def _not_blank(

@@ -85,17 +85,6 @@ class RunTrainer:
         given: Further arguments of `Trainer`.
     """
 
-    args: Any
-    state: Any
-    control: Any
-    model: Any
-    optimizer: Any = None
-    lr_scheduler: Any = None
-    accelerator: Any
-    callback_handler: Any
-    train: Any
-    log: Any
-
     def __init__(
         self,
         model: PreTrainedModel,
@@ -111,17 +100,17 @@ class RunTrainer:
         self.config, self.batches, self.rate = config, batches, rate
         every = [Beginning(batches), *callbacks, ProgressLines(n_updates)]
         every += [Curves(curves)] if config.tensorboard else []
-        super().__init__(model, arguments, callbacks=every, **given)  # type: ignore[call-arg]
+        super().__init__(model, arguments, callbacks=every, **given)
         if config.sharded:
             shard(self)
-        self.remove_callback(PrinterCallback)  # type: ignore[attr-defined]
+        self.remove_callback(PrinterCallback)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this run, collated."""
         return DataLoader(
-            self.train_dataset,  # type: ignore[attr-defined]
+            self.train_dataset,
             batch_sampler=self.batches,
-            collate_fn=self.data_collator,  # type: ignore[attr-defined]
+            collate_fn=self.data_collator,
             pin_memory=self.args.dataloader_pin_memory,
         )
 

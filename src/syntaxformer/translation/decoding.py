@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -91,7 +91,6 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
 
-@runtime_checkable
 class PieceDecoder(Protocol):
     """Beam search over a loaded network.
 

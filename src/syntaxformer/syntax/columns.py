@@ -41,10 +41,6 @@ class CorpusLike(Protocol):
         """Has `row_offsets`, `starts`, `ends`, `values` of those columns, and `tags`: what codes are."""
         ...
 
-    def brackets(self, start: int, stop: int) -> list[str | None] | None:
-        """Constituency trees of some lines; None where the corpus has none."""
-        ...
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedColumn:
@@ -187,14 +183,11 @@ class WordColumns:
         Raises:
             AlignmentError: The corpus has fewer lines.
         """
-        stop = start + len(texts)
-        stored = corpus.columns(start, stop, columns)
+        stored = corpus.columns(start, start + len(texts), columns)
         found = {
             name: CodedColumn(values, stored.tags[name]) if name in stored.tags else values
             for name, values in stored.values.items()
         }
-        if "constituency" in columns:
-            found["constituency"] = corpus.brackets(start, stop)
         return cls(texts, stored.row_offsets, stored.starts, stored.ends, first_line=start + 1, **found)
 
     @classmethod

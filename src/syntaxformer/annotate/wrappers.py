@@ -274,7 +274,8 @@ def _deed(name: str) -> str | None:
 
 
 LINES_PER_TASK = 500
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> Iterator[Sentence]:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from syntaxformer.trees.constituency import tree_over_words
+from syntaxformer.trees.constituency import leaf_of
 from syntaxformer.trees.phrase_heights import (
     CLAUSAL_TAGS,
     NOMINAL_TAGS,
@@ -237,7 +237,7 @@ def brackets_of_parse(sentence: Sentence) -> str:
     Raises:
         ValueError, TreeError: As `phrase_structure`, or a tag that holds a bracket or white space.
     """
-    return format_tree(tree_over_words(phrase_structure(sentence), sentence.words))
+    return format_tree(_finish(phrases_of_parse(sentence), sentence, list(map(leaf_of, sentence.words))))
 
 
 def phrase_structure(sentence: Sentence) -> Tree:
@@ -257,7 +257,7 @@ def phrase_structure(sentence: Sentence) -> Tree:
         ValueError: The sentence has no words or lacks one of those columns.
         TreeError: The governors hold a cycle.
     """
-    return _finish(phrases_of_parse(sentence), sentence)
+    return _finish(phrases_of_parse(sentence), sentence, sentence.words)
 
 
 def phrases_of_parse(sentence: Sentence) -> Phrase:
@@ -450,10 +450,10 @@ def _phrases_below(top: Phrase) -> list[Phrase]:
     return phrases
 
 
-def _finish(top: Phrase, sentence: Sentence) -> Tree:
+def _finish(top: Phrase, sentence: Sentence, words: Sequence[str]) -> Tree:
     """Turn phrases into a `Tree` with a tag over each word."""
     assert sentence.upos is not None
-    leaves = [Tree(tag, (word,)) for word, tag in zip(sentence.words, sentence.upos, strict=True)]
+    leaves = [Tree(tag, (word,)) for word, tag in zip(words, sentence.upos, strict=True)]
     made: dict[int, Tree] = {}
     for phrase in reversed(_phrases_below(top)):
         parts: Iterator[Tree] = (

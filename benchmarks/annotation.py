@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.annotate import load_annotator, write_annotations
-from syntaxformer.annotate.backends.spacy import BATCH_SIZE, SpacyAnnotator
+from syntaxformer.annotate.backends.spacy import BATCH_SIZE, SpacyParser
 from syntaxformer.base.files import read_lines
 
 _SENTENCES = (
@@ -42,11 +42,11 @@ def annotation_speed(lines: list[str], annotator: str = "en", rounds: int = 5) -
         Words a second of both (medians), their ratio, and the share of the time that writing adds.
     """
     loaded = load_annotator(annotator)
-    if not isinstance(loaded, SpacyAnnotator):
+    if not isinstance(getattr(loaded, "parser", None), SpacyParser):
         raise ValueError(f"annotator: expected one that runs spaCy, got {annotator!r}.")
 
     def bare() -> None:
-        for _ in loaded.nlp.pipe(lines, batch_size=BATCH_SIZE):
+        for _ in loaded.parser.nlp.pipe(lines, batch_size=BATCH_SIZE):
             pass
 
     loaded.annotate(lines[:BATCH_SIZE])

@@ -23,7 +23,7 @@ import training
 from timing import best_seconds
 
 from syntaxformer.annotate import load_annotator, write_annotations
-from syntaxformer.annotate.backends.spacy import BATCH_SIZE, DocReader, SpacyAnnotator
+from syntaxformer.annotate.backends.spacy import BATCH_SIZE, DocReader, SpacyParser
 from syntaxformer.base.files import read_lines
 from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.runs.processes import pick_precision
@@ -57,9 +57,9 @@ class Stages:
 def annotation(lines: list[str]) -> dict[str, float]:
     """Seconds of each component of the bundled pipeline, of reading its documents, of writing them."""
     annotator = load_annotator("en")
-    assert isinstance(annotator, SpacyAnnotator)
+    assert isinstance(annotator.parser, SpacyParser)
     annotator.annotate(lines[:BATCH_SIZE])
-    stages, nlp = Stages(), annotator.nlp
+    stages, nlp = Stages(), annotator.parser.nlp
     reader = DocReader(nlp.vocab.strings, annotator.provides)
     with nlp.memory_zone():
         docs = stages("split into words", lambda: [nlp.make_doc(line) for line in lines])

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 
 from syntaxformer.annotate import read_annotations, write_annotations
-from syntaxformer.annotate.backends.batched import MAX_RUN, segments_of
-from syntaxformer.annotate.backends.spacy import DocReader, SpacyAnnotator
+from syntaxformer.annotate.annotator import MAX_RUN, segments_of
+from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
 from syntaxformer.trees import Sentence, check_governors, depths_of
 
 LINES = st.text(
@@ -23,7 +23,7 @@ def annotator():
     nlp.add_pipe("morphologizer").add_label("POS=NOUN")
     nlp.add_pipe("parser").add_label("dep")
     nlp.initialize()
-    return SpacyAnnotator(nlp, "untrained", "0")
+    return spacy_annotator(nlp, "untrained", "0")
 
 
 @given(lines=st.lists(LINES, max_size=6))

@@ -3,7 +3,14 @@
 Importing this room imports no tagger; `load_annotator` imports what it is asked for.
 """
 
-from syntaxformer.annotate.annotator import Annotator, annotator_identity, load_annotator
+from syntaxformer.annotate.annotator import (
+    Annotator,
+    WithPhrases,
+    annotator_for,
+    annotator_identity,
+    load_annotator,
+    with_constituency,
+)
 from syntaxformer.annotate.corpora.cached import AnnotatedBefore, annotate_cached, annotate_to_file
 from syntaxformer.annotate.corpora.stored import (
     AnnotatedCorpus,
@@ -11,14 +18,7 @@ from syntaxformer.annotate.corpora.stored import (
     read_annotations,
     write_annotations,
 )
-from syntaxformer.annotate.wrappers import (
-    WithPhrases,
-    WordsAsGiven,
-    annotator_for,
-    annotator_in_chunks,
-    prepare,
-    with_constituency,
-)
+from syntaxformer.annotate.wrappers import WordsAsGiven, annotator_in_chunks, prepare
 
 __all__ = [
     "AnnotatedBefore",

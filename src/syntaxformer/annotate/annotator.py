@@ -1,8 +1,7 @@
 """What every annotator can do, whichever library is behind it; the table of annotators; loading them by name.
 
 One line in, one `Sentence` out, always and in order: empty lines, several sentences on a line, 5,000 words.
-Backends are imported when they are asked for. Every worker process loads the annotator by its name; nothing
-is forked, so the caller's threads cannot hang a worker.
+Backends are imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -10,34 +9,38 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial
 from importlib import import_module
 from importlib.resources import files
-from multiprocessing import connection, get_context, parent_process
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
-from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, language_of
 from syntaxformer.base.progress import map_ahead, track
 from syntaxformer.trees import Sentence
-from syntaxformer.trees.sentence import PER_WORD
+from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
+from syntaxformer.trees.sentence import OF_PARSE, PER_WORD
 
 __all__ = [
     "BACKENDS",
+    "MAX_RUN",
+    "MAX_SEGMENT",
     "PHRASES",
     "Annotator",
     "Backend",
+    "BatchParser",
+    "BatchedAnnotator",
     "ListsSentences",
+    "WithPhrases",
+    "annotator_for",
     "annotator_identity",
     "blank_sentence",
     "bundled_folder",
@@ -50,10 +53,10 @@ __all__ = [
     "hash_lines",
     "is_file",
     "load_annotator",
-    "map_in_processes",
     "pipeline_version",
+    "segments_of",
     "short_enough",
-    "stream_in_processes",
+    "with_constituency",
 ]
 
 PHRASES = "+phrases"
@@ -63,12 +66,9 @@ _CUTS = frozenset(" \t\n\r\v\f")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHORT = 12
 """Hexadecimal digits of a version: 48 bits, enough to tell versions of one model apart."""
-T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
-R = TypeVar("R")
 
 MAX_WORDS, _WORD = 100_000, re.compile(r"\w+|[^\w\s]")
-LINES_PER_TASK = 500
 TASKS_AHEAD = 2
 """Tasks that wait for each process, so that none idles."""
 
@@ -128,6 +128,148 @@ class ListsSentences:
         total = len(lines) if isinstance(lines, Sized) else None
         sentences = self.stream(lines, n_processes=n_processes)
         return list(track(sentences, f"annotating ({self.name})", total, enabled=progress))
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words, with exactly these words, joined by spaces.
+
+        Raises:
+            ValueError: A word is empty or holds white space.
+        """
+        return list(self.stream(" ".join(words) for words in check_words(sentences)))
+
+
+class BatchParser(Protocol):
+    """A parser as `BatchedAnnotator` needs it."""
+
+    def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
+        """Return one sentence for each line; no line is blank."""
+        ...
+
+    def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
+        """Return one sentence for each list of words, with exactly these words; no list is empty."""
+        ...
+
+
+class BatchedAnnotator(ListsSentences):
+    """A parser as an annotator; safe to share between threads.
+
+    Args:
+        parser: Does the work.
+        name: What `load_annotator` loads it by, in this and in worker processes.
+        version: Changes whenever the same line could be annotated differently.
+        provides: Columns of its sentences.
+        batch_lines: Lines given to the parser at once.
+        batch_chars: Their characters together; by default 150 a line.
+        threads: Batches that the parser may work on at the same time, in threads: it answers from elsewhere.
+            None: one at a time; several processes load the parser each.
+    """
+
+    def __init__(
+        self,
+        parser: BatchParser,
+        name: str,
+        version: str,
+        provides: frozenset[str],
+        *,
+        batch_lines: int,
+        batch_chars: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.parser = parser
+        self.name, self.version, self.provides = name, version, provides
+        self.batch_lines, self.batch_chars = batch_lines, batch_chars or 150 * batch_lines
+        self.threads = threads
+        self._lock: AbstractContextManager[object] = threading.Lock() if threads is None else nullcontext()
+
+    def limited_to(self, columns: Collection[str]) -> BatchedAnnotator:
+        """Switch off what gives no column that will be read, where the parser can; all others stay the same.
+
+        Returns:
+            This annotator, which from now on provides less.
+        """
+        if (limit := getattr(self.parser, "limit_to", None)) is not None:
+            self.provides = limit(columns)
+        return self
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line, in order, in constant memory.
+
+        Args:
+            lines: Any text, without its line end.
+            n_processes: Worker processes, or requests at a time to a server; 1 works in this process.
+
+        Raises:
+            SyntaxformerError: A worker process died, the parser failed, or a line has over 100,000 words.
+        """
+        lines = short_enough(lines)
+        if self.threads is None and n_processes > 1:
+            from syntaxformer.annotate.wrappers import stream_in_processes
+
+            return stream_in_processes(self.name, lines, n_processes)
+        chunks = chunks_of(lines, self.batch_lines, self.batch_chars)
+        n_threads = max(self.threads or 1, n_processes)
+        if n_threads == 1:
+            return chain.from_iterable(map(self._batch, chunks))
+        pool = ThreadPoolExecutor(n_threads, "annotate")
+        return chain.from_iterable(map_ahead(pool, self._batch, chunks, TASKS_AHEAD * n_threads))
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words, with exactly these words; the text is them with spaces.
+
+        Raises:
+            ValueError: A word is empty or holds white space.
+        """
+        checked = check_words(sentences)
+        filled = [words for words in checked if words]
+        found: list[Sentence] = []
+        for start in range(0, len(filled), self.batch_lines):
+            with self._lock:
+                found.extend(self.parser.parse_words(filled[start : start + self.batch_lines]))
+        parsed = iter(found)
+        return [next(parsed) if words else blank_sentence("", self.provides) for words in checked]
+
+    def _batch(self, lines: Sequence[str]) -> list[Sentence]:
+        filled = [line for line in lines if line.strip()]
+        with self._lock:
+            parsed = iter(self.parser.parse_lines(filled) if filled else [])
+        return [next(parsed) if line.strip() else blank_sentence(line, self.provides) for line in lines]
+
+
+MAX_RUN = 400
+"""Characters without white space after which a cut is made: longer than words and nearly all addresses."""
+
+MAX_SEGMENT = 100_000
+"""Characters of a part, about 20,000 words; beyond it the next white space is a cut."""
+
+_STRETCH = re.compile(rf"\s*\S{{0,{MAX_RUN}}}")
+
+
+def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int, str]]:
+    """Yield start and text of each part of a line; together they are the line.
+
+    Args:
+        line: Any text.
+        max_segment: Characters after which the next white space is a cut.
+    """
+    if len(line) <= MAX_RUN:
+        yield 0, line
+        return
+    start = 0
+    for end in _cuts(line, max_segment):
+        yield start, line[start:end]
+        start = end
+    if start < len(line):
+        yield start, line[start:]
+
+
+def _cuts(line: str, max_segment: int) -> Iterator[int]:
+    start = 0
+    for stretch in _STRETCH.finditer(line):
+        end = stretch.end()
+        inside_run = end < len(line) and not line[end].isspace()
+        if inside_run or end - start > max_segment:
+            yield end
+            start = end
 
 
 def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
@@ -224,8 +366,6 @@ def load_annotator(name: str) -> Annotator:
         DataError: The file or folder that it works with cannot be read.
     """
     if name.endswith(PHRASES):
-        from syntaxformer.annotate.wrappers import with_constituency
-
         return with_constituency(load_annotator(name.removesuffix(PHRASES)))
     scheme, colon, argument = name.partition(":")
     if not colon and name in BUNDLED:
@@ -233,6 +373,74 @@ def load_annotator(name: str) -> Annotator:
     if scheme in BACKENDS and argument:
         return _function(BACKENDS[scheme].home)(argument)
     raise ConfigError(_unknown(name, scheme))
+
+
+def annotator_for(annotator: Annotator, split: str) -> Annotator:
+    """Return the annotator of a split: its own where there is a parsed file for each, else the same for all.
+
+    Raises:
+        DataError: The file of the split is missing.
+    """
+    choose = cast("Callable[[str], Annotator] | None", getattr(annotator, "for_split", None))
+    return annotator if choose is None else choose(split)
+
+
+_PHRASES_VERSION = "+phrases1"
+"""Changes with the rules of the conversion."""
+
+
+def with_constituency(annotator: Annotator) -> Annotator:
+    """Return an annotator that provides `constituency` too; itself where it does so already.
+
+    Args:
+        annotator: Provides upos, governors and deprels of Universal Dependencies.
+
+    Raises:
+        ConfigError: It lacks one of these.
+    """
+    if "constituency" in annotator.provides:
+        return annotator
+    missing = [column for column in NEEDED_COLUMNS if column not in annotator.provides]
+    if missing:
+        raise ConfigError(
+            f"annotator: expected one with {', '.join(NEEDED_COLUMNS)} for phrases, got "
+            f"{annotator.name!r} without {', '.join(missing)}. Use one with a dependency parser."
+        )
+    return WithPhrases(annotator)
+
+
+class WithPhrases(ListsSentences):
+    """An annotator whose sentences get a constituency tree from their dependency parse.
+
+    No information beyond the parse, and no brackets before somebody asks for them: a corpus that is stored
+    does, relations do not.
+
+    Args:
+        annotator: Who parses.
+    """
+
+    def __init__(self, annotator: Annotator) -> None:
+        self.annotator = annotator
+        self.name = annotator.name + PHRASES
+        self.version = annotator.version + _PHRASES_VERSION
+        self.provides = annotator.provides | {"constituency"}
+
+    def for_split(self, split: str) -> Annotator:
+        """Return the same for one split; see `annotator_for`."""
+        return WithPhrases(annotator_for(self.annotator, split))
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line; the conversion itself runs in this process."""
+        return map(_with_tree, self.annotator.stream(lines, n_processes=n_processes))
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words."""
+        return list(map(_with_tree, self.annotator.annotate_words(sentences)))
+
+
+def _with_tree(sentence: Sentence) -> Sentence:
+    """A line without words has no tree."""
+    return replace(sentence, constituency=OF_PARSE) if sentence.words else sentence
 
 
 def annotator_identity(name: str) -> tuple[str, str]:
@@ -342,63 +550,3 @@ def short_enough(lines: Iterable[str], path: str | None = None, first: int = 0) 
             message = f"expected at most {MAX_WORDS:,} words in a line, got {n_words:,}. Split the line."
             raise DataError(message, path, number)
         yield line
-
-
-def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> Iterator[Sentence]:
-    """Yield one sentence a line, in order, made by `n_processes` workers that load annotator `name`.
-
-    Raises:
-        SyntaxformerError: A worker died.
-    """
-    for sentences in map_in_processes(name, _sentences, chunks_of(lines, LINES_PER_TASK), n_processes):
-        yield from sentences
-
-
-def map_in_processes(
-    name: str, work: Callable[[Annotator, T], R], items: Iterable[T], n_processes: int
-) -> Iterator[R]:
-    """Yield `work(annotator, item)` for each item, in order.
-
-    Args:
-        name: The annotator that each worker loads once.
-        work: A function that workers can import.
-        items: Taken a few ahead.
-        n_processes: Workers.
-
-    Raises:
-        SyntaxformerError: A worker died.
-    """
-    pool = ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=_load, initargs=(name,))
-    try:
-        yield from map_ahead(pool, partial(_work, work), items, TASKS_AHEAD * n_processes)
-    except BrokenProcessPool as error:
-        raise SyntaxformerError(
-            f"annotation with {n_processes} processes: expected all to live, got a dead one (out of "
-            "memory, killed, or a script working outside `if __name__ == '__main__'`). Use fewer processes."
-        ) from error
-
-
-_annotator: Annotator | None = None
-
-
-def _load(name: str) -> None:
-    global _annotator
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer, in one line
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _annotator = load_annotator(name)
-
-
-def _end_with_parent() -> None:
-    """A parent that is killed cannot end its workers, who would wait for it for ever."""
-    if (parent := parent_process()) is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-
-def _work(work: Callable[[Annotator, T], R], item: T) -> R:
-    assert _annotator is not None
-    return work(_annotator, item)
-
-
-def _sentences(annotator: Annotator, lines: list[str]) -> list[Sentence]:
-    return list(annotator.stream(lines))

@@ -1,4 +1,4 @@
-"""Annotators around annotators: one for each split, words kept as given, phrases made of dependency trees.
+"""Annotators around annotators: one for each split, words kept as given, lines in chunks, several processes.
 
 And which annotator a model folder may name: a stranger may have made it.
 """
@@ -9,37 +9,50 @@ import glob
 import hashlib
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from itertools import islice
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
-from syntaxformer.annotate.annotator import BACKENDS, PHRASES, Annotator, ListsSentences, hash_file, is_file
-from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.annotate.annotator import (
+    BACKENDS,
+    PHRASES,
+    TASKS_AHEAD,
+    Annotator,
+    ListsSentences,
+    annotator_for,
+    chunks_of,
+    hash_file,
+    is_file,
+    load_annotator,
+    with_constituency,
+)
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.languages import BUNDLED
+from syntaxformer.base.progress import map_ahead
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
-from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
-from syntaxformer.trees.sentence import OF_PARSE
 
 __all__ = [
     "SPLIT",
     "AnnotatedLines",
     "SplitAnnotator",
-    "WithPhrases",
     "WordsAsGiven",
-    "annotator_for",
     "annotator_in_chunks",
+    "map_in_processes",
     "prepare",
+    "stream_in_processes",
     "trusted_annotator",
-    "with_constituency",
 ]
 
 SPLIT = "{split}"
 """Stands for "train", "dev" … in the path of a parsed file."""
-
-_PHRASES_VERSION = "+phrases1"
-"""Changes with the rules of the conversion."""
 
 _LINES_AT_A_TIME = 1000
 
@@ -81,16 +94,6 @@ def prepare(
         annotator = with_constituency(annotator)
     annotator = WordsAsGiven(annotator) if words_given else annotator
     return AnnotatedBefore(annotator, annotated) if annotated else annotator
-
-
-def annotator_for(annotator: Annotator, split: str) -> Annotator:
-    """Return the annotator of a split: its own where there is a parsed file for each, else the same for all.
-
-    Raises:
-        DataError: The file of the split is missing.
-    """
-    choose = cast("Callable[[str], Annotator] | None", getattr(annotator, "for_split", None))
-    return annotator if choose is None else choose(split)
 
 
 def annotator_in_chunks(annotator: Annotator, split: str, lines: Sequence[str]) -> Annotator:
@@ -137,10 +140,6 @@ class AnnotatedLines(ListsSentences):
                     f"annotator {self.name}: expected its lines in their order, got {line[:40]!r} at {found}."
                 )
             yield sentence
-
-    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return the sentences of the next lines, given as words; see `stream`."""
-        return list(self.stream(" ".join(words) for words in sentences))
 
 
 class SplitAnnotator(ListsSentences):
@@ -193,10 +192,6 @@ class SplitAnnotator(ListsSentences):
             f"of its splits only. Give another, or a path without {SPLIT}."
         )
 
-    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Refuse, as `stream` does."""
-        return list(self.stream(()))
-
 
 class WordsAsGiven(ListsSentences):
     """An annotator that never re-tokenises: the words of a line are what stands between spaces.
@@ -227,60 +222,6 @@ class WordsAsGiven(ListsSentences):
         return self.annotator.annotate_words(sentences)
 
 
-def with_constituency(annotator: Annotator) -> Annotator:
-    """Return an annotator that provides `constituency` too; itself where it does so already.
-
-    Args:
-        annotator: Provides upos, governors and deprels of Universal Dependencies.
-
-    Raises:
-        ConfigError: It lacks one of these.
-    """
-    if "constituency" in annotator.provides:
-        return annotator
-    missing = [column for column in NEEDED_COLUMNS if column not in annotator.provides]
-    if missing:
-        raise ConfigError(
-            f"annotator: expected one with {', '.join(NEEDED_COLUMNS)} for phrases, got "
-            f"{annotator.name!r} without {', '.join(missing)}. Use one with a dependency parser."
-        )
-    return WithPhrases(annotator)
-
-
-class WithPhrases(ListsSentences):
-    """An annotator whose sentences get a constituency tree from their dependency parse.
-
-    No information beyond the parse, and no brackets before somebody asks for them: a corpus that is stored
-    does, relations do not.
-
-    Args:
-        annotator: Who parses.
-    """
-
-    def __init__(self, annotator: Annotator) -> None:
-        self.annotator = annotator
-        self.name = annotator.name + PHRASES
-        self.version = annotator.version + _PHRASES_VERSION
-        self.provides = annotator.provides | {"constituency"}
-
-    def for_split(self, split: str) -> Annotator:
-        """Return the same for one split; see `annotator_for`."""
-        return WithPhrases(annotator_for(self.annotator, split))
-
-    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Yield one sentence for each line; the conversion itself runs in this process."""
-        return map(_with_tree, self.annotator.stream(lines, n_processes=n_processes))
-
-    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return one sentence for each list of words."""
-        return list(map(_with_tree, self.annotator.annotate_words(sentences)))
-
-
-def _with_tree(sentence: Sentence) -> Sentence:
-    """A line without words has no tree."""
-    return replace(sentence, constituency=OF_PARSE) if sentence.words else sentence
-
-
 def trusted_annotator(named: str | None, given: str | None, folder: Path, trust: bool = False) -> str | None:
     """The annotator to load for a model: what the user has given, else what its folder has named.
 
@@ -296,6 +237,8 @@ def trusted_annotator(named: str | None, given: str | None, folder: Path, trust:
     if given is not None or named is None:
         return given
     plain = named.removesuffix(PHRASES)
+    if plain in BUNDLED:
+        return named
     scheme, _, path = plain.partition(":")
     inside = Path(os.path.realpath(folder / path))
     read = inside / "config.cfg" if scheme == "spacy" else inside
@@ -328,3 +271,70 @@ def _deed(name: str) -> str | None:
     if is_path or "dir" in options or any("/" in one for one in names):
         return f"read {names[-1]!r}"
     return _deed(options["words"]) if "words" in options else None
+
+
+LINES_PER_TASK = 500
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> Iterator[Sentence]:
+    """Yield one sentence a line, in order, made by `n_processes` workers that load annotator `name`.
+
+    Raises:
+        SyntaxformerError: A worker died.
+    """
+    for sentences in map_in_processes(name, _sentences, chunks_of(lines, LINES_PER_TASK), n_processes):
+        yield from sentences
+
+
+def map_in_processes(
+    name: str, work: Callable[[Annotator, T], R], items: Iterable[T], n_processes: int
+) -> Iterator[R]:
+    """Yield `work(annotator, item)` for each item, in order.
+
+    Nothing is forked, so that the caller's threads cannot hang a worker.
+
+    Args:
+        name: The annotator that each worker loads once.
+        work: A function that workers can import.
+        items: Taken a few ahead.
+        n_processes: Workers.
+
+    Raises:
+        SyntaxformerError: A worker died.
+    """
+    pool = ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=_load, initargs=(name,))
+    try:
+        yield from map_ahead(pool, partial(_work, work), items, TASKS_AHEAD * n_processes)
+    except BrokenProcessPool as error:
+        raise SyntaxformerError(
+            f"annotation with {n_processes} processes: expected all to live, got a dead one (out of "
+            "memory, killed, or a script working outside `if __name__ == '__main__'`). Use fewer processes."
+        ) from error
+
+
+_annotator: Annotator | None = None
+
+
+def _load(name: str) -> None:
+    global _annotator
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer, in one line
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _annotator = load_annotator(name)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot end its workers, who would wait for it for ever."""
+    if (parent := parent_process()) is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _work(work: Callable[[Annotator, T], R], item: T) -> R:
+    assert _annotator is not None
+    return work(_annotator, item)
+
+
+def _sentences(annotator: Annotator, lines: list[str]) -> list[Sentence]:
+    return list(annotator.stream(lines))

@@ -41,10 +41,6 @@ class CorpusLike(Protocol):
         """Has `row_offsets`, `starts`, `ends`, `values` of those columns, and `tags`: what codes are."""
         ...
 
-    def brackets(self, start: int, stop: int) -> list[str | None] | None:
-        """Constituency trees of some lines; None where the corpus has none."""
-        ...
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedColumn:
@@ -187,14 +183,11 @@ class WordColumns:
         Raises:
             AlignmentError: The corpus has fewer lines.
         """
-        stop = start + len(texts)
-        stored = corpus.columns(start, stop, columns)
+        stored = corpus.columns(start, start + len(texts), columns)
         found = {
             name: CodedColumn(values, stored.tags[name]) if name in stored.tags else values
             for name, values in stored.values.items()
         }
-        if "constituency" in columns:
-            found["constituency"] = corpus.brackets(start, stop)
         return cls(texts, stored.row_offsets, stored.starts, stored.ends, first_line=start + 1, **found)
 
     @classmethod
@@ -219,24 +212,9 @@ class WordColumns:
         row_splits = splits_of(lengths)
         numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
         offsets = np.fromiter(numbers, np.int32, 2 * int(row_splits[-1])).reshape(-1, 2)
-
-        found: dict[str, Any] = {}
-        for name in PER_WORD:
-            values = _gather(sentences, name, first_line)
-            if values is not None:
-                is_number = COLUMNS[name].kind == "number"
-                found[name] = np.array(values, np.int32) if is_number else CodedColumn.from_values(values)
-        trees = [sentence.tree_source for sentence in sentences]
-        lacking = any(tree is None and len(one) for tree, one in zip(trees, sentences, strict=True))
-        columns = cls(
-            [sentence.text for sentence in sentences],
-            row_splits,
-            offsets[:, 0],
-            offsets[:, 1],
-            first_line=first_line,
-            **found,
-            constituency=None if lacking else trees,
-        )
+        texts = [sentence.text for sentence in sentences]
+        found = {name: _column(sentences, name, first_line) for name in COLUMNS}
+        columns = cls(texts, row_splits, offsets[:, 0], offsets[:, 1], first_line=first_line, **found)
         for name, rows in (user or {}).items():
             check_rows(name, rows, lengths, first_line)
             columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
@@ -260,22 +238,20 @@ def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, fir
             )
 
 
-def _gather(
-    sentences: Sequence[Sentence],
-    name: str,
-    first_line: int,
-) -> list[Any] | None:
-    """One annotation of all sentences in a flat list; None where they do not have it."""
-    values = [getattr(sentence, name) for sentence in sentences]
+def _column(sentences: Sequence[Sentence], name: str, first_line: int) -> Any:
+    """One annotation of all sentences, flat, or their trees; None where they do not have it."""
+    values = [one.tree_source if name == "constituency" else getattr(one, name) for one in sentences]
     missing = [row for row, value in enumerate(values) if value is None and len(sentences[row])]
-    if not missing:
-        return list(chain.from_iterable(value or () for value in values))
-    if any(values) and name in DEFAULT_COLUMNS:
+    if missing and any(values) and name in DEFAULT_COLUMNS:
         raise AlignmentError(
             f"{name}: expected a value for every word or for none, got a line without, while others have it.",
             line=missing[0] + first_line,
         )
-    return None
+    kind = COLUMNS[name].kind
+    if missing or kind == "tree":
+        return None if missing else values
+    flat = list(chain.from_iterable(value or () for value in values))
+    return np.array(flat, np.int32) if kind == "number" else CodedColumn.from_values(flat)
 
 
 def read_user_column(

@@ -94,6 +94,9 @@ class WordTrees:
         Raises:
             TreeError: One has a tree that the other lacks.
         """
+        for name in ("governors", "phrases"):
+            if (getattr(first, name) is None) != (getattr(second, name) is None):
+                raise TreeError(f"{name}: expected a tree for both segments or for none, got one.")
         n_first = len(first)
         segments = np.repeat(np.array([0, 1], np.int8), [n_first, len(second)])
         governors = phrases = None
@@ -103,12 +106,6 @@ class WordTrees:
         if first.phrases is not None and second.phrases is not None:
             moved = replace(second.phrases, gap_heads=second.phrases.gap_heads + n_first)
             phrases = PhraseColumns.join([first.phrases, moved])
-        for name, joined, trees in (
-            ("governors", governors, (first.governors, second.governors)),
-            ("phrases", phrases, (first.phrases, second.phrases)),
-        ):
-            if joined is None and any(tree is not None for tree in trees):
-                raise TreeError(f"{name}: expected a tree for both segments or for none, got one.")
         return cls(segments, governors, phrases)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.trees.locate import locate_words
-from syntaxformer.trees.ptb import Tree, format_tree, parse_tree
+from syntaxformer.trees.ptb import Tree, events, format_tree, parse_tree
 from syntaxformer.trees.sentence import Sentence
 
 __all__ = [
@@ -44,7 +44,7 @@ class Span(NamedTuple):
 
 def leaves_of(tree: Tree) -> tuple[str, ...]:
     """Return the words of a tree, left to right."""
-    return tuple(node for _, node in _walk(tree) if isinstance(node, str))
+    return tuple(text for event, text in events(tree) if event == "word")
 
 
 def tags_of(tree: Tree) -> tuple[str, ...]:
@@ -60,19 +60,15 @@ def spans_of(tree: Tree) -> tuple[Span, ...]:
     spans: list[Span] = []
     opened: list[int] = []
     n_words = 0
-    waiting: list[Tree | str | None] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if node is None:
-            index = opened.pop()
-            spans[index] = spans[index]._replace(end=n_words)
-        elif isinstance(node, str):
+    for event, label in events(tree):
+        if event == "open":
+            opened.append(len(spans))
+            spans.append(Span(label, n_words, n_words))
+        elif event == "word":
             n_words += 1
         else:
-            opened.append(len(spans))
-            spans.append(Span(node.label, n_words, n_words))
-            waiting.append(None)
-            waiting.extend(reversed(node.children))
+            place = opened.pop()
+            spans[place] = spans[place]._replace(end=n_words)
     return tuple(spans)
 
 
@@ -133,18 +129,14 @@ def tree_over_words(tree: Tree, words: Sequence[str]) -> Tree:
         raise DataError(f"parser: expected a tree over {len(words)} words, got one over {n_leaves}.")
     remaining = iter(words)
     made: list[tuple[str, list[Tree | str]]] = [("", [])]
-    waiting: list[Tree | str | None] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if node is None:
-            label, children = made.pop()
-            made[-1][1].append(Tree(label, tuple(children)))
-        elif isinstance(node, str):
+    for event, label in events(tree):
+        if event == "open":
+            made.append((label, []))
+        elif event == "word":
             made[-1][1].append(leaf_of(next(remaining)))
         else:
-            made.append((node.label, []))
-            waiting.append(None)
-            waiting.extend(reversed(node.children))
+            label, children = made.pop()
+            made[-1][1].append(Tree(label, tuple(children)))
     top = made[0][1][0]
     return top if isinstance(top, Tree) else Tree("", (top,))
 

@@ -57,8 +57,11 @@ def depths_of(governors: Sequence[int]) -> tuple[int, ...]:
         TreeError: The governors hold a cycle.
     """
     depths = [0] * len(governors)
-    for parent, word in _top_down(governors):
-        depths[word] = 0 if parent == ROOT else depths[parent] + 1
+    order = top_down(governors, children_of(governors))
+    if len(order) < len(governors):
+        check_governors(governors)
+    for word in order:
+        depths[word] = 0 if governors[word] == ROOT else depths[governors[word]] + 1
     return tuple(depths)
 
 
@@ -68,26 +71,8 @@ def is_projective(governors: Sequence[int]) -> bool:
     Raises:
         TreeError: The governors hold a cycle.
     """
-    first, last, size = list(range(len(governors))), list(range(len(governors))), [1] * len(governors)
-    for parent, word in reversed(_top_down(governors)):
-        if last[word] - first[word] + 1 != size[word]:
-            return False
-        if parent != ROOT:
-            first[parent] = min(first[parent], first[word])
-            last[parent] = max(last[parent], last[word])
-            size[parent] += size[word]
-    return True
-
-
-def _top_down(governors: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of governor and word, each governor before its words."""
-    children = children_of(governors)
-    order = [(ROOT, word) for word, governor in enumerate(governors) if governor == ROOT]
-    for _, parent in order:  # grows while it is walked: breadth first
-        order.extend((parent, word) for word in children[parent])
-    if len(order) < len(governors):
-        check_governors(governors)
-    return order
+    check_governors(governors)
+    return projective_governors(governors) == tuple(governors)
 
 
 def _find_cycle(governors: Sequence[int]) -> list[int]:
@@ -122,7 +107,21 @@ def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:
 
     Source: Nivre & Nilsson (2005), lifting; differs: all words are lifted at once, against the given tree.
     """
-    places, sizes = _subtree_numbers(governors)
+    children = children_of(governors)
+    order, sizes, places = top_down(governors, children), [1] * len(governors), [0] * len(governors)
+    for word in reversed(order):
+        if governors[word] != ROOT:
+            sizes[governors[word]] += sizes[word]
+    # The words below word i are numbered right after it: sizes[i] numbers, its own among them.
+    free = 0
+    for word in order:
+        if governors[word] == ROOT:
+            places[word] = free
+            free += sizes[word]
+        place = places[word] + 1
+        for child in children[word]:
+            places[child] = place
+            place += sizes[child]
     blocks = [_block(word, places, sizes) for word in range(len(governors))]
     lifted: list[int] = []
     for word, governor in enumerate(governors):
@@ -138,26 +137,6 @@ def top_down(governors: Sequence[int], children: Sequence[Sequence[int]]) -> lis
     for word in order:  # grows while it is walked: breadth first
         order.extend(children[word])
     return order
-
-
-def _subtree_numbers(governors: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Number words so that those below word i come right after it, sizes[i] with itself; places and sizes."""
-    children = children_of(governors)
-    order = top_down(governors, children)
-    sizes, places = [1] * len(governors), [0] * len(governors)
-    for word in reversed(order):
-        if governors[word] != ROOT:
-            sizes[governors[word]] += sizes[word]
-    free = 0
-    for word in order:
-        if governors[word] == ROOT:
-            places[word] = free
-            free += sizes[word]
-        place = places[word] + 1
-        for child in children[word]:
-            places[child] = place
-            place += sizes[child]
-    return places, sizes
 
 
 def _block(word: int, places: Sequence[int], sizes: Sequence[int]) -> tuple[int, int]:

@@ -6,10 +6,11 @@ punctuation is put in last (`phrase_punctuation`). Deterministic, without a mode
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from syntaxformer.trees.constituency import tree_over_words
+from syntaxformer.trees.constituency import leaf_of
 from syntaxformer.trees.phrase_heights import (
     CLAUSAL_TAGS,
     NOMINAL_TAGS,
@@ -55,17 +56,6 @@ class _Gap:
     """Phrases that end before the gap and not after it, the highest first."""
 
 
-@dataclass(slots=True)
-class _Marks:
-    """Marks given to phrases so far: before a part, or after the last."""
-
-    before: dict[tuple[int, int], list[int]] = field(default_factory=dict[tuple[int, int], list[int]])
-    last: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-
-    def before_last_part(self, phrase: Phrase) -> list[int]:
-        return self.before.get((id(phrase), len(phrase.children) - 1), [])
-
-
 def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase:
     """Put all words that are in no phrase yet into a tree.
 
@@ -81,13 +71,12 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
     top = _one_top(tops)
     phrases, gaps = _survey(top)
     gaps.append(_Gap(top.end, len(words), top, len(top.children), _ending_with(top.children[-1])))
-    marks = _Marks()
-    openings: dict[str, Phrase] = {}
+    punctuation = _Punctuation(words)
     for gap in sorted(gaps, key=lambda gap: gap.start):
         for mark in range(gap.start, gap.end):
-            _place(mark, gap, marks, openings, words, gap.phrase is top and len(tops) > 1)
+            punctuation.place(mark, gap, gap.phrase is top and len(tops) > 1)
     for phrase in phrases:
-        _fill(phrase, marks)
+        punctuation.fill(phrase)
     top.children = [*range(top.start), *top.children]
     for phrase in phrases:
         _make_parentheticals(phrase, words)
@@ -129,56 +118,54 @@ def _ending_with(part: Phrase | int) -> list[Phrase]:
     return chain
 
 
-def _place(
-    mark: int,
-    gap: _Gap,
-    marks: _Marks,
-    openings: dict[str, Phrase],
-    words: Sequence[str],
-    is_between_sentences: bool,
-) -> None:
-    """Give a mark to the phrase where its pair stands, or else to the lowest phrase over its neighbours."""
-    word = words[mark]
-    phrase = _phrase_of_pair(word, gap, marks, openings, words)
-    if phrase is None and is_between_sentences and word in _SENTENCE_END and gap.ending:
-        phrase = gap.ending[0]
-    if phrase is not None:
-        marks.last.setdefault(id(phrase), []).append(mark)
-        # What follows in this gap may not go below this phrase: order is kept.
-        gap.ending = gap.ending[: 1 + [id(ending) for ending in gap.ending].index(id(phrase))]
-        return
-    gap.ending = []
-    marks.before.setdefault((id(gap.phrase), gap.place), []).append(mark)
-    if word in _BRACKETS:
-        openings[_BRACKETS[word]] = gap.phrase
-    elif word in _OPENING_QUOTES or word == _EITHER_QUOTE:
-        openings["quote"] = gap.phrase
+class _Punctuation:
+    """Marks given to phrases: before a part (by the phrase's id and the part's place), or after the last."""
 
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+        self.before: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self.last: dict[int, list[int]] = defaultdict(list)
+        self.openings: dict[str, Phrase] = {}
 
-def _phrase_of_pair(
-    word: str, gap: _Gap, marks: _Marks, openings: dict[str, Phrase], words: Sequence[str]
-) -> Phrase | None:
-    """The phrase that ends here and holds the mark that began what this one ends."""
-    if word in _CLOSING_BRACKETS or word in _CLOSING_QUOTES or word == _EITHER_QUOTE:
-        opened = openings.pop(word if word in _CLOSING_BRACKETS else "quote", None)
-        return opened if any(phrase is opened for phrase in gap.ending) else None
-    for phrase in gap.ending:
-        begun = [words[mark] for mark in marks.before_last_part(phrase)]
-        if word == "," and "," in begun and phrase.label in _PAIRED_COMMA_IN and not phrase.is_coordination:
-            return phrase
-        if word in _DASHES and not _DASHES.isdisjoint(begun):
-            return phrase
-    return None
+    def place(self, mark: int, gap: _Gap, is_between_sentences: bool) -> None:
+        """Give a mark to the phrase where its pair stands, else to the lowest phrase over its neighbours."""
+        word = self.words[mark]
+        phrase = self._phrase_of_pair(word, gap)
+        if phrase is None and is_between_sentences and word in _SENTENCE_END and gap.ending:
+            phrase = gap.ending[0]
+        if phrase is not None:
+            self.last[id(phrase)].append(mark)
+            # What follows in this gap may not go below this phrase: order is kept.
+            gap.ending = gap.ending[: 1 + [id(ending) for ending in gap.ending].index(id(phrase))]
+            return
+        gap.ending = []
+        self.before[id(gap.phrase), gap.place].append(mark)
+        if word in _BRACKETS:
+            self.openings[_BRACKETS[word]] = gap.phrase
+        elif word in _OPENING_QUOTES or word == _EITHER_QUOTE:
+            self.openings["quote"] = gap.phrase
 
+    def _phrase_of_pair(self, word: str, gap: _Gap) -> Phrase | None:
+        """The phrase that ends here and holds the mark that began what this one ends."""
+        if word in _CLOSING_BRACKETS or word in _CLOSING_QUOTES or word == _EITHER_QUOTE:
+            opened = self.openings.pop(word if word in _CLOSING_BRACKETS else "quote", None)
+            return opened if any(phrase is opened for phrase in gap.ending) else None
+        for phrase in gap.ending:
+            begun = [self.words[mark] for mark in self.before[id(phrase), len(phrase.children) - 1]]
+            is_pair = phrase.label in _PAIRED_COMMA_IN and not phrase.is_coordination
+            if word == "," and "," in begun and is_pair:
+                return phrase
+            if word in _DASHES and not _DASHES.isdisjoint(begun):
+                return phrase
+        return None
 
-def _fill(phrase: Phrase, marks: _Marks) -> None:
-    """Put the marks that a phrase was given between its parts."""
-    parts: list[Phrase | int] = []
-    for place, part in enumerate(phrase.children):
-        parts.extend(marks.before.get((id(phrase), place), ()))
-        parts.append(part)
-    at_end = marks.before.get((id(phrase), len(phrase.children)), ())
-    phrase.children = [*parts, *marks.last.get(id(phrase), ()), *at_end]
+    def fill(self, phrase: Phrase) -> None:
+        """Put the marks that a phrase was given between its parts."""
+        places = range(len(phrase.children))
+        parts = [
+            part for place in places for part in (*self.before[id(phrase), place], phrase.children[place])
+        ]
+        phrase.children = [*parts, *self.last[id(phrase)], *self.before[id(phrase), len(places)]]
 
 
 def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
@@ -250,7 +237,7 @@ def brackets_of_parse(sentence: Sentence) -> str:
     Raises:
         ValueError, TreeError: As `phrase_structure`, or a tag that holds a bracket or white space.
     """
-    return format_tree(tree_over_words(phrase_structure(sentence), sentence.words))
+    return format_tree(_finish(phrases_of_parse(sentence), sentence, list(map(leaf_of, sentence.words))))
 
 
 def phrase_structure(sentence: Sentence) -> Tree:
@@ -270,7 +257,7 @@ def phrase_structure(sentence: Sentence) -> Tree:
         ValueError: The sentence has no words or lacks one of those columns.
         TreeError: The governors hold a cycle.
     """
-    return _finish(phrases_of_parse(sentence), sentence)
+    return _finish(phrases_of_parse(sentence), sentence, sentence.words)
 
 
 def phrases_of_parse(sentence: Sentence) -> Phrase:
@@ -463,10 +450,10 @@ def _phrases_below(top: Phrase) -> list[Phrase]:
     return phrases
 
 
-def _finish(top: Phrase, sentence: Sentence) -> Tree:
+def _finish(top: Phrase, sentence: Sentence, words: Sequence[str]) -> Tree:
     """Turn phrases into a `Tree` with a tag over each word."""
     assert sentence.upos is not None
-    leaves = [Tree(tag, (word,)) for word, tag in zip(sentence.words, sentence.upos, strict=True)]
+    leaves = [Tree(tag, (word,)) for word, tag in zip(words, sentence.upos, strict=True)]
     made: dict[int, Tree] = {}
     for phrase in reversed(_phrases_below(top)):
         parts: Iterator[Tree] = (

@@ -14,7 +14,7 @@ from pathlib import Path
 from syntaxformer.base.errors import TreeError
 from syntaxformer.base.files import read_lines
 
-__all__ = ["Tree", "format_tree", "parse_tree", "parse_trees", "read_ptb"]
+__all__ = ["Tree", "events", "format_tree", "parse_tree", "parse_trees", "read_ptb"]
 
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 _ESCAPES = {character: escape for escape, character in _BRACKETS.items()}
@@ -46,10 +46,10 @@ class Tree:
         return f"Tree({format_tree(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tree) and list(_events(self)) == list(_events(other))
+        return isinstance(other, Tree) and list(events(self)) == list(events(other))
 
     def __hash__(self) -> int:
-        return hash(tuple(_events(self)))
+        return hash(tuple(events(self)))
 
     @property
     def word(self) -> str | None:
@@ -124,7 +124,7 @@ def format_tree(tree: Tree) -> str:
         TreeError: A word or label is empty or holds white space that would cut it in two.
     """
     pieces: list[str] = []
-    for kind, token in _events(tree):
+    for kind, token in events(tree):
         if kind == "close":
             pieces.append(")")
         elif kind == "open":
@@ -134,7 +134,7 @@ def format_tree(tree: Tree) -> str:
     return "".join(pieces)[1:]
 
 
-def _events(tree: Tree) -> Iterator[tuple[str, str]]:
+def events(tree: Tree) -> Iterator[tuple[str, str]]:
     """Walk a tree as `("open", label)`, `("word", word)` and `("close", "")`."""
     waiting: list[Tree | str | None] = [tree]
     while waiting:

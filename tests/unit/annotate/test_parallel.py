@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.annotate import annotator as parallel
+from syntaxformer.annotate import wrappers
 from syntaxformer.base.errors import DataError, SyntaxformerError
 
 
@@ -18,9 +19,9 @@ def _load_a_killer(name):
 def test_ctrl_c_is_the_parents_to_answer():
     script = """
 import os, signal
-from syntaxformer.annotate import annotator as parallel
-parallel.load_annotator = lambda name: os.kill(os.getpid(), signal.SIGINT)
-parallel._load("any")
+from syntaxformer.annotate import wrappers
+wrappers.load_annotator = lambda name: os.kill(os.getpid(), signal.SIGINT)
+wrappers._load("any")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -37,7 +38,7 @@ def test_chunks_cover_the_lines_in_order():
     ("line", "n_words"), [("x " * 100_001, 100_001), ("!" * 100_002, 100_002), ("it's " * 40_000, 120_000)]
 )
 def test_a_line_of_too_many_words_is_refused_by_its_number_before_it_is_parsed(annotator, line, n_words):
-    from syntaxformer.annotate.backends.batched import BatchedAnnotator
+    from syntaxformer.annotate.annotator import BatchedAnnotator
 
     class Parser:
         def parse_lines(self, lines):
@@ -59,9 +60,9 @@ def test_a_line_of_as_many_words_as_there_may_be_or_of_one_long_word_is_taken():
 
 
 def test_a_dead_worker_is_one_clear_error(monkeypatch):
-    monkeypatch.setattr(parallel, "_load", _load_a_killer)
+    monkeypatch.setattr(wrappers, "_load", _load_a_killer)
     with pytest.raises(SyntaxformerError) as caught:
-        list(parallel.stream_in_processes("en", ["a"], 2))
+        list(wrappers.stream_in_processes("en", ["a"], 2))
     assert str(caught.value).startswith(
         "annotation with 2 processes: expected all to live, got a dead one (out of"
     )
@@ -71,15 +72,15 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("""
 import os, signal, sys
-from syntaxformer.annotate import annotator as parallel
+from syntaxformer.annotate import wrappers
 
 def work(annotator, item):
     return os.getpid()
 
 if __name__ == "__main__":
-    pids = set(parallel.map_in_processes("en", work, range(40), 2))
+    pids = set(wrappers.map_in_processes("en", work, range(40), 2))
     print(*pids, flush=True)
-    found = parallel.map_in_processes("en", work, range(10**9), 2)
+    found = wrappers.map_in_processes("en", work, range(10**9), 2)
     print(next(found), next(found), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """)

@@ -5,8 +5,8 @@ import spacy
 from spacy.tokens import Doc
 
 from syntaxformer.annotate import Annotator, load_annotator
-from syntaxformer.annotate.backends.batched import MAX_RUN, segments_of
-from syntaxformer.annotate.backends.spacy import DocReader, SpacyAnnotator
+from syntaxformer.annotate.annotator import MAX_RUN, segments_of
+from syntaxformer.annotate.backends.spacy import DocReader, spacy_annotator
 from syntaxformer.base.errors import BackendMissingError, DataError
 
 ALL = frozenset({"upos", "governors", "deprels"})
@@ -179,7 +179,7 @@ def test_unneeded_components_are_switched_off():
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler")
     nlp.add_pipe("attribute_ruler")
-    annotator = SpacyAnnotator(nlp, "x", "1")
+    annotator = spacy_annotator(nlp, "x", "1")
     assert nlp.pipe_names == ["attribute_ruler"]
     assert annotator.provides == {"upos"}
 

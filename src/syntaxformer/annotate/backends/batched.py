@@ -1,42 +1,23 @@
-"""What backends share: options behind a name, a parser of batches as an annotator, parses as sentences.
+"""What backends share: options behind a name, and parses as sentences.
 
 A parser splits a line into sentences of its own, with numbers and trees that start anew in each; here they
-become one sentence with several roots and, where there are trees, one tree over all words. Blank lines do not
-reach it, and very long ones can be cut: spaCy's tokenizer needs time quadratic in the length of a run without
-white space, and models hold a whole document in memory.
+become one sentence with several roots and, where there are trees, one tree over all words.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from syntaxformer.annotate.annotator import (
-    TASKS_AHEAD,
-    ListsSentences,
-    blank_sentence,
-    check_words,
-    chunks_of,
-    short_enough,
-    stream_in_processes,
-)
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.progress import map_ahead
 from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, strip_root
 from syntaxformer.trees.constituency import leaf_of
 from syntaxformer.trees.sentence import COLUMNS
 
 __all__ = [
-    "MAX_RUN",
-    "MAX_SEGMENT",
-    "BatchParser",
-    "BatchedAnnotator",
     "OptionTypes",
     "ParsedSentence",
     "flat_tree",
@@ -45,7 +26,6 @@ __all__ = [
     "positive_int",
     "positive_number",
     "read_tree",
-    "segments_of",
     "split_options",
 ]
 
@@ -111,97 +91,6 @@ def positive_number(text: str) -> float:
     if not 0 < number < 1e9:
         raise ValueError(f"expected a number above 0, got {text!r}.")
     return number
-
-
-class BatchParser(Protocol):
-    """A parser as `BatchedAnnotator` needs it."""
-
-    def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
-        """Return one sentence for each line; no line is blank."""
-        ...
-
-    def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words; no list is empty."""
-        ...
-
-
-class BatchedAnnotator(ListsSentences):
-    """A parser as an annotator; safe to share between threads.
-
-    Args:
-        parser: Does the work.
-        name: What `load_annotator` loads it by, in this and in worker processes.
-        version: Changes whenever the same line could be annotated differently.
-        provides: Columns of its sentences.
-        batch_lines: Lines given to the parser at once.
-        threads: Batches that the parser may work on at the same time, in threads: it answers from elsewhere.
-            None: one at a time; several processes load the parser each.
-    """
-
-    def __init__(
-        self,
-        parser: BatchParser,
-        name: str,
-        version: str,
-        provides: frozenset[str],
-        *,
-        batch_lines: int,
-        threads: int | None = None,
-    ) -> None:
-        self.parser = parser
-        self.name = name
-        self.version = version
-        self.provides = provides
-        self.batch_lines = batch_lines
-        self.threads = threads
-        self._lock: AbstractContextManager[object] = threading.Lock() if threads is None else nullcontext()
-
-    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Yield one sentence for each line, in order, in constant memory.
-
-        Args:
-            lines: Any text, without its line end.
-            n_processes: Worker processes, or requests at a time to a server; 1 works in this process.
-
-        Raises:
-            SyntaxformerError: A worker process died, the parser failed, or a line has over 100,000 words.
-        """
-        lines = short_enough(lines)
-        if self.threads is None and n_processes > 1:
-            yield from stream_in_processes(self.name, lines, n_processes)
-            return
-        chunks = chunks_of(lines, self.batch_lines, 150 * self.batch_lines)  # of characters
-        n_threads = max(self.threads or 1, n_processes)
-        batches = map(self._batch, chunks)
-        if n_threads > 1:
-            pool = ThreadPoolExecutor(n_threads, "annotate")
-            batches = map_ahead(pool, self._batch, chunks, TASKS_AHEAD * n_threads)
-        for batch in batches:
-            yield from batch
-
-    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words; the text is them with spaces.
-
-        Raises:
-            ValueError: A word is empty or holds white space.
-        """
-        checked = check_words(sentences)
-        filled = [words for words in checked if words]
-        found: list[Sentence] = []
-        for start in range(0, len(filled), self.batch_lines):
-            with self._lock:
-                found.extend(self.parser.parse_words(filled[start : start + self.batch_lines]))
-        parsed = iter(found)
-        return [next(parsed) if words else blank_sentence("", self.provides) for words in checked]
-
-    def _batch(self, lines: Sequence[str]) -> list[Sentence]:
-        filled = [line for line in lines if line and not line.isspace()]
-        with self._lock:
-            parsed = iter(self.parser.parse_lines(filled) if filled else [])
-        return [
-            next(parsed) if line and not line.isspace() else blank_sentence(line, self.provides)
-            for line in lines
-        ]
 
 
 PHRASE = "S"
@@ -318,40 +207,3 @@ def _below(node: Any, children_of: Callable[[Any], Sequence[Any]]) -> Iterator[A
         place = waiting.pop()
         yield place
         waiting.extend(children_of(place))
-
-
-MAX_RUN = 400
-"""Characters without white space after which a cut is made: longer than words and nearly all addresses."""
-
-MAX_SEGMENT = 100_000
-"""Characters of a part, about 20,000 words; beyond it the next white space is a cut."""
-
-_STRETCH = re.compile(rf"\s*\S{{0,{MAX_RUN}}}")
-
-
-def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int, str]]:
-    """Yield start and text of each part of a line; together they are the line.
-
-    Args:
-        line: Any text.
-        max_segment: Characters after which the next white space is a cut.
-    """
-    if len(line) <= MAX_RUN:
-        yield 0, line
-        return
-    start = 0
-    for end in _cuts(line, max_segment):
-        yield start, line[start:end]
-        start = end
-    if start < len(line):
-        yield start, line[start:]
-
-
-def _cuts(line: str, max_segment: int) -> Iterator[int]:
-    start = 0
-    for stretch in _STRETCH.finditer(line):
-        end = stretch.end()
-        inside_run = end < len(line) and not line[end].isspace()
-        if inside_run or end - start > max_segment:
-            yield end
-            start = end

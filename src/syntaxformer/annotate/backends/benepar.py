@@ -21,9 +21,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import Annotator, encodable, hash_file, hash_folder
+from syntaxformer.annotate.annotator import Annotator, BatchedAnnotator, encodable, hash_file, hash_folder
 from syntaxformer.annotate.backends.batched import (
-    BatchedAnnotator,
     flat_tree,
     join_trees,
     positive_int,

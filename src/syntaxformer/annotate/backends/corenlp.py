@@ -22,9 +22,8 @@ from urllib.parse import quote
 
 import httpx
 
-from syntaxformer.annotate.annotator import encodable, hash_lines
+from syntaxformer.annotate.annotator import BatchedAnnotator, encodable, hash_lines
 from syntaxformer.annotate.backends.batched import (
-    BatchedAnnotator,
     ParsedSentence,
     join_parsed,
     positive_int,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 
-from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words, hash_file
+from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, hash_file
 from syntaxformer.annotate.wrappers import SPLIT, SplitAnnotator
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.base.files import open_bytes
@@ -93,15 +93,6 @@ class PreparsedAnnotator(ListsSentences):
                 self.path,
             )
 
-    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return the n-th sentence for the n-th list of words; the text is the words with spaces.
-
-        Raises:
-            DataError: Another number of sentences, or other words.
-            ValueError: A word is empty or holds white space.
-        """
-        return list(self.stream(" ".join(words) for words in check_words(sentences)))
-
     def _with_columns(self, sentence: Sentence, line: str, number: int) -> Sentence:
         """A sentence with every column that the file has: lemmas and xpos may be "_" throughout."""
         if not sentence.words:
@@ -141,21 +132,21 @@ def load_conllu(path: str) -> PreparsedAnnotator | SplitAnnotator:
         DataError: The file cannot be read.
         TreeError: It is malformed.
     """
-    if SPLIT in path:
-        return SplitAnnotator("conllu", path, load_conllu)
-    return PreparsedAnnotator(f"conllu:{path}", Path(path), read_conllu)
+    return _load("conllu", path, read_conllu)
 
 
 def load_ptb(path: str) -> PreparsedAnnotator | SplitAnnotator:
-    """Take tags (`xpos`) and constituency from a file of bracketed trees, or from one for each `{split}`.
+    """Take tags (`xpos`) and constituency from bracketed trees; path and errors as of `load_conllu`."""
+    return _load("ptb", path, _sentences_of_trees, respelled=True)
 
-    Raises:
-        DataError: The file cannot be read.
-        TreeError: It is malformed.
-    """
-    if SPLIT in path:
-        return SplitAnnotator("ptb", path, load_ptb)
-    return PreparsedAnnotator(f"ptb:{path}", Path(path), _sentences_of_trees, respelled=True)
+
+def _load(
+    scheme: str, path: str, read: Callable[[Path], Iterator[Sentence]], *, respelled: bool = False
+) -> PreparsedAnnotator | SplitAnnotator:
+    def load(file: str) -> PreparsedAnnotator:
+        return PreparsedAnnotator(f"{scheme}:{file}", Path(file), read, respelled=respelled)
+
+    return SplitAnnotator(scheme, path, load) if SPLIT in path else load(path)
 
 
 def _sentences_of_trees(path: Path) -> Iterator[Sentence]:

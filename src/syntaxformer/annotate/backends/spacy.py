@@ -11,7 +11,6 @@ dropped, and words governed by one go to its governor.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,22 +24,18 @@ from spacy.parts_of_speech import NAMES as UPOS_NAMES
 from spacy.tokens import Doc
 
 from syntaxformer.annotate.annotator import (
-    ListsSentences,
-    blank_sentence,
+    BatchedAnnotator,
     bundled_folder,
-    check_words,
     chunks_of,
     encodable,
     pipeline_version,
-    short_enough,
-    stream_in_processes,
+    segments_of,
 )
-from syntaxformer.annotate.backends.batched import segments_of
 from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import ROOT, Sentence
 from syntaxformer.trees.sentence import COLUMNS
 
-__all__ = ["DocReader", "Part", "SpacyAnnotator", "load_bundled", "load_spacy"]
+__all__ = ["DocReader", "Part", "SpacyParser", "load_bundled", "load_spacy", "spacy_annotator"]
 
 BATCH_SIZE, BATCH_WORDS, MAX_WORDS = 256, 4000, 20_000
 """Documents worked on at once, their words (37 KB each meanwhile), and those of a long one (13 KB each)."""
@@ -68,87 +63,53 @@ _SEPARATE = {"governors", "deprels", "lemmas"}
 """Columns whose components no other one builds on."""
 
 
-class SpacyAnnotator(ListsSentences):
-    """A spaCy pipeline as an annotator; safe to share between threads, which then wait for each other.
+class SpacyParser:
+    """A spaCy pipeline that takes batches of lines.
 
     Args:
         nlp: The pipeline. Components that no column needs are switched off.
-        name: The name that `load_annotator` loads it by, in this and in worker processes.
-        version: Changes with the pipeline.
     """
 
-    def __init__(self, nlp: Language, name: str, version: str) -> None:
+    def __init__(self, nlp: Language) -> None:
         factories = [(pipe, nlp.get_pipe_meta(pipe).factory) for pipe in nlp.pipe_names]
         for pipe, factory in factories:
             if factory in _UNUSED:
                 nlp.disable_pipe(pipe)
         self.nlp = nlp
-        self.name = name
-        self.version = version
         self.provides = frozenset(
             column for _, factory in factories for column in _PROVIDED_BY.get(factory, ())
         )
         self._reader = DocReader(nlp.vocab.strings, self.provides)
         self._reach = _reach(nlp)
-        self._lock = threading.Lock()
 
-    def limited_to(self, columns: Collection[str]) -> SpacyAnnotator:
-        """Switch off parser and lemmatizer where no column of theirs is wanted; tags stay the same.
-
-        Args:
-            columns: What will be read: "upos", "governors", …
-
-        Returns:
-            This annotator, which from now on provides less.
-        """
-        unwanted: set[str] = set()
+    def limit_to(self, columns: Collection[str]) -> frozenset[str]:
+        """Switch off parser and lemmatizer where no column of theirs is wanted; return what is left."""
         for pipe in self.nlp.pipe_names:
             given = _PROVIDED_BY.get(self.nlp.get_pipe_meta(pipe).factory, set())
             if given and given <= _SEPARATE and given.isdisjoint(columns):
                 self.nlp.disable_pipe(pipe)
-                unwanted |= given
-        self.provides = self.provides - unwanted
+                self.provides -= given
         self._reader = DocReader(self.nlp.vocab.strings, self.provides)
-        return self
+        return self.provides
 
-    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Yield one sentence for each line, in order, in constant memory.
-
-        Args:
-            lines: Any text, without its line end.
-            n_processes: Worker processes; 1 works in this one.
-
-        Raises:
-            SyntaxformerError: A worker process died, or a line has over 100,000 words.
-        """
-        lines = short_enough(lines)
-        if n_processes > 1:
-            yield from stream_in_processes(self.name, lines, n_processes)
-            return
-        for chunk in chunks_of(lines, LINES_PER_ZONE, CHARACTERS_PER_ZONE):
-            yield from self._annotate_chunk(chunk)
-
-    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words; the text is them with spaces.
-
-        Raises:
-            ValueError: A word is empty or holds white space.
-        """
-        checked = check_words(sentences)
-        with self._lock, self.nlp.memory_zone():  # which is one for the whole pipeline
-            docs = (
-                Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in checked if words
-            )
-            parts = iter([self._reader.read(doc) for doc in self._parsed(docs)])
-        return [self._sentence(" ".join(words), [next(parts)] if words else []) for words in checked]
-
-    def _annotate_chunk(self, lines: Sequence[str]) -> list[Sentence]:
+    def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
+        """Return one sentence for each line."""
         parts: list[list[Part]] = [[] for _ in lines]
-        with self._lock, self.nlp.memory_zone():
+        with self.nlp.memory_zone():  # which is one for the whole pipeline
             for doc in self._parsed(self._docs(lines)):
                 number, start = doc.user_data["place"]
                 parts[number].append(self._reader.read(doc, start))
-        return [self._sentence(line, found) for line, found in zip(lines, parts, strict=True)]
+        return [self._reader.sentence(line, found) for line, found in zip(lines, parts, strict=True)]
+
+    def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
+        """Return one sentence for each list of words, with exactly these words."""
+        with self.nlp.memory_zone():
+            docs = (Doc(self.nlp.vocab, words=[encodable(word) for word in words]) for words in sentences)
+            parts = [self._reader.read(doc) for doc in self._parsed(docs)]
+        return [
+            self._reader.sentence(" ".join(words), [part])
+            for words, part in zip(sentences, parts, strict=True)
+        ]
 
     def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
         """Documents that know the number of their line and their first character there."""
@@ -177,8 +138,18 @@ class SpacyAnnotator(ListsSentences):
             parts.append(found[first - start :][:1000])
         return model.ops.xp.concatenate(parts)
 
-    def _sentence(self, line: str, parts: list[Part]) -> Sentence:
-        return self._reader.sentence(line, parts) if parts else blank_sentence(line, self.provides)
+
+def spacy_annotator(nlp: Language, name: str, version: str) -> BatchedAnnotator:
+    """A pipeline as an annotator.
+
+    Args:
+        nlp: The pipeline.
+        name: The name that `load_annotator` loads it by, in this and in worker processes.
+        version: Changes with the pipeline.
+    """
+    parser = SpacyParser(nlp)
+    sizes = {"batch_lines": LINES_PER_ZONE, "batch_chars": CHARACTERS_PER_ZONE}
+    return BatchedAnnotator(parser, name, version, parser.provides, **sizes)
 
 
 def _reach(nlp: Language) -> int:
@@ -190,7 +161,7 @@ def _reach(nlp: Language) -> int:
     return encode["window_size"] * encode["depth"] if is_local and nlp.pipe_names[0] == "tok2vec" else 0
 
 
-def load_bundled(language: str) -> SpacyAnnotator:
+def load_bundled(language: str) -> BatchedAnnotator:
     """Load a pipeline that comes with the package.
 
     Raises:
@@ -199,7 +170,7 @@ def load_bundled(language: str) -> SpacyAnnotator:
     return _from_folder(bundled_folder(language), language)
 
 
-def load_spacy(name: str) -> SpacyAnnotator:
+def load_spacy(name: str) -> BatchedAnnotator:
     """Load an installed pipeline by its package name, or one in a folder by its path.
 
     Raises:
@@ -215,10 +186,10 @@ def load_spacy(name: str) -> SpacyAnnotator:
         raise BackendMissingError(f"the spaCy pipeline {name!r}", f"python -m spacy download {name}")
     nlp = spacy.load(name)
     package = spacy.util.get_package_path(name)
-    return SpacyAnnotator(nlp, f"spacy:{name}", pipeline_version(nlp.meta, package))
+    return spacy_annotator(nlp, f"spacy:{name}", pipeline_version(nlp.meta, package))
 
 
-def _from_folder(folder: Path, name: str) -> SpacyAnnotator:
+def _from_folder(folder: Path, name: str) -> BatchedAnnotator:
     try:
         nlp = spacy.load(folder)
     except Exception as error:  # of srsly, of thinc, or of a part
@@ -226,7 +197,7 @@ def _from_folder(folder: Path, name: str) -> SpacyAnnotator:
         raise DataError(
             f"annotator: expected a folder with a spaCy pipeline, got: {reason}", folder
         ) from error
-    return SpacyAnnotator(nlp, name, pipeline_version(nlp.meta, folder))
+    return spacy_annotator(nlp, name, pipeline_version(nlp.meta, folder))
 
 
 _PLACE = (IDX, LENGTH, IS_SPACE)

@@ -15,14 +15,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from syntaxformer.annotate.annotator import encodable, hash_file
+from syntaxformer.annotate.annotator import BatchedAnnotator, encodable, hash_file, segments_of
 from syntaxformer.annotate.backends.batched import (
-    BatchedAnnotator,
     ParsedSentence,
     join_parsed,
     positive_int,
     read_tree,
-    segments_of,
     split_options,
 )
 from syntaxformer.base.config import nearest

@@ -30,7 +30,6 @@ from syntaxformer.annotate.annotator import (
     Annotator,
     hash_lines,
     load_annotator,
-    map_in_processes,
     short_enough,
 )
 from syntaxformer.annotate.corpora.cached import read_if_current
@@ -41,6 +40,7 @@ from syntaxformer.annotate.corpora.stored import (
     read_annotations,
     write_annotations,
 )
+from syntaxformer.annotate.wrappers import map_in_processes
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.files import count_lines, open_bytes, read_lines, remove_partials
 from syntaxformer.base.progress import track

@@ -124,14 +124,15 @@ class Columns:
         starts: int32 `[words]`, first character of each word in its line.
         ends: int32 `[words]`, character after the last.
         values: `[words]` of each column that was wanted and that every sentence of the corpus has: governors
-            are int16, 0-based within the row, -1 for roots; the others int32, codes into `tags`.
+            are int16, 0-based within the row, -1 for roots; the others int32, codes into `tags`. Of trees the
+            brackets of each row.
         tags: The strings that the codes 0, 1, … of a column stand for.
     """
 
     row_offsets: np.ndarray[Any, Any]
     starts: np.ndarray[Any, Any]
     ends: np.ndarray[Any, Any]
-    values: dict[str, np.ndarray[Any, Any]]
+    values: dict[str, Any]
     tags: dict[str, tuple[str, ...]]
 
 
@@ -208,24 +209,24 @@ class AnnotatedCorpus(Sequence[Sentence]):
         self, start: int = 0, stop: int | None = None, names: Collection[str] = (*_TAGS, "governors")
     ) -> Columns:
         """Return rows `start` to `stop` (exclusive) as flat arrays, with what is there of some columns."""
-        wanted = [name for name in PER_WORD if name in names and name in self.header.columns]
-        schema = pa.schema([_CODED.field(name) for name in ("starts", "ends", *wanted)])
-        table = self.table(start, stop, schema)
+        wanted = [name for name in COLUMNS if name in names and name in self.header.columns]
+        table = self.table(
+            start, stop, pa.schema([_CODED.field(name) for name in ("starts", "ends", *wanted)])
+        )
         lengths = pc.list_value_length(table["starts"]).to_numpy()
-        flat: dict[str, Any] = {name: pc.list_flatten(table[name]) for name in schema.names}
+        values: dict[str, Any] = {}
         tags: dict[str, tuple[str, ...]] = {}
-        for name in set(wanted).intersection(_STRINGS):
-            coded = flat[name].unify_dictionaries().combine_chunks()
-            tags[name], flat[name] = tuple(coded.dictionary.to_pylist()), coded.indices
-        starts, ends, *values = (array.to_numpy() for array in flat.values())
+        for name in table.column_names:
+            if name not in PER_WORD and name in COLUMNS:
+                values[name] = table[name].to_pylist()
+                continue
+            flat = pc.list_flatten(table[name])
+            if name in _STRINGS:
+                coded = flat.unify_dictionaries().combine_chunks()
+                tags[name], flat = tuple(coded.dictionary.to_pylist()), coded.indices
+            values[name] = flat.to_numpy()
         row_offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        return Columns(row_offsets, starts, ends, dict(zip(wanted, values, strict=True)), tags)
-
-    def brackets(self, start: int = 0, stop: int | None = None) -> list[str | None] | None:
-        """Return the constituency trees of rows `start` to `stop` (exclusive); None where there are none."""
-        if "constituency" not in self.header.columns:
-            return None
-        return self.table(start, stop, pa.schema([SCHEMA.field("constituency")]))[0].to_pylist()
+        return Columns(row_offsets, values.pop("starts"), values.pop("ends"), values, tags)
 
     @cached_property
     def _bounds(self) -> np.ndarray[Any, Any]:

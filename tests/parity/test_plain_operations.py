@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from syntaxformer.nn.kernels.choice import plain_operations
+from syntaxformer.nn.kernels.on_cpu import plain_operations
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer
 
 
@@ -35,7 +35,7 @@ def test_without_kernels_nothing_of_them_runs(monkeypatch):
     def refuse(*_):
         raise AssertionError("a kernel ran")
 
-    monkeypatch.setattr("syntaxformer.nn.kernels.rows._ToRows.apply", refuse)
+    monkeypatch.setattr("syntaxformer.nn.kernels.on_cpu._ToRows.apply", refuse)
     monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention", refuse)
     with plain_operations():
         step(torch.bfloat16)

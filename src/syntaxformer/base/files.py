@@ -46,6 +46,7 @@ __all__ = [
     "sync",
     "verify_manifest",
     "write_manifest",
+    "write_text",
 ]
 
 _OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
@@ -111,6 +112,12 @@ def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
             TextIOWrapper(packed, "utf-8", newline="\n") as text,
         ):
             yield text
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole UTF-8 file, or nothing; see `atomic_file`."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, "utf-8")
 
 
 def _is_open_ended(path: Path) -> bool:

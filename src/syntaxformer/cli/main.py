@@ -34,23 +34,9 @@ from syntaxformer.cli.serve import serve
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import translate
 
-__all__ = ["app", "main"]
-
 VERBS = (
-    demo,
-    annotate,
-    train,
-    translate,
-    evaluate,
-    scratch,
-    finetune,
-    predict,
-    attend,
-    compare,
-    probe,
-    export,
-    serve,
-    doctor,
+    *(demo, annotate, train, translate, evaluate, scratch, finetune, predict),
+    *(attend, compare, probe, export, serve, doctor),
 )
 
 app = typer.Typer(
@@ -61,10 +47,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _PACKAGE = Path(__file__).parents[1]
-_GOES_ON = {
-    **dict.fromkeys(("train", "finetune"), ": with --resume the command goes on from its last checkpoint"),
-    **dict.fromkeys(("annotate", "experiment"), ": the same command goes on"),
-}
+_RESUMES = ": with --resume the command goes on from its last checkpoint"
+_REPEATS = ": the same command goes on"
+_GOES_ON = {"train": _RESUMES, "finetune": _RESUMES, "annotate": _REPEATS, "experiment": _REPEATS}
 """Verbs that need not begin again."""
 
 for verb in VERBS:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from syntaxformer.base.files import read_lines
 
-__all__ = ["ATTRIBUTION", "read_pairs", "write_corpus"]
-
 ATTRIBUTION = "Tatoeba (tatoeba.org, paired by manythings.org), CC BY 2.0 FR"
 """Whose sentences these are, in one line."""
 

@@ -25,8 +25,6 @@ from syntaxformer.translation.scoring import (
 )
 from syntaxformer.translation.translator import Translator
 
-__all__ = ["DemoReport", "DemoSystem", "Example", "run_demo"]
-
 _log = logging.getLogger("syntaxformer.demo")
 
 CORPUS = "corpus"

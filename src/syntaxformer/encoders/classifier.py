@@ -21,7 +21,7 @@ from syntaxformer.annotate.wrappers import annotator_for, trusted_annotator
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.folder_checks import check_pieces
 from syntaxformer.encoders.collator import SyntaxExample
-from syntaxformer.encoders.onnx_network import ONNX, OnnxNetwork
+from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
 from syntaxformer.encoders.tables import TextExample, TextSet
 from syntaxformer.encoders.task_types import Predictions, Scorer

@@ -47,7 +47,7 @@ from syntaxformer.runs.checkpoints import (
     load_weights,
 )
 from syntaxformer.runs.run_folder import Run, running
-from syntaxformer.runs.tallies import TallyBook
+from syntaxformer.runs.trainer import TallyBook
 
 __all__ = ["finetune"]
 

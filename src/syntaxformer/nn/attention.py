@@ -15,9 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from syntaxformer.nn.kernels.choice import fuses_attention, keep_type
-from syntaxformer.nn.kernels.dropout import drop
-from syntaxformer.nn.kernels.rows import pointwise
+from syntaxformer.nn.kernels.on_cpu import drop, fuses_attention, keep_type, pointwise
 
 __all__ = ["CrossAttention", "FusedLinear", "SelfAttention", "attend", "attend_with_weights"]
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from syntaxformer.nn.kernels.choice import sorts_bytes
+from syntaxformer.nn.kernels.on_cpu import sorts_bytes
 
 __all__ = ["RelationIndex", "RowIndex"]
 

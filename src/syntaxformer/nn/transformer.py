@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from syntaxformer.nn.attention import CrossAttention, SelfAttention
-from syntaxformer.nn.kernels.dropout import Dropout
-from syntaxformer.nn.kernels.rows import pointwise
+from syntaxformer.nn.kernels.on_cpu import Dropout, pointwise
 
 __all__ = [
     "DecoderLayer",

@@ -7,6 +7,7 @@ import logging
 import os
 import platform
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -38,14 +39,15 @@ from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
 from syntaxformer.runs.processes import pick_precision, process_team
-from syntaxformer.runs.stopwatch import Stopwatch
 
 __all__ = [
     "NO_EFFECT",
     "RECIPE",
     "RUN",
     "Run",
+    "Stopwatch",
     "check_run",
+    "counted_seconds",
     "empty_folder",
     "hold_run",
     "is_finished_without_checkpoints",
@@ -383,3 +385,68 @@ def _with_defaults(content: dict[str, Any], kind: type[RunConfig]) -> dict[str, 
         return kind.model_validate(content).model_dump(mode="json")
     except ValidationError:
         return content
+
+
+# The time that the processes of one run take together. Whoever started one may be killed before it ends: each
+# counts by itself, and what it counted stays in the folder.
+
+SECONDS = "seconds.json"
+EVERY_S = 5.0
+"""So much is lost where a process is killed."""
+
+
+class Stopwatch:
+    """Counts while it is entered, on from where the last process of this run stopped.
+
+    Args:
+        folder: Of the run.
+        every_s: Seconds between writes.
+        start: When this process began, by `time.monotonic`; None for now.
+    """
+
+    def __init__(self, folder: Path, every_s: float = EVERY_S, start: float | None = None) -> None:
+        self.folder, self.every_s = folder, every_s
+        self._before = counted_seconds(folder)
+        self._start = time.monotonic() if start is None else start
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep_writing, daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        """Of all processes up to now."""
+        return round(self._before + time.monotonic() - self._start, 1)
+
+    def __enter__(self) -> Stopwatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> float:
+        """Count no further; gives the seconds of all processes."""
+        if not self._ended.is_set():
+            self._ended.set()
+            self._thread.join()
+            self._write()
+        return self.seconds
+
+    def _keep_writing(self) -> None:
+        while not self._ended.wait(self.every_s):
+            self._write()
+
+    def _write(self) -> None:
+        """A full disk is the run's own error to report; its time is not worth another one."""
+        try:
+            with atomic_file(self.folder / SECONDS) as temporary:
+                temporary.write_text(json.dumps({"seconds": self.seconds}), "utf-8")
+        except DataError as error:
+            _log.warning("time not counted: %s", error)
+
+
+def counted_seconds(folder: Path) -> float:
+    """Seconds that the processes of a run have counted; 0 where none has."""
+    try:
+        return float(json.loads((folder / SECONDS).read_text("utf-8"))["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0

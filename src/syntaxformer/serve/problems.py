@@ -15,16 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-__all__ = [
-    "HEADER",
-    "Problem",
-    "current_request_id",
-    "handle_problems",
-    "problem_response",
-    "set_request_id",
-    "shown",
-]
-
 CODES = {
     400: "not_json",
     401: "no_key",
@@ -82,30 +72,23 @@ def problem_response(problem: Problem) -> JSONResponse:
 def handle_problems(app: FastAPI) -> None:
     """Give all errors of an application this form."""
 
-    @app.exception_handler(Problem)
-    async def _known(_: Request, problem: Problem) -> JSONResponse:
-        return problem_response(problem)
-
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return problem_response(_problem_of(error))
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
-        return problem_response(_http_problem(request, error))
+        return problem_response(error if isinstance(error, Problem) else _http_problem(request, error))
 
 
 def _problem_of(error: RequestValidationError) -> Problem:
     details = error.errors()
     if any(detail["loc"] == ("body",) and isinstance(detail.get("input"), bytes) for detail in details):
-        return Problem(
-            422,
-            "body: expected JSON, got a body that is said to be none. Send `Content-Type: application/json`.",
-        )
+        message = "body: expected JSON, got a body that is said to be none."
+        return Problem(422, f"{message} Send `Content-Type: application/json`.")
     if any(detail["type"] == "json_invalid" for detail in details):
-        return Problem(
-            400, f"body: expected JSON, got: {details[0].get('ctx', {}).get('error', 'other bytes')}."
-        )
+        found = details[0].get("ctx", {}).get("error", "other bytes")
+        return Problem(400, f"body: expected JSON, got: {found}.")
     return Problem(422, " ".join(_sentence(detail) for detail in details[:10]))
 
 

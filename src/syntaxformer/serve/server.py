@@ -27,17 +27,6 @@ from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine
 from syntaxformer.serve.gate import JsonLines
 
-__all__ = [
-    "FOLDER",
-    "PAGES",
-    "POLICY",
-    "add_explorer",
-    "app_from_environment",
-    "name_models",
-    "run",
-    "serve_app",
-]
-
 FOLDER = Path(__file__).parent / "explorer"
 
 POLICY = (

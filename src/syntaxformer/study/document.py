@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Block", "Code", "Figure", "Heading", "Marked", "Paragraph", "Table", "to_html", "to_markdown"]
-
 
 @dataclass(frozen=True)
 class Heading:

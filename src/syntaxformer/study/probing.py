@@ -32,20 +32,6 @@ from syntaxformer.study.treebank import (
 )
 from syntaxformer.study.word_states import WordEncoder, cache_states
 
-__all__ = [
-    "DepthProbe",
-    "DistanceProbe",
-    "ProbeBatches",
-    "ProbeConfig",
-    "ProbeReport",
-    "ProbeScores",
-    "depth_loss",
-    "distance_loss",
-    "linear_chain",
-    "probe_model",
-    "probe_states",
-]
-
 
 class ProbeBatches:
     """Batches of one treebank; vectors are looked up when a batch is asked for.

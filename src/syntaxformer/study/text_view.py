@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
-__all__ = ["Parser", "TextView", "classifier_text", "parser_for", "translator_text"]
-
 TREES = {"dependency": "governors", "constituency": "constituency"}
 """Kind of tree → the column of a sentence that holds it."""
 

@@ -21,18 +21,6 @@ from syntaxformer.base.errors import DataError
 from syntaxformer.syntax import batch_dependency_distances, dependency_depths
 from syntaxformer.trees import Sentence, read_conllu
 
-__all__ = [
-    "SPEARMAN_LENGTHS",
-    "ProbeTreebank",
-    "attachment_score",
-    "probe_treebank",
-    "read_probe_treebank",
-    "root_accuracy",
-    "spanning_edges",
-    "spearman_by_length",
-    "spearman_score",
-]
-
 PUNCTUATION = "PUNCT"
 """Universal part of speech of words that no score counts."""
 

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
     from syntaxformer.translation.translator import Translator
 
-__all__ = [
-    "CachedStates",
-    "HuggingFaceWords",
-    "InfusedWords",
-    "TranslatorWords",
-    "WordEncoder",
-    "cache_states",
-    "load_word_encoder",
-    "word_means",
-]
-
 BATCH_SENTENCES = 64
 
 

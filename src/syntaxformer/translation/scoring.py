@@ -20,8 +20,7 @@ from syntaxformer.base.languages import language_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from syntaxformer.translation.model_folder import FolderInfo
-    from syntaxformer.translation.translator import Translator
+    from syntaxformer.translation.translator import FolderInfo, Translator
 
 __all__ = [
     "Comparison",

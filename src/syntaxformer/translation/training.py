@@ -27,13 +27,6 @@ from syntaxformer.syntax import WordColumns, check_factors, read_user_values
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.corpora import keeps_on_disk, read_dev, read_train
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import (
-    FolderInfo,
-    load_source_encoder,
-    read_info,
-    special_pieces,
-    write_side_files,
-)
 from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.prepare import (
     annotated_columns,
@@ -63,7 +56,14 @@ from syntaxformer.translation.target import (
     target_tags,
 )
 from syntaxformer.translation.trainer import SyntaxTrainer
-from syntaxformer.translation.translator import Translator
+from syntaxformer.translation.translator import (
+    FolderInfo,
+    Translator,
+    load_source_encoder,
+    read_info,
+    special_pieces,
+    write_side_files,
+)
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator

@@ -225,7 +225,7 @@ def test_doctor_says_which_extra_brings_a_package_that_is_missing(monkeypatch):
         return "1.2"
 
     monkeypatch.setattr(doctor, "version", version)
-    lines = doctor._optional_packages()
+    lines = doctor._packages()
     assert 'ray: not installed; python -m pip install "syntaxformer[ray]"' in lines
     assert "ctranslate2 1.2" in lines
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from syntaxformer.runs.schedules import SCHEDULES, constant, inverse_sqrt, noam
+from syntaxformer.runs.trainer import SCHEDULES, constant, inverse_sqrt, noam
 
 
 def test_noam_by_hand():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syntaxformer.runs.tallies import best_step, n_without_gain, scores_at
+from syntaxformer.runs.trainer import best_step, n_without_gain, scores_at
 
 HISTORY = [
     {"step": 5, "eval_loss": 3.0, "eval_bleu": 7.0, "eval_governor_accuracy": 0.5, "eval_runtime": 1.0},

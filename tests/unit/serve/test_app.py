@@ -59,7 +59,7 @@ def test_options_reach_the_model(make_app, echo):
         0.5,
         True,
     )
-    assert settings.show == {"tags"}
+    assert settings.show == ["tags"]
 
 
 def test_another_model_by_name(client):

@@ -24,12 +24,12 @@ from transformers import (
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.collator import SyntaxCollator
-from syntaxformer.encoders.onnx_network import OnnxNetwork
+from syntaxformer.encoders.export_onnx import OnnxNetwork
 from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.study import draw_subnetwork, encoder_attention, plain_attention_beside, subnetwork_view
-from syntaxformer.study.charts import Curve
+from syntaxformer.study.plots import Curve
 from syntaxformer.trees import Sentence
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "slipped", "in", "front", "##s", "."]
@@ -200,7 +200,7 @@ def test_the_figure_with_a_plain_model(tmp_path):
     view = subnetwork_view(_classifier(preset="paper"), TEXT)
     plain = plain_attention_beside(view, _classifier("none"), TEXT)
     draw_subnetwork(view, tmp_path / "own.png", 0)
-    draw_subnetwork(view, tmp_path / "plain.png", 0, plain=plain, plain_name="runs/cola")
+    draw_subnetwork(view, tmp_path / "plain.png", 0, plain={"runs/cola": plain})
     assert (tmp_path / "own.png").read_bytes() != (tmp_path / "plain.png").read_bytes()
 
 

@@ -22,31 +22,10 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import MANIFEST, atomic_file, hash_file, read_json, read_lines
 from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
 from syntaxformer.runs.checkpoints import numbered_checkpoints
-from syntaxformer.runs.run_folder import NO_EFFECT
-from syntaxformer.runs.stopwatch import Stopwatch
+from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
 from syntaxformer.study.experiments.spec import Cell
 from syntaxformer.study.experiments.store import StoredRun
 from syntaxformer.translation.recipe import Recipe, load_recipe
-
-__all__ = [
-    "CELL",
-    "HYPOTHESES",
-    "REFERENCES",
-    "RESULT",
-    "UNKNOWN",
-    "check_recipe",
-    "checkpoint_sha256",
-    "code_versions",
-    "count_parameters",
-    "differing_settings",
-    "finetune_config",
-    "recipe_settings",
-    "resolve",
-    "run_cell",
-    "translator_recipe",
-    "value_at",
-    "write_cell",
-]
 
 
 def translator_recipe(cell: Cell, output: Path) -> Recipe:

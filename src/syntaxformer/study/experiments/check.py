@@ -17,8 +17,6 @@ from syntaxformer.study.experiments.store import StoredRun
 from syntaxformer.translation.prepare import needs_annotator
 from syntaxformer.translation.recipe import Recipe
 
-__all__ = ["check_experiment"]
-
 
 def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
     """Hold that each run would start and can be scored, and that finished ones have the same recipe.

@@ -18,19 +18,6 @@ from typing import Any, Protocol
 from syntaxformer.base.errors import SyntaxformerError
 from syntaxformer.base.ray_cluster import connect, import_ray, reason
 
-__all__ = [
-    "LOG",
-    "POLL_S",
-    "Command",
-    "Executor",
-    "LocalExecutor",
-    "RayExecutor",
-    "RunProcess",
-    "one_a_device",
-    "own_command",
-    "share_of_a_run",
-]
-
 _log = logging.getLogger("syntaxformer.experiments")
 
 LOG = "log.txt"

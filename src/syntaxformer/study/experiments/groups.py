@@ -15,27 +15,13 @@ from typing import Any
 
 from syntaxformer.base.files import atomic_file, hash_file, read_lines
 from syntaxformer.base.statistics import Spread, paired_t_test, spread
-from syntaxformer.study.charts import Curve, draw_curves
 from syntaxformer.study.document import Block, Figure, Heading
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES
 from syntaxformer.study.experiments.plan import trial_value
 from syntaxformer.study.experiments.spec import SEED, PaperNumber, SearchConfig, Spec, matches
 from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun
+from syntaxformer.study.plots import Curve, draw_curves
 from syntaxformer.translation.scoring import compare_translations
-
-__all__ = [
-    "Difference",
-    "Group",
-    "compare_groups",
-    "curve_figures",
-    "file_names",
-    "gain_figure",
-    "group_runs",
-    "metric_names",
-    "paper_number",
-    "size_figure",
-    "trial_figures",
-]
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,6 @@ from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, WAITING, 
 if TYPE_CHECKING:
     import optuna
 
-__all__ = [
-    "best_trial",
-    "next_trial",
-    "open_trials",
-    "own_runs",
-    "planned_cells",
-    "study_trials",
-    "trial_value",
-]
-
 MOST_REPEATS = 50
 """A sampler that proposes so many known settings in a row has seen the space."""
 

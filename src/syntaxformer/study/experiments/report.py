@@ -45,12 +45,6 @@ from syntaxformer.study.experiments.plan import best_trial, own_runs, study_tria
 from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec
 from syntaxformer.study.experiments.store import DONE, WAITING, RunStore, StoredRun
 
-__all__ = [
-    "content_hashes",
-    "mixtures",
-    "write_report",
-]
-
 _DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
 """Setting → the place that it decides, too."""
 _TRAINS = ("torch", "transformers")

@@ -23,7 +23,7 @@ from filelock import Timeout
 from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.files import read_json
 from syntaxformer.base.statistics import spread
-from syntaxformer.runs.stopwatch import counted_seconds
+from syntaxformer.runs.run_folder import counted_seconds
 from syntaxformer.study.experiments.cell import RESULT, check_recipe, recipe_settings, resolve, write_cell
 from syntaxformer.study.experiments.check import check_experiment
 from syntaxformer.study.experiments.executors import (
@@ -37,8 +37,6 @@ from syntaxformer.study.experiments.executors import (
 from syntaxformer.study.experiments.plan import next_trial, own_runs
 from syntaxformer.study.experiments.spec import SEED, Cell, Only, Spec, is_wanted
 from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, RunStore, StoredRun
-
-__all__ = ["estimate_seconds", "run_experiment"]
 
 _log = logging.getLogger("syntaxformer.experiments")
 

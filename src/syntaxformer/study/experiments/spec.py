@@ -23,8 +23,6 @@ from syntaxformer.base.config import MAX_SEED, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 
-__all__ = ["Cell", "PaperNumber", "ReportConfig", "ScoredText", "SearchConfig", "Spec", "load_spec"]
-
 Settings = dict[str, Any]
 SEED = "seed"
 TRIAL = "trial"

@@ -22,8 +22,6 @@ from filelock import FileLock, Timeout
 from syntaxformer.base.errors import DataError
 from syntaxformer.study.experiments.spec import Cell
 
-__all__ = ["DONE", "FAILED", "KILLED", "RUNNING", "WAITING", "RunStore", "StoredRun"]
-
 WAITING, RUNNING, DONE, FAILED, KILLED = "waiting", "running", "done", "failed", "killed"
 """States. `failed` is an error of the run itself, tried again on request; `killed` is tried again anyway."""
 

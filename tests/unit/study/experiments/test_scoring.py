@@ -16,7 +16,7 @@ from syntaxformer.study.experiments import groups
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES, checkpoint_sha256
 from syntaxformer.study.experiments.spec import Cell, ScoredText
 from syntaxformer.translation.decoding import Hypothesis
-from syntaxformer.translation.model_folder import FolderInfo
+from syntaxformer.translation.translator import FolderInfo
 
 INFO = FolderInfo(
     src="de", tgt="en", annotator=None, annotator_version=None, factors=[], tokenized=True, lowercase=True,

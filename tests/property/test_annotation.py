@@ -117,6 +117,6 @@ def test_what_is_stored_comes_back(tmp_path, corpus):
     columns = annotated.columns()
     starts = [start for sentence in corpus for start, _ in sentence.offsets]
     assert columns.starts.tolist() == starts
-    if columns.upos is not None:
-        tags = [columns.tags["upos"][code] for code in columns.upos]
+    if "upos" in columns.values:
+        tags = [columns.tags["upos"][code] for code in columns.values["upos"]]
         assert tags == [tag for sentence in corpus for tag in sentence.upos or ()]

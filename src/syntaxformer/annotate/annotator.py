@@ -26,15 +26,14 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from syntaxformer.base.ahead import map_ahead
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, language_of
-from syntaxformer.base.progress import track
+from syntaxformer.base.progress import map_ahead, track
 from syntaxformer.trees import Sentence
+from syntaxformer.trees.sentence import PER_WORD
 
 __all__ = [
     "BACKENDS",
-    "COLUMNS",
     "PHRASES",
     "Annotator",
     "Backend",
@@ -56,9 +55,6 @@ __all__ = [
     "short_enough",
     "stream_in_processes",
 ]
-
-COLUMNS = frozenset({"upos", "xpos", "lemmas", "governors", "deprels", "constituency"})
-"""What an annotator may provide: the columns of `Sentence` beside its words."""
 
 PHRASES = "+phrases"
 """What follows an annotator's name to have its parses converted."""
@@ -93,7 +89,7 @@ class Annotator(Protocol):
 
     @property
     def provides(self) -> frozenset[str]:
-        """The columns that sentences will have, a part of `COLUMNS`."""
+        """The columns that sentences will have, of `trees.sentence.COLUMNS`."""
         ...
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
@@ -136,8 +132,7 @@ class ListsSentences:
 
 def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
     """Return the sentence of a line without words: its columns are there, and empty."""
-    per_word = provides - {"constituency"}
-    return Sentence(line, (), (), **dict.fromkeys(per_word, ()))  # type: ignore[arg-type]
+    return Sentence(line, (), (), **dict.fromkeys(provides.intersection(PER_WORD), ()))  # type: ignore[arg-type]
 
 
 def check_lines(lines: object, what: str = "lines") -> None:

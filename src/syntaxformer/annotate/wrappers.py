@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import cast
 
 from syntaxformer.annotate.annotator import BACKENDS, PHRASES, Annotator, ListsSentences, hash_file, is_file
-from syntaxformer.annotate.backends.batched import tree_over_words
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
-from syntaxformer.trees import Sentence, format_tree, phrase_structure
+from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
+from syntaxformer.trees.sentence import OF_PARSE
 
 __all__ = [
     "SPLIT",
@@ -250,7 +250,8 @@ def with_constituency(annotator: Annotator) -> Annotator:
 class WithPhrases(ListsSentences):
     """An annotator whose sentences get a constituency tree from their dependency parse.
 
-    The trees are made once and stored with the rest. No information beyond the parse.
+    No information beyond the parse, and no brackets before somebody asks for them: a corpus that is stored
+    does, relations do not.
 
     Args:
         annotator: Who parses.
@@ -276,11 +277,8 @@ class WithPhrases(ListsSentences):
 
 
 def _with_tree(sentence: Sentence) -> Sentence:
-    """A line without words has no tree; a space inside a word becomes a no-break space in it."""
-    if not sentence.words:
-        return sentence
-    tree = tree_over_words(phrase_structure(sentence), sentence.words)
-    return replace(sentence, constituency=format_tree(tree))
+    """A line without words has no tree."""
+    return replace(sentence, constituency=OF_PARSE) if sentence.words else sentence
 
 
 def trusted_annotator(named: str | None, given: str | None, folder: Path, trust: bool = False) -> str | None:

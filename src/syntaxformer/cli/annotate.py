@@ -66,6 +66,8 @@ def annotate(
 
     A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
     same text by the same annotator is left as it is; one that was broken off goes on where it was.
+
+    syntaxformer annotate train.en -o train.parquet --annotator en+phrases
     """
     from syntaxformer.annotate.annotator import is_file
     from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of, language_of_file

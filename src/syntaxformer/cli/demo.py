@@ -23,6 +23,8 @@ def demo(
     """Train a baseline and an infused translator, print their BLEU, draw their attention.
 
     A first look, not a benchmark: short everyday sentences of Tatoeba, one seed, a tiny model.
+
+    syntaxformer demo -o demo
     """
     from syntaxformer.demo.run import run_demo
 

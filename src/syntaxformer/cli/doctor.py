@@ -32,7 +32,10 @@ EXTRAS = {
 
 
 def doctor() -> None:
-    """Check the installation by using it."""
+    """Check the installation by using it: packages, devices and annotators, with what to do about each.
+
+    syntaxformer doctor
+    """
     echo(f"Python {platform.python_version()} on {platform.platform()}")
     for line in (*_packages(), *_devices(), *_annotators(), *_backends(), _cache()):
         echo(line)

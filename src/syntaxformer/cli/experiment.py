@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from syntaxformer.study.experiments.spec import Only
 
 experiment = Typer(
-    name="experiment", help="Run a grid of trainings from a YAML file, and report it.", no_args_is_help=True
+    name="experiment",
+    help="Run a grid of trainings from a YAML file, and report it.\n\nsyntaxformer experiment run SPEC.yaml",
+    no_args_is_help=True,
 )
 
 SpecPath = Annotated[Path, Argument(help="YAML file of the experiment.")]
@@ -91,7 +93,7 @@ def cell(folder: Annotated[Path, Argument(help="Folder of one run.")]) -> None:
 
 
 def _executor(engine: Engine, jobs: int, address: str | None) -> AbstractContextManager[Executor]:
-    from syntaxformer.study.experiments.executors import LocalExecutor, RayExecutor
+    from syntaxformer.study.experiments.runner import LocalExecutor, RayExecutor
 
     return nullcontext(LocalExecutor(jobs)) if engine is Engine.local else RayExecutor(jobs, address)
 
@@ -114,6 +116,7 @@ def _store(spec: Spec, folder: Path | None) -> RunStore:
 
 def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed: bool) -> None:
     from syntaxformer.study.experiments import check_experiment, estimate_seconds, planned_cells
+    from syntaxformer.study.experiments.spec import in_words
 
     runs = store.runs()
     cells = planned_cells(spec, runs, only)
@@ -121,7 +124,6 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed:
     total, n_unknown, n_skipped = 0.0, 0, 0
     for one in cells:
         state = runs[one.key].state if one.key in runs else "waiting"
-        labels = ", ".join(f"{axis} {level}" for axis, level in one.labels.items())
         if state == "done":
             cost = f"{runs[one.key].seconds:.0f} s"
         elif state == "failed" and not retry_failed:
@@ -130,7 +132,7 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed:
             guess = estimate_seconds(spec, one, runs)
             cost = "cost unknown" if guess is None else f"about {guess:.0f} s"
             total, n_unknown = total + (guess or 0.0), n_unknown + (guess is None)
-        echo(f"{state:<8} {cost:>14}  {labels}")
+        echo(f"{state:<8} {cost:>14}  {in_words(one.labels)}")
     todo = [f"about {total / 3600 / jobs:.1f} hours with {jobs} at a time"] if total else []
     if n_unknown:
         todo.append(f"{n_unknown} of unknown cost")

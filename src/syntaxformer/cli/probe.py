@@ -13,7 +13,6 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.options import DeviceOption, JsonOption, TrustOption, refuse_inputs
 
 if TYPE_CHECKING:
-    from syntaxformer.base.files import write_text
     from syntaxformer.study.probing import ProbeReport
 
 
@@ -46,6 +45,7 @@ def probe(
 
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
+    from syntaxformer.base.files import write_text
     from syntaxformer.study.probing import ProbeConfig, probe_model
     from syntaxformer.study.treebank import read_probe_treebank
     from syntaxformer.study.word_states import load_word_encoder

@@ -53,9 +53,8 @@ def translate(
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
-    from syntaxformer.base.ahead import standard_input
     from syntaxformer.base.files import atomic_text, read_lines
-    from syntaxformer.base.progress import track
+    from syntaxformer.base.progress import standard_input, track
     from syntaxformer.translation.translator import Translator
 
     refuse_inputs(output, [source, *factor_files(factor)])

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, atomic_folder, read_record
-from syntaxformer.base.folder_checks import folder_errors
+from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors, read_record
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
@@ -34,8 +33,6 @@ from syntaxformer.runs.export import (
     output_problems,
 )
 from syntaxformer.trees import Sentence
-
-__all__ = ["GRAPH", "ONNX", "OnnxInfo", "OnnxNetwork", "export_classifier"]
 
 _log = logging.getLogger("syntaxformer.export")
 
@@ -213,22 +210,13 @@ ONNX = "onnx.json"
 
 
 class OnnxInfo(ExportInfo):
-    """Content of `onnx.json`.
-
-    Args:
-        inputs: Names of the tensors that the graph takes, as the collator names them.
-    """
+    """Content of `onnx.json`."""
 
     inputs: list[str]
 
 
 class OnnxNetwork:
-    """What the classifier asks of a network; it is never in training.
-
-    Args:
-        session: An `onnxruntime.InferenceSession`.
-        inputs: Names of what it takes of a batch.
-    """
+    """What the classifier asks of a network; it is never in training."""
 
     device = torch.device("cpu")
     training = False
@@ -239,10 +227,6 @@ class OnnxNetwork:
     @classmethod
     def load(cls, folder: Path, device: str | None = None) -> OnnxNetwork:
         """Load the graph of a folder.
-
-        Args:
-            folder: What `export` wrote.
-            device: Only "cpu", or None.
 
         Raises:
             CheckpointError: It is no graph, or another than `onnx.json` says.

@@ -21,8 +21,6 @@ from syntaxformer.encoders.finetune_config import FinetuneTraining
 from syntaxformer.nn import Dropout
 from syntaxformer.runs.trainer import RunTrainer, linear, run_arguments
 
-__all__ = ["FinetuneTrainer"]
-
 POOL_BATCHES = 50
 """Batches sorted by length together: enough for little padding, few enough to keep epochs different."""
 

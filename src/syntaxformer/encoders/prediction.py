@@ -21,8 +21,6 @@ from syntaxformer.encoders.task_data import TableColumns, bind_columns, read_any
 from syntaxformer.encoders.task_types import Predictions
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
 
-__all__ = ["read_split_for", "read_texts_for", "submission_rows", "write_rows"]
-
 STDIN = "-"
 
 _MOST_SHOWN, _LONGEST_SHOWN = 5, 30

@@ -25,20 +25,6 @@ from syntaxformer.base.files import read_lines
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.runs.config import FRACTION_SEED
 
-__all__ = [
-    "Binding",
-    "Row",
-    "Table",
-    "TextExample",
-    "TextSet",
-    "csv_quoted",
-    "examples_from_rows",
-    "hash_examples",
-    "pick_column",
-    "read_table",
-    "table_format",
-]
-
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
 _LONGEST_CELL = 2**27
 _WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -82,13 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A file of rows.
-
-    Args:
-        columns: Their names; of JSON lines those of the first.
-        rows: All rows, once.
-        has_header: Whether the file names them.
-    """
+    """A file of rows."""
 
     columns: list[str]
     rows: Iterator[Row]
@@ -116,14 +96,7 @@ class TextExample:
 
 @dataclass(frozen=True)
 class TextSet:
-    """The examples of one split.
-
-    Args:
-        name: "train", "dev", ….
-        source: File or data set that they came from.
-        examples: In the order of the file.
-        left_out: Why rows were left out → how many.
-    """
+    """The examples of one split."""
 
     name: str
     source: str
@@ -233,12 +206,6 @@ def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
 def pick_column(found: Sequence[str], names: Sequence[str], what: str, path: str | Path | None) -> str:
     """The first of some names that is a column.
 
-    Args:
-        found: Columns of a table.
-        names: Names that the column may have.
-        what: What it holds, for the message.
-        path: The table's file.
-
     Raises:
         DataError: None of them is.
     """
@@ -278,12 +245,6 @@ class Binding:
 
 def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, source: str | Path) -> TextSet:
     """Make examples of rows: the one place that checks texts, labels and scores.
-
-    Args:
-        rows: The table.
-        binding: Its columns.
-        name: Of the split.
-        source: Where the rows came from, for messages.
 
     Raises:
         DataError: With the line: a broken row, an empty text, an unknown label, a score that is no number or

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from syntaxformer.base.config import MAX_SEED, config_error, nearest
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.syntax.piece_relations import DEFAULT_TREES, TreeKind
 
 __all__ = [
     "SHORTHAND",
@@ -27,13 +28,11 @@ __all__ = [
     "with_trees_of_masks",
 ]
 
-Omitted = Literal["dependency", "constituency", "parent", "child", "sibling", "pair"]
+Omitted = Literal[TreeKind, "parent", "child", "sibling", "pair"]
 """What the ablations leave out: a tree, or a kind of relation in both trees."""
 
 Preset = Literal["preserving", "paper"]
 """With full attention among the sub-networks and a gate that starts closed, or sub-networks only."""
-
-_TREES = ("dependency", "constituency")
 
 POS_TAGS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
@@ -55,8 +54,8 @@ class _Section(BaseModel):
 class TreeOptions(_Section):
     """Which relations of which trees a batch carries."""
 
-    trees: tuple[Literal["dependency", "constituency"], ...] = Field(
-        default=_TREES, min_length=1, description="kinds of tree, in the order of the relation tensor"
+    trees: tuple[TreeKind, ...] = Field(
+        default=DEFAULT_TREES, min_length=1, description="kinds of tree, in the order of the relation tensor"
     )
     max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (paper 002: 15)")
     nodes: Literal["headed", "leaves"] = Field(

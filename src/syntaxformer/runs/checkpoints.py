@@ -22,28 +22,6 @@ from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import read_json, verify_manifest
 
-__all__ = [
-    "around",
-    "average_weights",
-    "best_and_near",
-    "check_finite",
-    "complete_checkpoints",
-    "last_with_its_best",
-    "load_optimizer",
-    "load_random_state",
-    "load_tensors",
-    "load_weights",
-    "numbered_checkpoints",
-    "optimizer_state",
-    "random_state",
-    "save_optimizer",
-    "save_random_states",
-    "shard_like",
-    "step_of",
-    "whole",
-    "whole_weights",
-]
-
 WEIGHTS = "model.safetensors"
 OPTIMIZER, OPTIMIZER_GROUPS = "optimizer.safetensors", "optimizer.json"
 RANDOM, RANDOM_TENSORS = "random.json", "random.safetensors"
@@ -134,12 +112,7 @@ def save_random_states(folder: Path, states: Sequence[RandomState]) -> None:
 
 
 def load_random_state(folder: Path, process: int, seed: int) -> None:
-    """Restore what `save_random_states` wrote.
-
-    Args:
-        folder: A checkpoint.
-        process: Number of this process.
-        seed: Seed of the run. A process that the interrupted run did not have starts from it and its number.
+    """Restore what `save_random_states` wrote; a process that was not there begins with the seed.
 
     Raises:
         CheckpointError: The files are incomplete.

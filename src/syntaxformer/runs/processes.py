@@ -24,12 +24,6 @@ import time
 import torch.nn.functional as F
 from accelerate.utils import broadcast_object_list
 
-__all__ = [
-    "one_device",
-    "pick_precision",
-    "process_team",
-]
-
 _log = logging.getLogger("syntaxformer.training")
 
 MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"

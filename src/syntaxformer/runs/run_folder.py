@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
 import shutil
 import threading
@@ -32,32 +31,15 @@ from syntaxformer.base.files import (
     PARTIAL,
     atomic_file,
     disk_errors,
+    make_readable,
     remove_partials,
+    write_json,
     write_manifest,
 )
 from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
 from syntaxformer.runs.processes import pick_precision, process_team
-
-__all__ = [
-    "NO_EFFECT",
-    "RECIPE",
-    "RUN",
-    "Run",
-    "Stopwatch",
-    "check_run",
-    "counted_seconds",
-    "empty_folder",
-    "hold_run",
-    "is_finished_without_checkpoints",
-    "last_checkpoint",
-    "move_files",
-    "open_run",
-    "running",
-    "settle_precision",
-    "share_files",
-]
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -137,11 +119,6 @@ class Run(Generic[Settings]):
         self, save: Callable[[Path], object], report: Mapping[str, Any], packages: Sequence[str]
     ) -> None:
         """Write the model's files and `run.json`; the manifest comes last.
-
-        Args:
-            save: Writes the model's own files into a folder.
-            report: What `run.json` says of this run beside its environment.
-            packages: Those whose versions it names.
 
         Raises:
             DataError: The folder cannot be written.
@@ -321,17 +298,9 @@ def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -
 
 def move_files(folder: Path, output: Path) -> None:
     """Move the files of a finished model into the output folder, as readable as any that the user creates."""
-    share_files(folder)
     for file in folder.iterdir():
+        make_readable(file)
         file.replace(output / file.name)
-
-
-def share_files(folder: Path) -> None:
-    """Let everyone read the files of a folder whom the umask lets: safetensors writes for the owner alone."""
-    umask = os.umask(0)
-    os.umask(umask)
-    for file in folder.iterdir():
-        file.chmod(0o666 & ~umask)
 
 
 def empty_folder(folder: Path, last: str = RECIPE) -> None:
@@ -379,6 +348,32 @@ def _same_run(recipe: RunConfig, stored: Path) -> None:
         raise ConfigError(problems)
 
 
+def same_data(found: Mapping[str, str], stored: Mapping[str, str]) -> None:
+    """Check that a resumed run has its own data; a hash that an older version did not store tells nothing.
+
+    Args:
+        found: Part of the data → sha256.
+        stored: The same of the interrupted run.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    problems = [
+        f"resume: expected the {_DATA[part]} of the interrupted run, got another: its sha256 differs."
+        for part, sha256 in found.items()
+        if stored.get(part, sha256) != sha256
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+_DATA = {
+    "train": "train text",
+    "dev": "dev text",
+    "annotation": "annotation (annotator, its files, factor files)",
+}
+
+
 def _with_defaults(content: dict[str, Any], kind: type[RunConfig]) -> dict[str, Any]:
     """A stored recipe with what it does not name: an earlier version had fewer settings."""
     try:
@@ -396,13 +391,7 @@ EVERY_S = 5.0
 
 
 class Stopwatch:
-    """Counts while it is entered, on from where the last process of this run stopped.
-
-    Args:
-        folder: Of the run.
-        every_s: Seconds between writes.
-        start: When this process began, by `time.monotonic`; None for now.
-    """
+    """Counts while it is entered, on from where the last process of this run stopped."""
 
     def __init__(self, folder: Path, every_s: float = EVERY_S, start: float | None = None) -> None:
         self.folder, self.every_s = folder, every_s
@@ -438,8 +427,7 @@ class Stopwatch:
     def _write(self) -> None:
         """A full disk is the run's own error to report; its time is not worth another one."""
         try:
-            with atomic_file(self.folder / SECONDS) as temporary:
-                temporary.write_text(json.dumps({"seconds": self.seconds}), "utf-8")
+            write_json(self.folder / SECONDS, {"seconds": self.seconds})
         except DataError as error:
             _log.warning("time not counted: %s", error)
 

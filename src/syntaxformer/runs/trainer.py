@@ -250,11 +250,7 @@ class RunTrainer:
 
 
 class Beginning(TrainerCallback):
-    """What a process is before its first update, and the order of each epoch's data.
-
-    Args:
-        batches: Those of the trainer.
-    """
+    """What a process is before its first update, and the order of each epoch's data."""
 
     def __init__(self, batches: Any) -> None:
         self.batches = batches
@@ -328,11 +324,7 @@ def _clock(seconds: float) -> str:
 
 
 class Curves(TrainerCallback):
-    """Writes every logged number for TensorBoard.
-
-    Args:
-        folder: Where the event files go.
-    """
+    """Writes every logged number for TensorBoard."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -453,10 +445,6 @@ def constant(step: int, warmup_steps: int, d_model: int) -> float:
 
 def linear(n_updates: int, warmup_frac: float) -> Callable[[int], float]:
     """Share of the rate after each number of updates: up from 0 to 1 over the warm-up, then down to 0.
-
-    Args:
-        n_updates: Updates of the whole run.
-        warmup_frac: Share of them that is warm-up.
 
     Source: Devlin et al. (2019), appendix A.2.
     """

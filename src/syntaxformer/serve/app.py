@@ -65,12 +65,7 @@ _probes = APIRouter()
 
 
 def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
-    """Build the application.
-
-    Args:
-        config: Limits and key.
-        engines: Loaded models by name; the first of each task is its default.
-    """
+    """Build the application of loaded models; the first of each task is its default."""
     metrics = Metrics()
     bounds = config.max_batch, config.max_waiting
     of_cost = {"cost": n_characters, "max_cost": config.max_batch_characters}

@@ -34,6 +34,7 @@ from syntaxformer.serve.schemas import (
 from syntaxformer.syntax import FACTORS, n_relations, relation_name
 from syntaxformer.translation.translator import read_info, verify_model_folder
 from syntaxformer.trees import Sentence, parse_tree, spans_of
+from syntaxformer.trees.sentence import PER_WORD
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -71,13 +72,7 @@ class Engine:
 
 
 class TranslatorEngine(Engine):
-    """Translates.
-
-    Args:
-        name: Of the model in requests.
-        translator: A loaded model.
-        annotator: Name of the annotator that the user gives; None for its own.
-    """
+    """Translates; see `Engine`."""
 
     def __init__(self, name: str, translator: Translator, annotator: str | None = None) -> None:
         self.translator, info = translator, translator.info
@@ -142,13 +137,7 @@ class TranslatorEngine(Engine):
 
 
 class ClassifierEngine(Engine):
-    """Classifies.
-
-    Args:
-        name: Of the model in requests.
-        classifier: A loaded model.
-        annotator: Name of the annotator that the user gives; None for its own.
-    """
+    """Classifies; see `Engine`."""
 
     def __init__(self, name: str, classifier: Classifier, annotator: str | None = None) -> None:
         self.classifier, info, backend = classifier, classifier.info, classifier.backend
@@ -332,7 +321,7 @@ def _answer(
 
 
 def _sentence(sentence: Sentence) -> SentenceView:
-    columns = {name: getattr(sentence, name) for name in ("upos", "xpos", "lemmas", "governors", "deprels")}
+    columns = {name: getattr(sentence, name) for name in PER_WORD}
     tree = sentence.constituency
     return SentenceView(
         text=sentence.text,

@@ -53,13 +53,7 @@ class JsonLines(logging.Formatter):
 
 
 class Gate:
-    """Wraps an application.
-
-    Args:
-        app: The application.
-        config: Its limits and its key.
-        metrics: Its counters.
-    """
+    """Wraps an application, of whose limits, key and counters it knows."""
 
     def __init__(self, app: ASGIApp, config: ServiceConfig, metrics: Metrics) -> None:
         self.app, self.config, self.metrics = app, config, metrics

@@ -105,12 +105,7 @@ def cross_attention(
 
 
 def target_pieces(translator: Translator, texts: Sequence[str]) -> list[list[int]]:
-    """Pieces of translations, each with its end piece, as the decoder writes them.
-
-    Args:
-        translator: A loaded model.
-        texts: In the target language, as a reader sees them: joined after Moses, in any case.
-    """
+    """Pieces of translations as a reader sees them, each with its end piece, as the decoder writes them."""
     info = translator.info
     prepared = info.preparation(info.tgt).prepare(texts)
     return [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]
@@ -132,11 +127,7 @@ class EncoderAttention:
 
 @torch.no_grad()
 def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> EncoderAttention:
-    """Run one text through a classifier's encoder and look at its attention.
-
-    Args:
-        classifier: A fine-tuned model, infused or plain.
-        text: A text, or a pair where the model was trained on pairs.
+    """Run one text, or pair, through a classifier's encoder and look at its attention.
 
     Raises:
         ConfigError: The model does not tell its attention.
@@ -199,11 +190,7 @@ BATCH_LINES = 32
 
 @dataclass(frozen=True)
 class SpreadOfAttention:
-    """One value a sentence for each measure, the mean over its target pieces.
-
-    Args:
-        values: Measure → `[sentences]`; NaN where a sentence has no value.
-    """
+    """For each measure one value a sentence, the mean over its target pieces; NaN where it has none."""
 
     values: dict[str, NDArray[np.float64]]
 
@@ -410,11 +397,7 @@ class SubnetworkView:
 
 
 def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> SubnetworkView:
-    """Run one text through an infused classifier and look inside.
-
-    Args:
-        classifier: A fine-tuned model with masks.
-        text: A text, or a pair where the model was trained on pairs.
+    """Run one text, or pair, through a classifier with masks and look inside.
 
     Raises:
         ConfigError: The model has no masks.

@@ -253,12 +253,7 @@ def cases_of_lines(
 
 
 def case_blocks(cases: Sequence[Case], names: tuple[str, str], n_examples: int = 10) -> list[Block]:
-    """A report as blocks for `document.to_markdown`.
-
-    Args:
-        cases: From `compare_cases`.
-        names: Of the two systems.
-        n_examples: Sentences shown on each side.
+    """A report of `compare_cases` for `document.to_markdown`; examples are shown of both sides.
 
     Source: Sundararaman et al. (2019), table 3.
     """

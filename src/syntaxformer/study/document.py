@@ -37,12 +37,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Marked:
-    """Text with some of its characters in bold.
-
-    Args:
-        text: As it is.
-        bold: Starts and ends, in order, none within another.
-    """
+    """Text with some of its characters in bold: starts and ends, in order, none within another."""
 
     text: str
     bold: Sequence[tuple[int, int]]

@@ -119,14 +119,7 @@ class Curve:
 def draw_curves(
     curves: Mapping[str, Curve], path: Path, x_label: str, y_label: str, log_x: bool = False
 ) -> None:
-    """One line for each entry, with error bars.
-
-    Args:
-        curves: Name in the legend → points; dashed where the name ends in "(paper)".
-        path: PNG file.
-        x_label: Under the chart.
-        y_label: Beside it.
-        log_x: Logarithmic x axis.
+    """One line for each name in the legend, with error bars; dashed where the name ends in "(paper)".
 
     Raises:
         DataError: The file cannot be written.

@@ -25,7 +25,7 @@ from syntaxformer.syntax import (
     segment_offsets,
     word_relations,
 )
-from syntaxformer.syntax.piece_relations import sentence_trees
+from syntaxformer.syntax.piece_relations import TREES, columns_of_trees, sentence_trees
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 from syntaxformer.trees import Sentence
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
-
-TREES = {"dependency": "governors", "constituency": "constituency"}
-"""Kind of tree → the column of a sentence that holds it."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
     text, lacks = TextLanguage(language_of(language or ""), told_by), None
     for named in (name, None) if name else (None,):
         try:
-            parser = with_constituency(_loaded(choose_annotator(named, text, "--annotator")))
+            parser = _loaded(choose_annotator(named, text, "--annotator"))
             return Parser(WordsAsGiven(parser) if tokenized else parser)
         except SyntaxformerError as error:
             lacks = str(error)
@@ -108,13 +105,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
 def translator_text(
     translator: Translator, line: str, parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A line as a translator reads it.
-
-    Args:
-        translator: A loaded model, exported ones too.
-        line: Raw text with at least one word.
-        parser: From `parser_for`.
-        max_distance: D.
+    """A line with at least one word as a translator reads it, exported ones too.
 
     Raises:
         ConfigError: The model reads factors of the user's own.
@@ -139,13 +130,7 @@ def translator_text(
 def classifier_text(
     classifier: Classifier, texts: Sequence[str], parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A text, or the two of a pair, as a classifier reads them.
-
-    Args:
-        classifier: A loaded model.
-        texts: One or two, none empty.
-        parser: From `parser_for`.
-        max_distance: D.
+    """A text, or the two of a pair, none of them empty, as a classifier reads them.
 
     Raises:
         ValueError: `max_distance` is not between 1 and 84.
@@ -179,12 +164,13 @@ def _tags(sentences: Sequence[Sentence], words_of_pieces: Sequence[int]) -> dict
 def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, NDArray[np.uint8]]:
     """Of each tree that all sentences have."""
     found = {}
-    for kind, column in TREES.items():
-        if not all(getattr(one, column) is not None or not one.words for one in sentences):
+    for kind in TREES:
+        read = columns_of_trees([kind])
+        if any(getattr(one, column) is None for one in sentences if one.words for column in read):
             continue
         trees = [sentence_trees(one, (kind,)) for one in sentences]
         joined = trees[0] if len(trees) == 1 else WordTrees.of_pair(*trees)
-        matrix = word_relations([joined], max_distance, trees=(kind,))[0, 0]  # type: ignore[arg-type]
+        matrix = word_relations([joined], max_distance, trees=(kind,))[0, 0]
         found[kind] = matrix[: len(joined), : len(joined)]
     return found
 
@@ -197,6 +183,6 @@ def _spaced_words(line: str) -> Sentence:
 @lru_cache(maxsize=8)
 def _loaded(name: str) -> Annotator:
     """Models of one language share their parser."""
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import prepare, with_constituency
 
-    return load_annotator(name)
+    return with_constituency(prepare(name))

@@ -6,7 +6,7 @@ One `WordEncoder` each for a Hugging Face encoder, an infused one and the encode
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
-from syntaxformer.base.folder_checks import folder_errors
+from syntaxformer.base.files import folder_errors
 from syntaxformer.base.progress import track
 from syntaxformer.encoders.pretrained import longest_input
 from syntaxformer.syntax import WordColumns, batch_word_of_piece, encoding_offsets
@@ -55,11 +55,7 @@ class WordEncoder(Protocol):
 
 
 class HuggingFaceWords:
-    """A Hugging Face encoder; of an encoder-decoder, its encoder.
-
-    Args:
-        model: In evaluation mode.
-        tokenizer: A fast one.
+    """A Hugging Face encoder in evaluation mode, with a fast tokenizer; of an encoder-decoder, its encoder.
 
     Raises:
         ConfigError: The tokenizer reports no character offsets.
@@ -99,13 +95,7 @@ class HuggingFaceWords:
 
 
 class InfusedWords(HuggingFaceWords):
-    """An infused encoder. Its tags and trees come from an annotator: gold ones would be the answer itself.
-
-    Args:
-        model: What `load` gave.
-        collator: A `SyntaxCollator` of the same folder.
-        annotator: Tags and parses the words as they are.
-    """
+    """An infused encoder. Its tags and trees come from an annotator: gold ones would be the answer itself."""
 
     def __init__(self, model: Any, collator: Any, annotator: Annotator) -> None:
         super().__init__(model, collator.tokenizer)
@@ -125,11 +115,7 @@ class InfusedWords(HuggingFaceWords):
 
 
 class TranslatorWords:
-    """The encoder of one of our translators; its factors come from its own annotator.
-
-    Args:
-        translator: A loaded model.
-    """
+    """The encoder of one of our translators; its factors come from its own annotator."""
 
     longest = 1024
 
@@ -195,8 +181,10 @@ def load_word_encoder(
         CheckpointError: It holds none of them, or names an annotator that needs `trust_annotator`.
         ConfigError: There is no such annotator or device, or its encoder cannot be probed.
     """
-    from syntaxformer.annotate.wrappers import trusted_annotator
+    from syntaxformer.annotate.wrappers import prepare, trusted_annotator
+    from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
+    from syntaxformer.infusion import load
     from syntaxformer.runs.loading import pick_device
     from syntaxformer.translation.translator import Translator
 
@@ -208,36 +196,20 @@ def load_word_encoder(
     if (folder / "infusion.json").exists():
         stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
         annotator = trusted_annotator(stored, annotator, folder, trust_annotator)
-        return _load_infused(folder, annotator or "en+phrases", pick_device(device))
-    return _load_plain(folder, pick_device(device))
-
-
-def _load_infused(folder: Path, annotator: str, device: torch.device) -> InfusedWords:
-    from syntaxformer.annotate import load_annotator
-    from syntaxformer.encoders.collator import SyntaxCollator
-    from syntaxformer.infusion import load
-
-    parser = load_annotator(annotator)
-    return InfusedWords(load(folder).eval().to(device), SyntaxCollator.from_pretrained(folder), parser)
-
-
-def _load_plain(folder: Path, device: torch.device) -> HuggingFaceWords:
+        place, parser = pick_device(device), prepare(annotator or "en+phrases")
+        return InfusedWords(load(folder).eval().to(place), SyntaxCollator.from_pretrained(folder), parser)
     from transformers import AutoModel, AutoTokenizer
 
+    place = pick_device(device)
     with folder_errors(folder, "an encoder"):
         model = AutoModel.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, use_fast=True)
-    return HuggingFaceWords(model.eval().to(device), tokenizer)
+    return HuggingFaceWords(model.eval().to(place), tokenizer)
 
 
 @dataclass(frozen=True)
 class CachedStates:
-    """States of words in files, one a layer.
-
-    Args:
-        paths: Layer → `.npy` of `[words, d_model]`, float32.
-        n_uncovered: Words without a piece of their own; their vectors are zero.
-    """
+    """States of words in files, `.npy` of `[words, d_model]`, one a layer; words without a piece are zero."""
 
     paths: dict[int, Path]
     n_uncovered: int
@@ -262,7 +234,10 @@ def cache_states(
     splits = np.cumsum([0, *map(len, sentences)])
     files: dict[int, Any] = {}
     n_uncovered = 0
-    for rows in _batches([len(one) for one in sentences]):
+    # Sentences of like length together, the longest first: a lack of memory shows at once.
+    order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
+    for start in track(range(0, len(order), BATCH_SENTENCES), "encoding sentences", unit="batches"):
+        rows = order[start : start + BATCH_SENTENCES]
         states, owners = encoder.encode([sentences[row] for row in rows])
         where = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in rows])
         for place, layer in enumerate(layers):
@@ -298,14 +273,6 @@ def word_means(
     sums = states.new_zeros(total, states.shape[-1]).index_add_(0, flat[owned], states[owned])
     counts = torch.bincount(flat[owned], minlength=total).to(states.dtype)
     return sums / counts.clamp_min(1)[:, None], counts
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Sentences of like length together, the longest first: a lack of memory shows at once."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    starts = range(0, len(order), BATCH_SENTENCES)
-    for start in track(starts, "encoding sentences", unit="batches"):
-        yield order[start : start + BATCH_SENTENCES]
 
 
 def _owners(

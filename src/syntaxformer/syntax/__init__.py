@@ -14,7 +14,6 @@ from syntaxformer.syntax.factors import (
     word_factor,
 )
 from syntaxformer.syntax.head_rules import head_child
-from syntaxformer.syntax.phrase_columns import NO_PHRASE, PhraseColumns, phrase_columns
 from syntaxformer.syntax.piece_relations import (
     WordTrees,
     pair_words_of_pieces,
@@ -35,7 +34,9 @@ from syntaxformer.syntax.pieces import (
 from syntaxformer.syntax.relations import (
     MAX_DISTANCE,
     NO_PATH,
+    NO_PHRASE,
     RELATIONS_VERSION,
+    PhraseColumns,
     batch_constituency_relations,
     batch_dependency_distances,
     batch_dependency_relations,
@@ -44,6 +45,7 @@ from syntaxformer.syntax.relations import (
     dependency_relations,
     n_relations,
     pair_relation,
+    phrase_columns,
     relation_name,
 )
 

@@ -6,7 +6,7 @@ list of their names. Holds values only: which of them a model knows is `vocabula
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from syntaxformer.base.errors import AlignmentError
 from syntaxformer.base.files import read_lines
 from syntaxformer.syntax.pieces import row_of_item
+from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.trees.locate import given_words
-from syntaxformer.trees.sentence import Sentence
+from syntaxformer.trees.sentence import COLUMNS, PER_WORD, Sentence
 
 __all__ = [
     "CodedColumn",
@@ -29,11 +30,15 @@ __all__ = [
 ]
 
 
+DEFAULT_COLUMNS = ("upos", "governors", "deprels")
+"""Annotations that are fetched where nobody says which: those of the built-in factors, but trees."""
+
+
 class CorpusLike(Protocol):
     """What is asked of an annotated corpus."""
 
-    def columns(self, start: int, stop: int) -> Any:
-        """Has `row_offsets`, `starts`, `ends`, `upos`, `governors`, `deprels`, and `tags`: what codes are."""
+    def columns(self, start: int, stop: int, names: Collection[str]) -> Any:
+        """Has `row_offsets`, `starts`, `ends`, `values` of those columns, and `tags`: what codes are."""
         ...
 
     def brackets(self, start: int, stop: int) -> list[str | None] | None:
@@ -95,11 +100,14 @@ class WordColumns:
         starts: `[words]`, character start of each word in its line.
         ends: `[words]`, character end, exclusive.
         upos: Universal part of speech of each word, or None if the annotator gives none.
-        governors: `[words]`, index of the governor within the line, -1 for a root; or None.
-        deprels: Relation to the governor; or None.
+        xpos: Treebank-specific tag; or None, as the following.
+        deprels: Relation to the governor.
+        governors: `[words]`, index of the governor within the line, -1 for a root.
+        lemmas: Lemma.
         user: The user's own columns by name.
         first_line: 1-based number of the first line, for messages.
-        constituency: `[rows]`, brackets of each line, None for lines without words; or None.
+        constituency: `[rows]`, the tree of each line as `Sentence.tree_source` has it, None for lines without
+            words; or None.
 
     Raises:
         AlignmentError: Columns of different lengths.
@@ -110,11 +118,13 @@ class WordColumns:
     starts: NDArray[np.integer[Any]]
     ends: NDArray[np.integer[Any]]
     upos: CodedColumn | None = None
-    governors: NDArray[np.integer[Any]] | None = None
+    xpos: CodedColumn | None = None
     deprels: CodedColumn | None = None
+    governors: NDArray[np.integer[Any]] | None = None
+    lemmas: CodedColumn | None = None
     user: Mapping[str, CodedColumn] = field(default_factory=dict[str, CodedColumn])
     first_line: int = 1
-    constituency: Sequence[str | None] | None = None
+    constituency: Sequence[str | Sentence | None] | None = None
 
     def __post_init__(self) -> None:
         row_of_item(self.row_splits, len(self.starts))
@@ -123,7 +133,7 @@ class WordColumns:
                 f"row_splits: expected {len(self.texts) + 1} positions for {len(self.texts)} lines, "
                 f"got {len(self.row_splits)}."
             )
-        columns = {"ends": self.ends, "upos": self.upos, "governors": self.governors, "deprels": self.deprels}
+        columns = {name: getattr(self, name) for name in ("ends", *PER_WORD)}
         for name, column in {**columns, **self.user}.items():
             if column is not None and len(column) != self.n_words:
                 raise AlignmentError(
@@ -142,10 +152,8 @@ class WordColumns:
 
     @property
     def provides(self) -> frozenset[str]:
-        """The annotations that are there, of "upos", "governors", "deprels" and "constituency"."""
-        names = ("upos", "governors", "deprels", "constituency")
-        annotations = {name: getattr(self, name) for name in names}
-        return frozenset(name for name, column in annotations.items() if column is not None)
+        """The annotations that are there, of `trees.sentence.COLUMNS`."""
+        return frozenset(name for name in COLUMNS if getattr(self, name) is not None)
 
     def line_of_word(self, word: int) -> int:
         """1-based number of the line that holds a word of the flat list."""
@@ -162,7 +170,11 @@ class WordColumns:
 
     @classmethod
     def from_corpus(
-        cls, corpus: CorpusLike, texts: Sequence[str], start: int = 0, *, constituency: bool = False
+        cls,
+        corpus: CorpusLike,
+        texts: Sequence[str],
+        start: int = 0,
+        columns: Collection[str] = DEFAULT_COLUMNS,
     ) -> WordColumns:
         """Columns of consecutive lines of an annotated corpus, without a `Sentence` for each.
 
@@ -170,27 +182,20 @@ class WordColumns:
             corpus: As `read_annotations` returns.
             texts: The lines `start` to `start + len(texts)` that were annotated.
             start: First line wanted, 0-based.
-            constituency: Fetch the constituency trees too; they are text, and large.
+            columns: The annotations to fetch, as far as they are there.
 
         Raises:
             AlignmentError: The corpus has fewer lines.
         """
-        stored = corpus.columns(start, start + len(texts))
-
-        def coded(name: str, codes: NDArray[np.integer[Any]] | None) -> CodedColumn | None:
-            return None if codes is None else CodedColumn(codes, stored.tags[name])
-
-        return cls(
-            texts,
-            stored.row_offsets,
-            stored.starts,
-            stored.ends,
-            coded("upos", stored.upos),
-            stored.governors,
-            coded("deprels", stored.deprels),
-            first_line=start + 1,
-            constituency=corpus.brackets(start, start + len(texts)) if constituency else None,
-        )
+        stop = start + len(texts)
+        stored = corpus.columns(start, stop, columns)
+        found = {
+            name: CodedColumn(values, stored.tags[name]) if name in stored.tags else values
+            for name, values in stored.values.items()
+        }
+        if "constituency" in columns:
+            found["constituency"] = corpus.brackets(start, stop)
+        return cls(texts, stored.row_offsets, stored.starts, stored.ends, first_line=start + 1, **found)
 
     @classmethod
     def from_sentences(
@@ -207,30 +212,30 @@ class WordColumns:
             first_line: 1-based number of the first line, for messages.
 
         Raises:
-            AlignmentError: An annotation that some lines have and others lack, or a user column whose values
-                are not one a word.
+            AlignmentError: One of `DEFAULT_COLUMNS` that some lines have and others lack, or a user column
+                whose values are not one a word.
         """
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-        row_splits = np.concatenate([[0], np.cumsum(lengths)])
+        row_splits = splits_of(lengths)
         numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
         offsets = np.fromiter(numbers, np.int32, 2 * int(row_splits[-1])).reshape(-1, 2)
 
-        def gather(name: str) -> list[Any] | None:
-            return _gather(sentences, name, lambda sentence: getattr(sentence, name), first_line)
-
-        upos, governors, deprels = gather("upos"), gather("governors"), gather("deprels")
-        brackets = [sentence.constituency for sentence in sentences]
-        lacking = any(tree is None and len(one) for tree, one in zip(brackets, sentences, strict=True))
+        found: dict[str, Any] = {}
+        for name in PER_WORD:
+            values = _gather(sentences, name, first_line)
+            if values is not None:
+                is_number = COLUMNS[name].kind == "number"
+                found[name] = np.array(values, np.int32) if is_number else CodedColumn.from_values(values)
+        trees = [sentence.tree_source for sentence in sentences]
+        lacking = any(tree is None and len(one) for tree, one in zip(trees, sentences, strict=True))
         columns = cls(
             [sentence.text for sentence in sentences],
             row_splits,
             offsets[:, 0],
             offsets[:, 1],
-            None if upos is None else CodedColumn.from_values(upos),
-            None if governors is None else np.array(governors, np.int32),
-            None if deprels is None else CodedColumn.from_values(deprels),
             first_line=first_line,
-            constituency=None if lacking else brackets,
+            **found,
+            constituency=None if lacking else trees,
         )
         for name, rows in (user or {}).items():
             check_rows(name, rows, lengths, first_line)
@@ -258,15 +263,14 @@ def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, fir
 def _gather(
     sentences: Sequence[Sentence],
     name: str,
-    column: Callable[[Sentence], Sequence[Any] | None],
     first_line: int,
 ) -> list[Any] | None:
-    """One annotation of all sentences in a flat list; None where no sentence has it."""
-    values = [column(sentence) for sentence in sentences]
+    """One annotation of all sentences in a flat list; None where they do not have it."""
+    values = [getattr(sentence, name) for sentence in sentences]
     missing = [row for row, value in enumerate(values) if value is None and len(sentences[row])]
     if not missing:
         return list(chain.from_iterable(value or () for value in values))
-    if any(values):
+    if any(values) and name in DEFAULT_COLUMNS:
         raise AlignmentError(
             f"{name}: expected a value for every word or for none, got a line without, while others have it.",
             line=missing[0] + first_line,

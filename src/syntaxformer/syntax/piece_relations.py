@@ -1,39 +1,46 @@
-"""Relations of words carried to the subword pieces of a padded batch.
+"""The table of kinds of tree, and their relations carried to the subword pieces of a padded batch.
 
-Every piece has the relations of its word; what the relations are is decided in `words`.
+Every piece has the relations of its word; what relates two words is decided in `relations`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import AlignmentError, DataError, TreeError
-from syntaxformer.syntax.phrase_columns import NO_PHRASE, PhraseColumns, phrase_columns
+from syntaxformer.syntax.columns import WordColumns
+from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.syntax.relations import (
     MAX_DISTANCE,
+    NO_PHRASE,
     Nodes,
+    PhraseColumns,
     RelationArray,
     batch_constituency_relations,
     batch_dependency_relations,
     dependency_depths,
     pair_relation,
+    phrase_columns,
 )
-from syntaxformer.trees import Sentence, Tree, parse_tree, phrase_structure
+from syntaxformer.trees import Sentence, Tree, parse_tree
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
 __all__ = [
+    "DEFAULT_TREES",
+    "TREES",
     "Specials",
     "TreeKind",
     "WordTrees",
+    "columns_of_trees",
     "cut_trees",
     "pair_words_of_pieces",
     "phrases_of",
+    "phrases_of_lines",
     "piece_relations",
     "sentence_trees",
     "shown",
@@ -41,7 +48,10 @@ __all__ = [
 ]
 
 TreeKind = Literal["dependency", "constituency"]
-"""The two kinds of tree, in the order that they have in a relation tensor by default."""
+"""The kinds of tree, the keys of `TREES`."""
+
+DEFAULT_TREES: tuple[TreeKind, ...] = ("dependency", "constituency")
+"""Those of a relation tensor where nobody says which, in their order there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,12 +101,8 @@ class WordTrees:
             moved = np.where(second.governors < 0, second.governors, second.governors + n_first)
             governors = np.concatenate([first.governors, moved])
         if first.phrases is not None and second.phrases is not None:
-            one, two = first.phrases, second.phrases
-            phrases = PhraseColumns(
-                np.concatenate([one.word_depths, two.word_depths]),
-                np.concatenate([one.gap_depths, two.gap_depths]),
-                np.concatenate([one.gap_heads, two.gap_heads + n_first]),
-            )
+            moved = replace(second.phrases, gap_heads=second.phrases.gap_heads + n_first)
+            phrases = PhraseColumns.join([first.phrases, moved])
         for name, joined, trees in (
             ("governors", governors, (first.governors, second.governors)),
             ("phrases", phrases, (first.phrases, second.phrases)),
@@ -110,7 +116,7 @@ def word_relations(
     examples: Sequence[WordTrees],
     max_distance: int = MAX_DISTANCE,
     *,
-    trees: Sequence[TreeKind] = get_args(TreeKind),
+    trees: Sequence[TreeKind] = DEFAULT_TREES,
     nodes: Nodes = "headed",
 ) -> RelationArray:
     """Relations of a batch, with two slots behind the words.
@@ -131,19 +137,17 @@ def word_relations(
         TreeError: An example lacks a tree that is wanted, or its governors have a cycle.
         ValueError: `trees`, `nodes` or `max_distance` is not one of those that there are.
     """
-    unknown = [kind for kind in trees if kind not in _BUILDERS]
+    unknown = [kind for kind in trees if kind not in TREES]
     if unknown or not trees:
-        raise ValueError(
-            f"trees: expected some of {', '.join(_BUILDERS)}, got {', '.join(unknown) or 'none'}."
-        )
+        raise ValueError(f"trees: expected some of {', '.join(TREES)}, got {', '.join(unknown) or 'none'}.")
     n_words = np.array([len(example) for example in examples], np.int64)
     widest = int(n_words.max(initial=0))
     relations = np.zeros((len(examples), len(trees), widest + 2, widest + 2), np.uint8)
-    segments = _pad([example.segments for example in examples], widest, 3)
+    segments = _padded([example.segments for example in examples], widest, 3)
     # Padding has segment 3, so that only a 0 and a 1 add up to 1.
     across = (segments[:, :, None] + segments[:, None, :]) == 1 if (segments == 1).any() else None
     for place, kind in enumerate(trees):
-        among_words, depths = _BUILDERS[kind](examples, n_words, widest, max_distance, nodes)
+        among_words, depths = TREES[kind].build(examples, n_words, widest, max_distance, nodes)
         if across is not None:
             among_words[across] = pair_relation(max_distance)
         relations[:, place, :widest, :widest] = among_words
@@ -160,7 +164,7 @@ _Built = tuple[RelationArray, NDArray[np.integer[Any]]]
 def _dependency(
     examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
 ) -> _Built:
-    governors = _pad([_wanted(example.governors, "governors") for example in examples], widest, -1)
+    governors = _padded([_wanted(example.governors, "governors") for example in examples], widest, -1)
     depths = dependency_depths(governors, n_words).astype(np.int64)
     return batch_dependency_relations(governors, n_words, max_distance), depths
 
@@ -169,13 +173,37 @@ def _constituency(
     examples: Sequence[WordTrees], n_words: NDArray[np.int64], widest: int, max_distance: int, nodes: Nodes
 ) -> _Built:
     phrases = [_wanted(example.phrases, "phrases") for example in examples]
-    depths = _pad([tree.word_depths for tree in phrases], widest, -1)
-    gaps = _pad([tree.gap_depths for tree in phrases], widest, -1)
-    heads = _pad([tree.gap_heads for tree in phrases], widest, 0)
-    return batch_constituency_relations(depths, gaps, heads, n_words, max_distance, nodes), depths + 1
+    rows = zip(*(tree.arrays for tree in phrases), strict=True) if phrases else [()] * 3
+    depths, *gaps = (_padded(row, widest, NO_PHRASE) for row in rows)
+    return batch_constituency_relations(depths, *gaps, n_words, max_distance, nodes), depths + 1
 
 
-_BUILDERS: dict[TreeKind, Callable[..., _Built]] = {"dependency": _dependency, "constituency": _constituency}
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of tree.
+
+    Args:
+        column: Of a `Sentence`, that it is read from; None where its words are enough.
+        build: Takes the examples, the words of each, those of the longest, D and `nodes`; returns relations
+            among words, `[examples, words, words]`, and how many edges each word lies below a special piece
+            over all roots, `[examples, words]`.
+    """
+
+    column: str | None
+    build: Callable[[Sequence[WordTrees], NDArray[np.int64], int, int, Nodes], _Built]
+
+
+TREES: dict[TreeKind, _Kind] = {
+    "dependency": _Kind("governors", _dependency),
+    "constituency": _Kind("constituency", _constituency),
+}
+"""The one table of kinds of tree."""
+
+
+def columns_of_trees(trees: Iterable[str]) -> list[str]:
+    """Columns of a `Sentence` that some kinds of tree are read from, in the order of the table."""
+    wanted = set(trees)
+    return [kind.column for name, kind in TREES.items() if name in wanted and kind.column is not None]
 
 
 def _wanted(tree: _T | None, name: str) -> _T:
@@ -184,33 +212,15 @@ def _wanted(tree: _T | None, name: str) -> _T:
     return tree
 
 
-def _pad(rows: Sequence[NDArray[np.integer[Any]]], width: int, fill: int) -> NDArray[np.int64]:
-    padded = np.full((len(rows), width), fill, np.int64)
-    lengths = np.array([len(row) for row in rows], np.int64)
-    if len(rows):
-        padded[np.arange(width) < lengths[:, None]] = np.concatenate(rows)
-    return padded
+def _padded(rows: Sequence[NDArray[np.integer[Any]]], width: int, fill: int) -> NDArray[np.int64]:
+    return Ragged.of(rows).padded(fill, width=width)
 
 
-_REMEMBERED = 1 << 17
-_phrases: WeakKeyDictionary[Sentence, PhraseColumns] = WeakKeyDictionary()
 # Universal tags that are no labels of the Penn Treebank.
 _UNIVERSAL_ALONE = frozenset(
     {
-        "ADJ",
-        "ADP",
-        "ADV",
-        "AUX",
-        "CCONJ",
-        "DET",
-        "NOUN",
-        "NUM",
-        "PART",
-        "PRON",
-        "PROPN",
-        "PUNCT",
-        "SCONJ",
-        "VERB",
+        *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "NOUN"),
+        *("NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ", "VERB"),
     }
 )
 
@@ -220,21 +230,22 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
 
     Args:
         sentence: Annotated.
-        trees: Of "dependency" and "constituency".
+        trees: Kinds of tree.
 
     Raises:
         DataError: The sentence lacks one of them.
         TreeError: Its brackets are no tree over its words.
     """
     governors = phrases = None
-    if "dependency" in trees:
+    columns = columns_of_trees(trees)
+    if "governors" in columns:
         if sentence.governors is None and sentence.words:
             raise DataError(
                 f"governors: expected a dependency parse of {shown(sentence)}, got none. "
                 'Annotate with a parser (annotator "en"), or leave the dependency tree out of the config.'
             )
         governors = sentence.governors or ()
-    if "constituency" in trees:
+    if "constituency" in columns:
         phrases = phrases_of(sentence)
     return WordTrees.of_sentence(len(sentence), governors, phrases)
 
@@ -242,8 +253,8 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
 def phrases_of(sentence: Sentence) -> PhraseColumns:
     """The constituency tree: the sentence's own, else phrases from its dependency parse.
 
-    They are remembered as long as the sentence is in memory: those of training from epoch to epoch, those of
-    a service no longer than a request.
+    They are remembered with the sentence: those of training from epoch to epoch, those of a service no longer
+    than a request.
 
     Heads of phrases come from the labels' head rules in a tree with Penn Treebank tags; in one without labels
     (SST, SNLI, SICK), or that was made from a dependency parse, from that parse, where there is one.
@@ -252,26 +263,82 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
         DataError: It has neither.
         TreeError: The brackets are no tree over its words.
     """
-    found = _phrases.get(sentence)
-    if found is None:
-        found = _columns_of(sentence)
-        if len(_phrases) < _REMEMBERED:
-            _phrases[sentence] = found
-    return found
+    memory = vars(sentence)
+    if _PHRASES not in memory:
+        memory[_PHRASES] = _columns_of(sentence)
+    return memory[_PHRASES]
+
+
+_PHRASES = "phrase columns"
 
 
 def _columns_of(sentence: Sentence) -> PhraseColumns:
     if not sentence.words:
-        return PhraseColumns(*(np.zeros(0, np.int32) for _ in range(3)))
-    tree = _tree_of(sentence)
-    governors = None if _has_penn_labels(tree) else sentence.governors
-    columns = phrase_columns(tree, governors)
+        return PhraseColumns.join([])
+    source = sentence.tree_source
+    if source is None:
+        _check_convertible(source := sentence)
+    tree = parse_tree(source) if isinstance(source, str) else source
+    columns = phrase_columns(tree, None if _has_penn_labels(tree) else sentence.governors)
     if len(columns) != len(sentence):
         raise TreeError(
             f"constituency: expected a tree over the {len(sentence)} words of {shown(sentence)}, "
             f"got one over {len(columns)}."
         )
     return columns
+
+
+def _check_convertible(sentence: Sentence) -> None:
+    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
+    if missing:
+        raise DataError(
+            f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: "
+            f'without {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
+            "the constituency tree out of the config."
+        )
+
+
+def _has_penn_labels(tree: Tree | Sentence) -> bool:
+    """Whether phrases have categories, SST's numbers being none, and words no universal tags."""
+    if isinstance(tree, Sentence):
+        return _UNIVERSAL_ALONE.isdisjoint(tree.upos or ())
+    is_labelled = False
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node.label in _UNIVERSAL_ALONE:
+            return False
+        is_labelled |= len(node.children) > 1 and bool(node.label) and not node.label.isdigit()
+        waiting.extend(child for child in node.children if isinstance(child, Tree))
+    return is_labelled
+
+
+def phrases_of_lines(words: WordColumns) -> PhraseColumns:
+    """Constituency trees of all words of some lines, one line after the other.
+
+    Heads are those of the dependency tree where there is one: the rules for labels are those of English.
+
+    Raises:
+        TreeError: A line with words has no tree, or none over its words; names the line.
+    """
+    parts: list[PhraseColumns] = []
+    for row, tree in enumerate(words.constituency or [None] * len(words.texts)):
+        own = slice(*words.row_splits[row : row + 2].tolist())
+        if own.stop == own.start:
+            continue
+        governors = None if words.governors is None else words.governors[own].tolist()
+        try:
+            if tree is None:
+                raise TreeError("expected a constituency tree, got none.")
+            columns = phrase_columns(tree, governors)
+            if len(columns) != own.stop - own.start:
+                raise AlignmentError(
+                    f"constituency: expected {own.stop - own.start} words, got {len(columns)}."
+                )
+        except (TreeError, AlignmentError) as error:
+            raise TreeError(str(error), line=row + words.first_line) from error
+        parts.append(columns)
+    return PhraseColumns.join(parts)
 
 
 def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
@@ -329,32 +396,6 @@ def _cut_phrases(phrases: PhraseColumns, n_kept: int, n_nodes: int) -> PhraseCol
     depths[:n_kept], gaps[:n_kept] = phrases.word_depths[:n_kept], phrases.gap_depths[:n_kept]
     heads[:n_kept] = np.minimum(phrases.gap_heads[:n_kept], n_kept)
     return PhraseColumns(depths, gaps, heads)
-
-
-def _tree_of(sentence: Sentence) -> Tree:
-    if sentence.constituency is not None:
-        return parse_tree(sentence.constituency)
-    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
-    if missing:
-        raise DataError(
-            f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: "
-            f'without {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
-            "the constituency tree out of the config."
-        )
-    return phrase_structure(sentence)
-
-
-def _has_penn_labels(tree: Tree) -> bool:
-    """Whether phrases have categories, SST's numbers being none, and words no universal tags."""
-    is_labelled = False
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if node.label in _UNIVERSAL_ALONE:
-            return False
-        is_labelled |= len(node.children) > 1 and bool(node.label) and not node.label.isdigit()
-        waiting.extend(child for child in node.children if isinstance(child, Tree))
-    return is_labelled
 
 
 def shown(sentence: Sentence) -> str:

@@ -8,6 +8,7 @@ pair.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args
 
@@ -15,14 +16,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import TreeError
-from syntaxformer.syntax.phrase_columns import NO_PHRASE, phrase_columns
-from syntaxformer.trees import ROOT, Tree, check_governors
+from syntaxformer.syntax.head_rules import head_child
+from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, depths_of, parse_tree
+from syntaxformer.trees.phrase_heights import Phrase
+from syntaxformer.trees.phrase_structure import phrases_of_parse
 
 __all__ = [
     "MAX_DISTANCE",
     "NO_PATH",
+    "NO_PHRASE",
     "RELATIONS_VERSION",
     "Nodes",
+    "PhraseColumns",
     "RelationArray",
     "batch_constituency_relations",
     "batch_dependency_distances",
@@ -32,6 +37,7 @@ __all__ = [
     "dependency_relations",
     "n_relations",
     "pair_relation",
+    "phrase_columns",
     "relation_name",
     "relations_of_steps",
 ]
@@ -259,6 +265,139 @@ def _shared_ancestors(
         np.equal(of_query[:, :, None], of_key[:, None, :], out=same)
         shared += same
     return shared
+
+
+NO_PHRASE = -1
+"""Depth of the gap where nothing joins the words on its two sides."""
+
+_INFINITIVE_PARTICLES = frozenset({"to", "zu"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PhraseColumns:
+    """A constituency tree, or several side by side, over the words of a line: three numbers a word.
+
+    The lowest common phrase of two distant words is the highest one over the gaps between them.
+
+    Args:
+        word_depths: Edges from the top of the tree to each word, `[words]`.
+        gap_depths: Edges from the top to the lowest phrase that holds a word and the one before it,
+            `[words]`; `NO_PHRASE` for the first word and between separate trees.
+        gap_heads: Index of that phrase's head word, `[words]`; 0 where there is no phrase.
+    """
+
+    word_depths: NDArray[np.integer[Any]]
+    gap_depths: NDArray[np.integer[Any]]
+    gap_heads: NDArray[np.integer[Any]]
+
+    def __len__(self) -> int:
+        return len(self.word_depths)
+
+    def __getitem__(self, words: Any) -> PhraseColumns:
+        """The columns of some words, by a slice or by their places."""
+        return PhraseColumns(*(array[words] for array in self.arrays))
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.integer[Any]], ...]:
+        """All three, in order."""
+        return self.word_depths, self.gap_depths, self.gap_heads
+
+    @classmethod
+    def join(cls, parts: Sequence[PhraseColumns]) -> PhraseColumns:
+        """The words of several, one after the other; heads keep their numbers."""
+        columns = zip(*(part.arrays for part in parts), strict=True)
+        return cls(*(map(np.concatenate, columns) if parts else [np.zeros(0, np.int32)] * 3))
+
+
+def phrase_columns(
+    tree: Tree | str | Sentence, governors: Sequence[int] | None = None, *, labels: bool = True
+) -> PhraseColumns:
+    """Reduce a tree to columns.
+
+    Edges are counted in the tree as it is written: with a tag over each word, the word hangs one edge below
+    its tag.
+
+    Args:
+        tree: A tree or its brackets; or a sentence with words, whose parse is converted: as
+            `phrase_structure` has it, but without a tree on the way.
+        governors: Dependency governors of the same words. Where given, the head of a phrase is its word
+            nearest to the dependency root (the first on a tie), instead of what the label's head rule says:
+            right for trees without labels (SST, SICK, SNLI).
+        labels: As in `parse_tree`, for brackets.
+
+    Raises:
+        TreeError: No tree, or another number of governors than of words.
+    """
+    tags = tree.upos if isinstance(tree, Sentence) else None
+    top = parse_tree(tree, labels=labels) if isinstance(tree, str) else tree
+    nodes, depths, children = _unfold(phrases_of_parse(top) if isinstance(top, Sentence) else top)
+    is_leaf = [not isinstance(node, Tree | Phrase) for node in nodes]
+    words = tree.words if isinstance(tree, Sentence) else [node for node in nodes if isinstance(node, str)]
+    n_words = len(words)
+    if governors is not None and len(governors) != n_words:
+        raise TreeError(f"governors: expected {n_words}, one a word of the tree, got {len(governors)}.")
+    ranks = None if governors is None else depths_of(governors)
+    word_depths, gap_heads = [0] * n_words, [0] * n_words
+    gap_depths = [NO_PHRASE] * n_words
+    firsts, heads = [0] * len(nodes), [0] * len(nodes)
+    word = n_words
+    # Children come before their phrase, words from the last to the first.
+    for place in range(len(nodes) - 1, -1, -1):
+        inside = children[place]
+        if is_leaf[place]:
+            word -= 1
+            word_depths[word] = depths[place] + (tags is not None)
+            firsts[place] = heads[place] = word
+            continue
+        firsts[place] = firsts[inside[0]]
+        if ranks is not None:
+            heads[place] = min((heads[child] for child in inside), key=ranks.__getitem__)
+        elif len(inside) == 1:
+            heads[place] = heads[inside[0]]
+        else:
+            labels_inside = [_label(nodes[child], words[heads[child]], tags) for child in inside]
+            heads[place] = heads[inside[head_child(nodes[place].label, labels_inside)]]
+        for child in inside[1:]:
+            gap_depths[firsts[child]], gap_heads[firsts[child]] = depths[place], heads[place]
+    return PhraseColumns(*(np.array(column, np.int32) for column in (word_depths, gap_depths, gap_heads)))
+
+
+def _unfold(top: Tree | Phrase) -> tuple[list[Any], list[int], list[list[int]]]:
+    """Phrases and words, parents first and left to right; the depth of each; the places of its children."""
+    nodes: list[Any] = []
+    depths: list[int] = []
+    children: list[list[int]] = []
+    waiting: list[tuple[Any, int, int]] = [(top, 0, -1)]
+    while waiting:
+        node, depth, parent = waiting.pop()
+        place = len(nodes)
+        nodes.append(node)
+        depths.append(depth)
+        children.append([])
+        if parent >= 0:
+            children[parent].append(place)
+        if isinstance(node, Tree | Phrase):
+            waiting.extend((child, depth + 1, place) for child in reversed(node.children))
+    return nodes, depths, children
+
+
+def _label(child: Tree | Phrase | str | int, head_word: str, tags: Sequence[str] | None) -> str:
+    """Of a child, as head rules read it.
+
+    Where it has none (SST, SICK, SNLI), punctuation is known by its characters. Two universal tags stand for
+    several of Penn's: PART for "to" and "not", PUNCT for the comma of a list and the full stop.
+    """
+    label = ""
+    if isinstance(child, Tree | Phrase):
+        label = child.label
+    elif tags is not None and isinstance(child, int):
+        label = tags[child]
+    if label == "PART" and head_word.lower() in _INFINITIVE_PARTICLES:
+        return "TO"
+    if label == "PUNCT" and head_word == ",":
+        return ","
+    says_nothing = label in ("", "X") or label.isdigit()
+    return "." if says_nothing and not any(character.isalnum() for character in head_word) else label
 
 
 Nodes = Literal["headed", "leaves"]

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import read_record
-from syntaxformer.base.folder_checks import check_pieces, folder_errors
+from syntaxformer.base.files import check_pieces, folder_errors, read_record
 from syntaxformer.runs.export import INSTALL, ExportInfo
 from syntaxformer.translation.decoding import (
     Hypothesis,
@@ -28,17 +27,6 @@ from syntaxformer.translation.decoding import (
     normalised,
 )
 from syntaxformer.translation.source import EncodedText, SourceEncoder
-
-__all__ = [
-    "EXPORT",
-    "SEPARATOR",
-    "CTranslate2Decoder",
-    "CTranslate2Info",
-    "SourceTokens",
-    "load",
-    "read_export",
-    "read_names",
-]
 
 PATIENCE = 2.0
 """Finished translations, in beams, after which CTranslate2 stops looking.
@@ -52,14 +40,7 @@ SMALLEST_SHARE = 8
 
 
 class CTranslate2Decoder:
-    """See `decoding.PieceDecoder`.
-
-    Args:
-        network: A `ctranslate2.Translator`.
-        tokens: Encoded lines → its source tokens.
-        target_pieces: Names of its target pieces, by id.
-        never: Ids of pieces that are no output.
-    """
+    """See `decoding.PieceDecoder`."""
 
     n_ahead = 2
     """One call's batches keep the threads busy where the other's run out."""
@@ -193,11 +174,6 @@ def read_export(folder: Path) -> CTranslate2Info:
 
 def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
     """The names of a vocabulary of CTranslate2, in the order of their ids.
-
-    Args:
-        folder: Exported folder.
-        side: "source" or "target".
-        place: Which of several source streams, from 0.
 
     Raises:
         CheckpointError: There is no such vocabulary, or it is not a list of strings.

@@ -22,19 +22,6 @@ from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.translation.model import SyntaxTransformer, TranslationCache
 from syntaxformer.translation.source import EncodedText, source_batch
 
-__all__ = [
-    "DecodingConfig",
-    "Hypothesis",
-    "LengthLimit",
-    "PieceDecoder",
-    "Search",
-    "TorchDecoder",
-    "longest_translations",
-    "n_best_lists",
-    "never_output",
-    "normalised",
-]
-
 
 class DecodingConfig(BaseModel):
     """Beam search; the defaults of `translate` for the trained model."""
@@ -87,13 +74,7 @@ def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
 def n_best_lists(
     found: Sequence[Sequence[int]], scores: Sequence[float] | None, n_best: int
 ) -> list[list[Hypothesis]]:
-    """For each line its `n_best` translations, best first: by their scores, or as the search ranked them.
-
-    Args:
-        found: Pieces of all translations, those of a line one after the other.
-        scores: Of each; None where they were not asked for.
-        n_best: Translations of a line.
-    """
+    """For each line its `n_best` translations, best first: by their scores, or as the search ranked them."""
     every = [Hypothesis("", score, one) for one, score in zip(found, scores or repeat(None), strict=False)]
     by_line = [every[start : start + n_best] for start in range(0, len(every), n_best)]
     return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
@@ -136,12 +117,7 @@ class PieceDecoder(Protocol):
 
 
 class TorchDecoder:
-    """`generate` of transformers over a `SyntaxTransformer`, a batch at a time.
-
-    Args:
-        model: The network, in evaluation mode.
-        tokenizer: The tokenizer of its target side.
-    """
+    """`generate` of transformers over a `SyntaxTransformer`, a batch at a time."""
 
     n_ahead = 0
 
@@ -199,13 +175,7 @@ class TorchDecoder:
 
 
 class LengthLimit(LogitsProcessor):
-    """Ends each sentence at a length of its own, so that a translation does not depend on its batch.
-
-    Args:
-        limits: `[batch]`, most pieces of each sentence's translation, the end piece included.
-        end_id: Piece id of the end.
-        n_beams: Rows for each sentence.
-    """
+    """Ends each sentence at a length of its own, so that a translation does not depend on its batch."""
 
     def __init__(self, limits: Tensor, end_id: int, n_beams: int) -> None:
         self.limits = limits.repeat_interleave(n_beams)

@@ -59,19 +59,6 @@ from syntaxformer.translation.translator import (
     verify_model_folder,
 )
 
-__all__ = [
-    "QUANTIZATIONS",
-    "SourceTables",
-    "Stream",
-    "difference_on",
-    "export_translator",
-    "fold_embedding",
-    "largest_difference",
-    "network_spec",
-    "unique_names",
-    "why_not",
-]
-
 _log = logging.getLogger("syntaxformer.export")
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "float16", "bfloat16")
@@ -225,15 +212,7 @@ MAX_PIECES = 2048
 def largest_difference(
     model: SyntaxTransformer, encoder: SourceEncoder, folder: Path, info: CTranslate2Info, n_pieces: int
 ) -> float:
-    """The largest difference of a log-probability between a network and its export, over random lines.
-
-    Args:
-        model: The trained network, in evaluation mode.
-        encoder: Its tokenizer and factor vocabularies.
-        folder: CTranslate2's files, with weights in float32.
-        info: What was exported.
-        n_pieces: Source pieces, tags that are pieces included.
-    """
+    """The largest difference of a log-probability between a network and its export, over random lines."""
     random = np.random.default_rng(1)
     source = _random_text(random, n_pieces, [len(encoder.vocabularies[name]) for name in encoder.columns])
     sizes = random.integers(1, LONGEST, N_LINES)
@@ -249,16 +228,7 @@ def difference_on(
     folder: Path,
     info: CTranslate2Info,
 ) -> float:
-    """As `largest_difference`, over given lines.
-
-    Args:
-        source: Encoded lines, none of them empty.
-        targets: For each line the pieces of a translation, without the end.
-        model: The trained network, in evaluation mode.
-        encoder: Its tokenizer and factor vocabularies.
-        folder: CTranslate2's files.
-        info: What was exported.
-    """
+    """As `largest_difference`, over given lines."""
     import ctranslate2
 
     tokens = SourceTokens.read(folder, info, encoder)(source, range(len(targets)))
@@ -301,15 +271,7 @@ def network_spec(
     specials: dict[str, str],
     max_positions: int,
 ) -> Any:
-    """Build the specification; CTranslate2 must be installed.
-
-    Args:
-        model: The trained network.
-        tables: Its source tables.
-        target_pieces: Names of the target pieces, by id.
-        specials: Names of the pieces "unk", "bos", "eos" and "start".
-        max_positions: Rows of the position table.
-    """
+    """Build the specification; CTranslate2 must be installed."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     config = model.config
@@ -376,13 +338,7 @@ LARGEST_TABLE = 4_000_000
 
 @dataclass(frozen=True)
 class Stream:
-    """One source table.
-
-    Args:
-        names: Its tokens.
-        table: `[tokens, width]`, float32.
-        factors: The factors whose combinations it holds; none for pieces.
-    """
+    """One source table."""
 
     names: list[str]
     table: NDArray[np.float32]
@@ -403,14 +359,7 @@ def fold_embedding(
     vocabularies: Mapping[str, FactorVocabulary],
     specials: Mapping[str, str],
 ) -> SourceTables:
-    """The tables whose merge is the embedding.
-
-    Args:
-        embedding: Any embedding infusion.
-        pieces: Names of the pieces, by id.
-        vocabularies: Of the factors that stand beside pieces, in the order of the embedding's columns.
-        specials: Names of the pieces "unk", "bos" and "eos", which each stream must have.
-    """
+    """The tables whose merge is the embedding."""
     words, factors = _contributions(embedding, len(pieces), [len(one) for one in vocabularies.values()])
     piece_names = unique_names(pieces)
     if not factors:

@@ -26,13 +26,13 @@ from syntaxformer.infusion.config import (
 from syntaxformer.nn.infused_embedding import INFUSION_KINDS, WidthPlan, plan_widths
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
+from syntaxformer.translation.corpora import CorpusConfig
 from syntaxformer.translation.decoding import DecodingConfig
-from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.prepare import TargetPosConfig
 from syntaxformer.translation.pretrained_tables import PretrainedConfig, pretrained_problems
 from syntaxformer.translation.source import TagPlace
 from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig
-from syntaxformer.translation.target import TargetPosConfig
 
 __all__ = [
     "AnnotationConfig",

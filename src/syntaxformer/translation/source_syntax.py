@@ -16,18 +16,17 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from syntaxformer.base.errors import AlignmentError, ConfigError, TreeError
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.nn.lisa import first_pieces, governor_targets
 from syntaxformer.syntax import (
     PhraseColumns,
     WordColumns,
     WordTrees,
-    phrase_columns,
     piece_relations,
     word_relations,
 )
-from syntaxformer.syntax.piece_relations import cut_trees
+from syntaxformer.syntax.piece_relations import columns_of_trees, cut_trees, phrases_of_lines
 
 __all__ = ["SourceSyntax", "SyntaxInputs", "check_syntax"]
 
@@ -56,9 +55,8 @@ class SyntaxInputs(BaseModel):
     @property
     def needs(self) -> tuple[str, ...]:
         """The annotations that it takes."""
-        trees = () if self.trees is None else self.trees.used_trees
-        needed = ("governors",) if self.governors or "dependency" in trees else ()
-        return (*needed, "constituency") if "constituency" in trees else needed
+        of_trees = [] if self.trees is None else columns_of_trees(self.trees.used_trees)
+        return tuple(dict.fromkeys([*(["governors"] if self.governors else []), *of_trees]))
 
 
 def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str) -> None:
@@ -104,7 +102,7 @@ class SourceSyntax:
             return None
         check_syntax(inputs, words.provides, "the annotation")
         governors = words.governors if "governors" in inputs.needs else None
-        phrases = _phrases(words) if "constituency" in inputs.needs else None
+        phrases = phrases_of_lines(words) if "constituency" in inputs.needs else None
         small = None if governors is None else _narrow(governors)
         return cls(inputs, _narrow(owners), words.row_splits, small, phrases)
 
@@ -131,7 +129,7 @@ class SourceSyntax:
             self.owners[flat_pieces],
             np.concatenate([[0], np.cumsum(lengths)]),
             None if self.governors is None else self.governors[flat],
-            None if self.phrases is None else _taken(self.phrases, flat),
+            None if self.phrases is None else self.phrases[flat],
         )
 
     def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, Tensor]:
@@ -183,50 +181,19 @@ class SourceSyntax:
         trees = WordTrees.of_sentence(
             words.stop - words.start,
             None if self.governors is None else self.governors[words],
-            None if self.phrases is None else _taken(self.phrases, words),
+            None if self.phrases is None else self.phrases[words],
         )
         return cut_trees(trees, n_seen, max_distance) if n_seen < len(trees) else trees
 
 
-def _phrases(words: WordColumns) -> PhraseColumns:
-    """Constituency trees of all lines.
-
-    Heads are those of the dependency tree where there is one: the rules for labels are those of English.
-    """
-    assert words.constituency is not None, "held by check_syntax"
-    parts = []
-    for row, brackets in enumerate(words.constituency):
-        own = slice(*words.row_splits[row : row + 2].tolist())
-        n_words = own.stop - own.start
-        if not n_words:
-            continue
-        governors = None if words.governors is None else words.governors[own].tolist()
-        try:
-            if brackets is None:
-                raise TreeError("expected a constituency tree, got none.")
-            columns = phrase_columns(brackets, governors)
-            if len(columns) != n_words:
-                raise AlignmentError(f"constituency: expected {n_words} words, got {len(columns)}.")
-        except (TreeError, AlignmentError) as error:
-            raise TreeError(str(error), line=row + words.first_line) from error
-        parts.append(columns)
-    return _side_by_side(parts)
-
-
 def _side_by_side(parts: Sequence[PhraseColumns]) -> PhraseColumns:
-    names = ("word_depths", "gap_depths", "gap_heads")
-    columns = ([_narrow(getattr(part, name)) for part in parts] for name in names)
-    return PhraseColumns(*(np.concatenate(column) if column else np.zeros(0, np.int16) for column in columns))
+    return PhraseColumns(*map(_narrow, PhraseColumns.join(parts).arrays))
 
 
 def _narrow(numbers: Any) -> IntArray:
     """Numbers of words and depths in two bytes each, unless a line is so long that they need more."""
     wide = np.asarray(numbers)
     return wide.astype(np.int16 if wide.max(initial=0) <= np.iinfo(np.int16).max else np.int32, copy=False)
-
-
-def _taken(phrases: PhraseColumns, words: Any) -> PhraseColumns:
-    return PhraseColumns(phrases.word_depths[words], phrases.gap_depths[words], phrases.gap_heads[words])
 
 
 def _places(splits: NDArray[np.int64], rows: IntArray) -> NDArray[np.int64]:

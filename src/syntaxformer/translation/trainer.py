@@ -31,8 +31,6 @@ from syntaxformer.runs.trainer import (
 from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.recipe import Recipe, TrainingConfig
 
-__all__ = ["SyntaxTrainer", "training_arguments"]
-
 _log = logging.getLogger("syntaxformer.training")
 
 
@@ -60,16 +58,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
 
 
 class SyntaxTrainer(RunTrainer, Trainer):
-    """Trains a translator on encoded pairs.
-
-    Args:
-        model: The network.
-        recipe: Settings.
-        train_pairs: Training data.
-        dev_pairs: Development data.
-        pad_id: Piece id of padding.
-        dev_bleu: Translates the development set and returns its BLEU; used where the recipe asks for it.
-    """
+    """Trains a translator on encoded pairs."""
 
     def __init__(
         self,
@@ -104,7 +93,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         )
 
     def _is_finished(self, state: TrainerState) -> bool:
-        return state.global_step >= self.config.max_steps or is_out_of_patience(state, self.config)
+        return state.global_step >= self.config.max_steps or Flow(self.config).is_out_of_patience(state)
 
     def compute_loss(
         self,
@@ -195,6 +184,11 @@ class Flow(TrainerCallback):
     def __init__(self, config: TrainingConfig) -> None:
         self.config = config
 
+    def is_out_of_patience(self, state: TrainerState) -> bool:
+        """Whether so many evaluations as the recipe allows brought nothing better."""
+        patience, best_by = self.config.patience, self.config.best_by
+        return patience is not None and n_without_gain(state.log_history, best_by) >= patience
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The last update is evaluated and saved, whatever its number."""
         if state.global_step >= self.config.max_steps:
@@ -202,14 +196,7 @@ class Flow(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Early stopping: each evaluation is followed by a checkpoint, so this is called once for each."""
-        if is_out_of_patience(state, self.config):
+        if self.is_out_of_patience(state):
             names = " or ".join(JUDGED_BY[self.config.best_by])
             _log.info("no better %s in %d evaluations: stopping", names, self.config.patience)
             control.should_training_stop = True
-
-
-def is_out_of_patience(state: TrainerState, config: TrainingConfig) -> bool:
-    """Whether so many evaluations as the recipe allows brought nothing better."""
-    return (
-        config.patience is not None and n_without_gain(state.log_history, config.best_by) >= config.patience
-    )

@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
-from syntaxformer.base.ahead import is_waiting_for, lines_at_hand, map_ahead
-from syntaxformer.base.config import validate
+from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
-from syntaxformer.base.files import disk_errors, read_record
-from syntaxformer.base.folder_checks import check_pieces, check_weights, folder_errors
+from syntaxformer.base.files import check_pieces, check_weights, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
+from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.runs.loading import TRANSLATOR, pick_device, quiet_loading, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
@@ -39,19 +38,6 @@ from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
-
-__all__ = [
-    "INFO",
-    "FolderInfo",
-    "Translator",
-    "load_decoder",
-    "load_network",
-    "load_source_encoder",
-    "read_info",
-    "special_pieces",
-    "verify_model_folder",
-    "write_side_files",
-]
 
 _log = logging.getLogger("syntaxformer.translate")
 
@@ -132,14 +118,7 @@ class _Chunk:
 
 
 class Translator:
-    """A trained model with everything that turns raw text into its input.
-
-    Args:
-        model: The network, in evaluation mode, or a decoder that has one.
-        encoder: Tokenizer and factor vocabularies.
-        info: Languages, annotator and decoding defaults.
-        annotator: Tags the source; None if no factor needs it.
-    """
+    """A trained model with everything that turns raw text into its input."""
 
     def __init__(
         self,
@@ -246,7 +225,10 @@ class Translator:
         given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
         given = {name: value for name, value in given.items() if value is not None}
         wanted = {**self.info.decoding.model_dump(), **given, "n_best": n_best, "scored": scored}
-        search = validate(Search, wanted, "translate")
+        try:
+            search = Search.model_validate(wanted)
+        except ValidationError as error:
+            raise config_error(Search, error, "translate") from error
         if not 1 <= n_best <= search.beam_size:
             raise ValueError(f"n_best: expected 1 to beam_size = {search.beam_size}, got {n_best}.")
 
@@ -277,11 +259,6 @@ class Translator:
         self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
     ) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in `n_cut`.
-
-        Args:
-            lines: Raw text.
-            user_factors: As in `translate`.
-            first_line: 1-based number of the first line, for messages.
 
         Raises:
             TypeError: The lines are one string.
@@ -357,15 +334,7 @@ class Translator:
         n_best: int = 1,
         scored: bool = False,
     ) -> list[list[Hypothesis]]:
-        """Translate lines that are encoded already, all of them in memory.
-
-        Args:
-            lines: Raw text; an empty line gives an empty translation.
-            source: What `encode` made of them.
-            settings: As in the folder's `info.decoding`.
-            n_best: Translations of each line, best first, at most `settings.beam_size`.
-            scored: Give each hypothesis its score.
-        """
+        """Translate lines that are encoded already, all of them in memory."""
         chunk = _Chunk([self._clean(line) for line in lines], source)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored)
         found = self.decoder.decode(source, chunk.rows, search)
@@ -468,10 +437,6 @@ verify_model_folder = partial(verify_folder, wanted=INFO)
 def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a model folder.
 
-    Args:
-        folder: Model folder.
-        encoder: Its source encoder.
-
     Raises:
         CheckpointError: It cannot be read, its weights are not those of its config, or it does not read what
             the encoder gives.
@@ -526,12 +491,6 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
 
 def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device: str | None) -> PieceDecoder:
     """Load the network of a model folder with the decoder that its `backend` names.
-
-    Args:
-        folder: A verified model folder.
-        info: Its `syntaxformer.json`.
-        encoder: Its tokenizer and factor vocabularies.
-        device: "cpu", "cuda", …; None for the best there is.
 
     Raises:
         CheckpointError: No such backend, or the network cannot be read.

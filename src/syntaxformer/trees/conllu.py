@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from syntaxformer.base.errors import TreeError
 from syntaxformer.base.files import atomic_text, read_lines
 from syntaxformer.trees.dependency import check_governors
 from syntaxformer.trees.locate import locate_words
-from syntaxformer.trees.sentence import Sentence
+from syntaxformer.trees.sentence import COLUMNS, Sentence
 
 __all__ = [
     "format_conllu",
@@ -26,7 +27,9 @@ __all__ = [
 
 _N_COLUMNS = 10
 _MAX_DIGITS = 9
-_ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 6, 7, 9
+_ID, _FORM, _MISC = 0, 1, 9
+_PLACES = {name: column.conllu for name, column in COLUMNS.items() if column.conllu is not None}
+_HEAD = _PLACES["governors"]
 TEXT_KEY = "# text ="
 CONSTITUENCY_KEY = "# constituency ="
 # Our own key, written only where the words do not simply follow each other in the text.
@@ -153,21 +156,11 @@ def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:
 def _make_sentence(block: _Block) -> Sentence:
     words = tuple(row[_FORM] for row in block.rows)
     text = _joined(block) if block.text is None else block.text
-    governors = _governors(block)
+    columns: dict[str, Any] = {name: _column(block, place) for name, place in _PLACES.items()}
+    columns["governors"] = governors = _governors(block)
     if governors is not None:
         check_governors(governors, words)
-    lemmas = _column(block, _LEMMA)
-    return Sentence(
-        text=text,
-        words=words,
-        offsets=_offsets(block, text),
-        upos=_column(block, _UPOS),
-        xpos=_column(block, _XPOS),
-        lemmas=lemmas,
-        governors=governors,
-        deprels=_column(block, _DEPREL),
-        constituency=block.constituency,
-    )
+    return Sentence(text, words, _offsets(block, text), **columns, constituency=block.constituency)
 
 
 def _column(block: _Block, column: int) -> tuple[str, ...] | None:
@@ -226,10 +219,11 @@ def format_conllu(sentence: Sentence) -> str:
     Raises:
         TreeError: The text or a word holds a line end, or a word holds a tab or is empty.
     """
-    _check_writable(sentence)
+    tree = sentence.constituency
+    _check_writable(sentence, tree)
     lines = [f"{TEXT_KEY} {sentence.text}"]
-    if sentence.constituency is not None:
-        lines.append(f"{CONSTITUENCY_KEY} {sentence.constituency}")
+    if tree is not None:
+        lines.append(f"{CONSTITUENCY_KEY} {tree}")
     tokens = _tokens_of(sentence)
     ranges = _ranges_to_write(sentence, tokens)
     for token in tokens:
@@ -276,27 +270,18 @@ def _misc(sentence: Sentence, token: Sequence[int]) -> str:
 
 
 def _row(sentence: Sentence, word: int, misc: str) -> str:
-    def value(column: Sequence[str] | None) -> str:
-        return "_" if column is None else column[word]
-
-    head = "_" if sentence.governors is None else str(sentence.governors[word] + 1)
-    tags = [
-        value(sentence.lemmas),
-        value(sentence.upos),
-        value(sentence.xpos),
-        "_",
-        head,
-        value(sentence.deprels),
-    ]
-    return "\t".join([str(word + 1), sentence.words[word], *tags, "_", misc])
+    row = [str(word + 1), sentence.words[word], *"_" * 7, misc]
+    for name, place in _PLACES.items():
+        if (column := getattr(sentence, name)) is not None:
+            row[place] = str(column[word] + 1) if place == _HEAD else column[word]
+    return "\t".join(row)
 
 
-def _check_writable(sentence: Sentence) -> None:
-    lines = {"text": [sentence.text], "constituency": [sentence.constituency or ""]}
-    for what, values in lines.items():
-        if any("\n" in value or "\0" in value or value.endswith("\r") for value in values):
-            raise TreeError(f"{what}: expected one line without NUL, got {values[0][:60]!r}.")
-    for what in ("words", "lemmas", "upos", "xpos", "deprels"):
+def _check_writable(sentence: Sentence, tree: str | None) -> None:
+    for what, line in (("text", sentence.text), ("constituency", tree or "")):
+        if "\n" in line or "\0" in line or line.endswith("\r"):
+            raise TreeError(f"{what}: expected one line without NUL, got {line[:60]!r}.")
+    for what in ("words", *(name for name in _PLACES if name != "governors")):
         for value in getattr(sentence, what) or ():
             if not value or any(character in value for character in "\t\n\0"):
                 raise TreeError(

@@ -6,16 +6,17 @@ Works on `Tree` from `ptb`; reads no files. Nothing here recurses.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from syntaxformer.base.errors import TreeError
+from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.ptb import Tree, format_tree, parse_tree
 from syntaxformer.trees.sentence import Sentence
 
 __all__ = [
     "Span",
+    "leaf_of",
     "leaves_of",
     "remove_traces",
     "sentence_from_tree",
@@ -25,6 +26,7 @@ __all__ = [
     "strip_root",
     "tags_of",
     "tree_of_column",
+    "tree_over_words",
 ]
 
 TRACE = "-NONE-"
@@ -119,6 +121,37 @@ def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
     if text is None:
         return Sentence.from_words(words, **columns)
     return Sentence(text, words, locate_words(text, words, respelled=True), **columns)  # type: ignore[arg-type]
+
+
+def tree_over_words(tree: Tree, words: Sequence[str]) -> Tree:
+    """Return the tree with these words as its leaves: parsers spell brackets and quotes their own way.
+
+    Raises:
+        DataError: It has more or fewer leaves than there are words.
+    """
+    if (n_leaves := len(leaves_of(tree))) != len(words):
+        raise DataError(f"parser: expected a tree over {len(words)} words, got one over {n_leaves}.")
+    remaining = iter(words)
+    made: list[tuple[str, list[Tree | str]]] = [("", [])]
+    waiting: list[Tree | str | None] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            label, children = made.pop()
+            made[-1][1].append(Tree(label, tuple(children)))
+        elif isinstance(node, str):
+            made[-1][1].append(leaf_of(next(remaining)))
+        else:
+            made.append((node.label, []))
+            waiting.append(None)
+            waiting.extend(reversed(node.children))
+    top = made[0][1][0]
+    return top if isinstance(top, Tree) else Tree("", (top,))
+
+
+def leaf_of(word: str) -> str:
+    """A word as a leaf: a bracketed tree cuts words at white space; a no-break space is none to it."""
+    return "".join("\u00a0" if character in " \t\r\n" else character for character in word) or "_"
 
 
 def _category(label: str) -> str:

@@ -39,13 +39,13 @@ class Phrase:
         parts: At least one, left to right.
     """
 
-    __slots__ = ("end", "is_coordination", "is_parenthetical", "label", "parts", "start")
+    __slots__ = ("children", "end", "is_coordination", "is_parenthetical", "label", "start")
 
-    def __init__(self, label: str, parts: list[Phrase | int]) -> None:
+    def __init__(self, label: str, children: list[Phrase | int]) -> None:
         self.label = label
-        self.parts = parts
-        self.start = first_word(parts[0])
-        self.end = after_word(parts[-1])
+        self.children = children
+        self.start = first_word(children[0])
+        self.end = after_word(children[-1])
         self.is_coordination = False
         self.is_parenthetical = False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from syntaxformer.trees.constituency import tree_over_words
 from syntaxformer.trees.phrase_heights import (
     CLAUSAL_TAGS,
     NOMINAL_TAGS,
@@ -21,13 +22,15 @@ from syntaxformer.trees.phrase_heights import (
     is_clausal,
     starts_with_wh,
 )
-from syntaxformer.trees.ptb import Tree
+from syntaxformer.trees.ptb import Tree, format_tree
 from syntaxformer.trees.sentence import Sentence
 
 __all__ = [
     "NEEDED_COLUMNS",
+    "brackets_of_parse",
     "insert_punctuation",
     "phrase_structure",
+    "phrases_of_parse",
 ]
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -60,7 +63,7 @@ class _Marks:
     last: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
 
     def before_last_part(self, phrase: Phrase) -> list[int]:
-        return self.before.get((id(phrase), len(phrase.parts) - 1), [])
+        return self.before.get((id(phrase), len(phrase.children) - 1), [])
 
 
 def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase:
@@ -77,7 +80,7 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
         return Phrase("FRAG", list(range(len(words))))
     top = _one_top(tops)
     phrases, gaps = _survey(top)
-    gaps.append(_Gap(top.end, len(words), top, len(top.parts), _ending_with(top.parts[-1])))
+    gaps.append(_Gap(top.end, len(words), top, len(top.children), _ending_with(top.children[-1])))
     marks = _Marks()
     openings: dict[str, Phrase] = {}
     for gap in sorted(gaps, key=lambda gap: gap.start):
@@ -85,7 +88,7 @@ def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase
             _place(mark, gap, marks, openings, words, gap.phrase is top and len(tops) > 1)
     for phrase in phrases:
         _fill(phrase, marks)
-    top.parts = [*range(top.start), *top.parts]
+    top.children = [*range(top.start), *top.children]
     for phrase in phrases:
         _make_parentheticals(phrase, words)
     return top
@@ -107,12 +110,12 @@ def _survey(top: Phrase) -> tuple[list[Phrase], list[_Gap]]:
     """All phrases, and all gaps between their parts."""
     phrases, gaps = [top], list[_Gap]()
     for phrase in phrases:  # grows while it is walked
-        for place, part in enumerate(phrase.parts):
+        for place, part in enumerate(phrase.children):
             if isinstance(part, Phrase):
                 phrases.append(part)
-            start = after_word(phrase.parts[place - 1])
+            start = after_word(phrase.children[place - 1])
             if place and start < first_word(part):
-                ending = _ending_with(phrase.parts[place - 1])
+                ending = _ending_with(phrase.children[place - 1])
                 gaps.append(_Gap(start, first_word(part), phrase, place, ending))
     return phrases, gaps
 
@@ -122,7 +125,7 @@ def _ending_with(part: Phrase | int) -> list[Phrase]:
     chain: list[Phrase] = []
     while isinstance(part, Phrase):
         chain.append(part)
-        part = part.parts[-1]
+        part = part.children[-1]
     return chain
 
 
@@ -171,20 +174,20 @@ def _phrase_of_pair(
 def _fill(phrase: Phrase, marks: _Marks) -> None:
     """Put the marks that a phrase was given between its parts."""
     parts: list[Phrase | int] = []
-    for place, part in enumerate(phrase.parts):
+    for place, part in enumerate(phrase.children):
         parts.extend(marks.before.get((id(phrase), place), ()))
         parts.append(part)
-    at_end = marks.before.get((id(phrase), len(phrase.parts)), ())
-    phrase.parts = [*parts, *marks.last.get(id(phrase), ()), *at_end]
+    at_end = marks.before.get((id(phrase), len(phrase.children)), ())
+    phrase.children = [*parts, *marks.last.get(id(phrase), ()), *at_end]
 
 
 def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
     """Bundle what stands between brackets or dashes, and a clause between commas ("… , he said , …")."""
     place = 0
-    while place < len(phrase.parts):
-        end = _parenthetical_end(phrase.parts, place, words)
-        if end and (place, end) != (0, len(phrase.parts)):
-            phrase.parts[place:end] = [Phrase("PRN", phrase.parts[place:end])]
+    while place < len(phrase.children):
+        end = _parenthetical_end(phrase.children, place, words)
+        if end and (place, end) != (0, len(phrase.children)):
+            phrase.children[place:end] = [Phrase("PRN", phrase.children[place:end])]
         place += 1
 
 
@@ -241,6 +244,15 @@ _GOVERNED = frozenset({"to", "of", "with", "from", "for"})
 _GOVERNING = frozenset({"according", "due", "prior", "up", "thanks", "out", "next", "contrary", "owing"})
 
 
+def brackets_of_parse(sentence: Sentence) -> str:
+    """Write the phrases of a parse on one line; a space inside a word becomes a no-break space.
+
+    Raises:
+        ValueError, TreeError: As `phrase_structure`, or a tag that holds a bracket or white space.
+    """
+    return format_tree(tree_over_words(phrase_structure(sentence), sentence.words))
+
+
 def phrase_structure(sentence: Sentence) -> Tree:
     """Convert a dependency parse into a phrase-structure tree.
 
@@ -258,15 +270,18 @@ def phrase_structure(sentence: Sentence) -> Tree:
         ValueError: The sentence has no words or lacks one of those columns.
         TreeError: The governors hold a cycle.
     """
+    return _finish(phrases_of_parse(sentence), sentence)
+
+
+def phrases_of_parse(sentence: Sentence) -> Phrase:
+    """The phrases of a parse over the places of its words; as `phrase_structure`, without words and tags."""
     missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
     if missing or not sentence.words:
         found = f"one without {', '.join(missing)}" if missing else "one without words"
         raise ValueError(
             f"phrase structure: expected a sentence with words, {', '.join(NEEDED_COLUMNS)}, got {found}."
         )
-    skeleton = Skeleton(sentence)
-    tops = _Projection(skeleton).tops()
-    return _finish(insert_punctuation(tops, sentence.words), sentence)
+    return insert_punctuation(_Projection(Skeleton(sentence)).tops(), sentence.words)
 
 
 class _Projection:
@@ -362,7 +377,7 @@ class _Projection:
         """What a child puts into its governor's phrase: itself, or its parts where it is no phrase there."""
         phrase = self.phrases[child]
         if isinstance(phrase, Phrase) and self._dissolves(word, child, height):
-            return [*self.beside[child], *phrase.parts]
+            return [*self.beside[child], *phrase.children]
         if height > Height.BASE:
             phrase = self._as_phrase(child, phrase)
         if self.skeleton.relations[child] in _CLAUSES and isinstance(phrase, Phrase) and phrase.label == "VP":
@@ -418,7 +433,8 @@ class _Projection:
 def _without_clause(parts: list[Phrase | int]) -> list[Phrase | int]:
     """Drop a clause that is nothing but a verb phrase."""
     only = parts[0]
-    return only.parts if len(parts) == 1 and isinstance(only, Phrase) and len(only.parts) == 1 else parts
+    is_only = len(parts) == 1 and isinstance(only, Phrase) and len(only.children) == 1
+    return _parts_of(only) if is_only else parts
 
 
 def _has_mark(skeleton: Skeleton, word: int) -> bool:
@@ -426,7 +442,7 @@ def _has_mark(skeleton: Skeleton, word: int) -> bool:
 
 
 def _parts_of(phrase: Phrase | int) -> list[Phrase | int]:
-    return phrase.parts if isinstance(phrase, Phrase) else [phrase]
+    return phrase.children if isinstance(phrase, Phrase) else [phrase]
 
 
 def _renumber(top: Phrase | int, places: list[int]) -> Phrase | int:
@@ -435,7 +451,7 @@ def _renumber(top: Phrase | int, places: list[int]) -> Phrase | int:
         return places[top]
     for phrase in _phrases_below(top):
         phrase.start, phrase.end = places[phrase.start], places[phrase.end - 1] + 1
-        phrase.parts = [part if isinstance(part, Phrase) else places[part] for part in phrase.parts]
+        phrase.children = [part if isinstance(part, Phrase) else places[part] for part in phrase.children]
     return top
 
 
@@ -443,7 +459,7 @@ def _phrases_below(top: Phrase) -> list[Phrase]:
     """A phrase and all in it, each before its parts."""
     phrases = [top]
     for phrase in phrases:  # grows while it is walked
-        phrases.extend(part for part in phrase.parts if isinstance(part, Phrase))
+        phrases.extend(part for part in phrase.children if isinstance(part, Phrase))
     return phrases
 
 
@@ -454,7 +470,7 @@ def _finish(top: Phrase, sentence: Sentence) -> Tree:
     made: dict[int, Tree] = {}
     for phrase in reversed(_phrases_below(top)):
         parts: Iterator[Tree] = (
-            made[id(part)] if isinstance(part, Phrase) else leaves[part] for part in phrase.parts
+            made[id(part)] if isinstance(part, Phrase) else leaves[part] for part in phrase.children
         )
         made[id(phrase)] = Tree(phrase.label, tuple(parts))
     return made[id(top)]

@@ -1,24 +1,70 @@
-"""`Sentence`: one line of text with everything that an annotator said about it.
+"""`Sentence`: one line of text with everything that an annotator said; the table of what that can be.
 
-Immutable and plain Python. It knows no file format (see `conllu`, `ptb`) and no subword (see `syntax`).
+Immutable and plain Python. It knows no subword (see `syntax`), and of file formats what `COLUMNS` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from syntaxformer.base.errors import TreeError
 
-__all__ = ["ROOT", "Sentence"]
+__all__ = ["COLUMNS", "OF_PARSE", "PER_WORD", "ROOT", "Column", "Sentence"]
 
 ROOT = -1
 """Governor of a word that has none."""
 
-_PER_WORD = ("offsets", "upos", "xpos", "lemmas", "governors", "deprels")
+OF_PARSE = "\n+phrases"
+"""As `constituency` of a sentence: the tree is made of its parse, and written out when it is asked for."""
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Column(NamedTuple):
+    """What an annotation is, for those who store, read and check it.
+
+    Args:
+        kind: "tag" is one of few strings for each word, "text" any string, "number" a place among the words;
+            "tree" is one string for the whole sentence.
+        unknown: What stands for a word whose value a source left open; None where none may be.
+        conllu: Its place in a row of CoNLL-U, from 0; None where it is no column there.
+    """
+
+    kind: Literal["tag", "text", "number", "tree"]
+    unknown: str | None = None
+    conllu: int | None = None
+
+
+COLUMNS = {
+    "upos": Column("tag", "X", 3),
+    "xpos": Column("tag", "_", 4),
+    "deprels": Column("tag", "dep", 7),
+    "governors": Column("number", conllu=6),
+    "lemmas": Column("text", "_", 2),
+    "constituency": Column("tree"),
+}
+"""The one table of what an annotation can hold beside its words, each a field of `Sentence`."""
+
+PER_WORD = tuple(name for name, column in COLUMNS.items() if column.kind != "tree")
+"""The columns with a value for each word."""
+
+
+class _Constituency:
+    """A field whose brackets are made of the parse when they are asked for, where `OF_PARSE` was given."""
+
+    def __get__(self, sentence: Sentence | None, owner: object = None) -> str | None:
+        source = None if sentence is None else sentence.tree_source
+        if source is None or isinstance(source, str):
+            return source
+        from syntaxformer.trees.phrase_structure import brackets_of_parse
+
+        return brackets_of_parse(source)
+
+    def __set__(self, sentence: Sentence, brackets: str | None) -> None:
+        vars(sentence)["constituency"] = brackets
+
+
+@dataclass(frozen=True)
 class Sentence:
     """One input line: its words and, where known, tags, lemmas and trees over the words.
 
@@ -33,7 +79,7 @@ class Sentence:
         governors: 0-based index of each word's governor, `ROOT` (-1) where there is none. Several roots are
             allowed: a line may hold several grammatical sentences.
         deprels: Relation of each word to its governor.
-        constituency: Bracketed tree over the words.
+        constituency: Bracketed tree over the words, or `OF_PARSE`.
 
     Raises:
         TreeError: A column's length differs from the number of words, an offset lies outside the text, or a
@@ -48,10 +94,10 @@ class Sentence:
     lemmas: tuple[str, ...] | None = None
     governors: tuple[int, ...] | None = None
     deprels: tuple[str, ...] | None = None
-    constituency: str | None = None
+    constituency: _Constituency = _Constituency()
 
     def __post_init__(self) -> None:
-        for column in _PER_WORD:
+        for column in ("offsets", *PER_WORD):
             values = getattr(self, column)
             if values is not None and len(values) != len(self.words):
                 raise TreeError(
@@ -73,6 +119,12 @@ class Sentence:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.words)
+
+    @property
+    def tree_source(self) -> str | Sentence | None:
+        """What its constituency tree is read from: brackets, or the sentence, whose parse is converted."""
+        given: str | None = vars(self)["constituency"]
+        return self if given == OF_PARSE else given
 
     @property
     def roots(self) -> tuple[int, ...]:

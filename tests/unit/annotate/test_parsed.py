@@ -7,11 +7,11 @@ from syntaxformer.annotate.backends.batched import (
     flat_tree,
     join_parsed,
     read_tree,
-    tree_over_words,
 )
 from syntaxformer.annotate.backends.corenlp import upos_of_penn
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.trees import format_tree, parse_tree
+from syntaxformer.trees.constituency import tree_over_words
 
 EVERYTHING = frozenset({"upos", "xpos", "lemmas", "governors", "deprels", "constituency"})
 

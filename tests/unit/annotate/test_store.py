@@ -98,11 +98,11 @@ def test_columns_are_flat_arrays(path):
     assert columns.row_offsets.tolist() == [0, 2, 2, 5, 7]
     assert columns.starts.tolist() == [0, 4, 0, 3, 7, 0, 4]
     assert columns.ends.tolist() == [3, 7, 2, 6, 8, 3, 7]
-    assert columns.upos.tolist() == [0, 1, 2, 3, 4, 0, 1]
-    assert columns.governors.tolist() == [1, -1, 1, -1, 1, 1, -1]
-    assert columns.governors.dtype == np.int16
+    assert columns.values["upos"].tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert columns.values["governors"].tolist() == [1, -1, 1, -1, 1, 1, -1]
+    assert columns.values["governors"].dtype == np.int16
     assert columns.tags["upos"] == ("DET", "NOUN", "PRON", "VERB", "PUNCT")
-    assert columns.xpos is None
+    assert "xpos" not in columns.values
     assert annotated.columns(1, 3).row_offsets.tolist() == [0, 0, 3]
     assert annotated.columns(4).row_offsets.tolist() == [0]
 
@@ -116,8 +116,8 @@ def test_columns_over_many_batches(path, monkeypatch):
     for start, stop in ((0, 23), (1, 2), (3, 8), (7, 7), (22, 23)):
         columns, rows = annotated.columns(start, stop), sentences[start:stop]
         assert columns.row_offsets.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
-        assert columns.governors.tolist() == [one for row in rows for one in row.governors]
-        tags = [columns.tags["deprels"][code] for code in columns.deprels]
+        assert columns.values["governors"].tolist() == [one for row in rows for one in row.governors]
+        tags = [columns.tags["deprels"][code] for code in columns.values["deprels"]]
         assert tags == [one for row in rows for one in row.deprels]
     rows = np.random.default_rng(7).permutation(23)
     assert list(stored.sentences_of(annotated.take(rows))) == [sentences[row] for row in rows]
@@ -128,7 +128,7 @@ def test_a_column_that_some_sentences_lack_is_not_flat_but_survives(path):
     write_annotations(path, [CAT, bare], **ABOUT)
     annotated = read_annotations(path)
     assert annotated.header.columns == ()
-    assert annotated.columns().upos is None
+    assert not annotated.columns().values
     assert list(annotated) == [CAT, bare]
 
 

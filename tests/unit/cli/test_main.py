@@ -55,6 +55,7 @@ def test_every_verb_has_help_for_itself_and_each_option(run, verb):
     assert f"Usage: syntaxformer {verb}" in out
     (function,) = [one for one in cli_main.VERBS if one.__name__ == verb]
     assert function.__doc__.splitlines()[0][:60] in out
+    assert out.count(f"syntaxformer {verb} ") >= 2 or verb == "doctor", "an example beside the usage"
 
 
 @pytest.mark.parametrize("verb", cli_main.VERBS, ids=lambda verb: verb.__name__)

@@ -25,10 +25,12 @@ from syntaxformer.annotate.annotator import (
     short_enough,
     stream_in_processes,
 )
-from syntaxformer.base.ahead import map_ahead
 from syntaxformer.base.config import nearest
-from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, leaves_of, strip_root
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.progress import map_ahead
+from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, strip_root
+from syntaxformer.trees.constituency import leaf_of
+from syntaxformer.trees.sentence import COLUMNS
 
 __all__ = [
     "MAX_RUN",
@@ -45,7 +47,6 @@ __all__ = [
     "read_tree",
     "segments_of",
     "split_options",
-    "tree_over_words",
 ]
 
 OptionTypes = Mapping[str, Callable[[str], Any]]
@@ -203,11 +204,8 @@ class BatchedAnnotator(ListsSentences):
         ]
 
 
-NO_BREAK_SPACE = "\u00a0"
 PHRASE = "S"
 """Label over several sentences of a line, as `phrase_structure` has it."""
-
-_UNKNOWN = {"upos": "X", "xpos": "_", "lemmas": "_"}
 
 
 @dataclass(slots=True)
@@ -241,9 +239,9 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
         TreeError: A governor is out of range, or there is a cycle.
     """
     columns: dict[str, Any] = {
-        column: tuple(value or _UNKNOWN[column] for sentence in parsed for value in _column(sentence, column))
-        for column in ("upos", "xpos", "lemmas")
-        if column in provides
+        name: tuple(value or column.unknown for sentence in parsed for value in _column(sentence, name))
+        for name, column in COLUMNS.items()
+        if name in provides and column.unknown is not None
     }
     words = tuple(word for sentence in parsed for word in sentence.words)
     if "governors" in provides:
@@ -264,13 +262,13 @@ def _column(sentence: ParsedSentence, column: str) -> Sequence[str | None]:
 
 def _dependencies(parsed: Sequence[ParsedSentence]) -> dict[str, tuple[Any, ...]]:
     governors: list[int] = []
-    deprels: list[str] = []
+    deprels: list[str | None] = []
     for sentence in parsed:
         first = len(governors)
         local = sentence.governors if sentence.governors is not None else [ROOT] * len(sentence.words)
         governors.extend(governor if governor == ROOT else governor + first for governor in local)
         deprels.extend(
-            "root" if governor == ROOT else deprel or "dep"
+            "root" if governor == ROOT else deprel or COLUMNS["deprels"].unknown
             for governor, deprel in zip(local, _column(sentence, "deprels"), strict=True)
         )
     return {"governors": tuple(governors), "deprels": tuple(deprels)}
@@ -290,7 +288,7 @@ def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) ->
     """The tree of a sentence that a parser gave up on: all words under one S."""
     labels = tags or [None] * len(words)
     return Tree(
-        PHRASE, tuple(Tree(tag or "X", (_leaf(word),)) for word, tag in zip(words, labels, strict=True))
+        PHRASE, tuple(Tree(tag or "X", (leaf_of(word),)) for word, tag in zip(words, labels, strict=True))
     )
 
 
@@ -320,37 +318,6 @@ def _below(node: Any, children_of: Callable[[Any], Sequence[Any]]) -> Iterator[A
         place = waiting.pop()
         yield place
         waiting.extend(children_of(place))
-
-
-def tree_over_words(tree: Tree, words: Sequence[str]) -> Tree:
-    """Return the tree with these words as its leaves: parsers spell brackets and quotes their own way.
-
-    Raises:
-        DataError: It has more or fewer leaves than there are words.
-    """
-    if (n_leaves := len(leaves_of(tree))) != len(words):
-        raise DataError(f"parser: expected a tree over {len(words)} words, got one over {n_leaves}.")
-    remaining = iter(words)
-    made: list[tuple[str, list[Tree | str]]] = [("", [])]
-    waiting: list[Tree | str | None] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if node is None:
-            label, children = made.pop()
-            made[-1][1].append(Tree(label, tuple(children)))
-        elif isinstance(node, str):
-            made[-1][1].append(_leaf(next(remaining)))
-        else:
-            made.append((node.label, []))
-            waiting.append(None)
-            waiting.extend(reversed(node.children))
-    top = made[0][1][0]
-    return top if isinstance(top, Tree) else Tree("", (top,))
-
-
-def _leaf(word: str) -> str:
-    """A bracketed tree cuts words at white space; a no-break space is none to it."""
-    return "".join(NO_BREAK_SPACE if character in " \t\r\n" else character for character in word) or "_"
 
 
 MAX_RUN = 400

@@ -29,11 +29,11 @@ from syntaxformer.annotate.backends.batched import (
     positive_int,
     read_tree,
     split_options,
-    tree_over_words,
 )
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.languages import BUNDLED
 from syntaxformer.trees import ROOT, Sentence, Tree, format_tree
+from syntaxformer.trees.constituency import tree_over_words
 
 __all__ = ["BeneparParser", "grammatical_sentences", "load_benepar"]
 

@@ -30,10 +30,10 @@ from syntaxformer.annotate.backends.batched import (
     positive_int,
     positive_number,
     split_options,
-    tree_over_words,
 )
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError, SyntaxformerError, TreeError
 from syntaxformer.trees import ROOT, Sentence, parse_tree
+from syntaxformer.trees.constituency import tree_over_words
 
 __all__ = ["ADDRESS_VARIABLE", "PENN_TO_UPOS", "load_corenlp", "server_address", "upos_of_penn"]
 

@@ -11,21 +11,20 @@ from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 
-from syntaxformer.annotate.annotator import COLUMNS, ListsSentences, blank_sentence, check_words, hash_file
+from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, check_words, hash_file
 from syntaxformer.annotate.wrappers import SPLIT, SplitAnnotator
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.base.files import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
+from syntaxformer.trees.sentence import COLUMNS
 
 __all__ = ["PreparsedAnnotator", "load_conllu", "load_ptb"]
 
 _FIRST_SENTENCES = 100
 """Sentences that are looked at for the columns of a file."""
 
-_MAY_BE_OPEN = frozenset({"lemmas", "xpos"})
-"""Columns in which a sentence may have no value ("_" is the lemma of an underscore, too)."""
-
 _OPEN = "_"
+"""Where it stands for no value, a sentence may lack the column ("_" is the lemma of an underscore, too)."""
 
 _OTHER_TEXT = f"Is it the parse of this text? {SPLIT} in a path stands for train, dev and test."
 
@@ -108,7 +107,7 @@ class PreparsedAnnotator(ListsSentences):
         if not sentence.words:
             return sentence
         missing = sorted(column for column in self.provides if getattr(sentence, column) is None)
-        if needed := [column for column in missing if column not in _MAY_BE_OPEN]:
+        if needed := [column for column in missing if COLUMNS[column].unknown != _OPEN]:
             raise DataError(
                 f"sentence for line {number} of the text, {line[:40]!r}: expected {', '.join(needed)}, which "
                 "other sentences of the file have, got none. Add what is missing, or leave it out of all "

@@ -38,6 +38,7 @@ from syntaxformer.annotate.annotator import (
 from syntaxformer.annotate.backends.batched import segments_of
 from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import ROOT, Sentence
+from syntaxformer.trees.sentence import COLUMNS
 
 __all__ = ["DocReader", "Part", "SpacyAnnotator", "load_bundled", "load_spacy"]
 
@@ -230,8 +231,7 @@ def _from_folder(folder: Path, name: str) -> SpacyAnnotator:
 
 _PLACE = (IDX, LENGTH, IS_SPACE)
 _TAGS = {"upos": POS, "xpos": TAG, "lemmas": LEMMA, "deprels": DEP, "governors": HEAD}
-_UNKNOWN = {"upos": "X", "deprels": "dep", "xpos": "_", "lemmas": "_"}
-"""UD's names for what a pipeline left open."""
+_UNKNOWN = {name: column.unknown for name, column in COLUMNS.items() if column.unknown is not None}
 
 
 class Part(NamedTuple):

@@ -24,11 +24,11 @@ from syntaxformer.annotate.backends.batched import (
     read_tree,
     segments_of,
     split_options,
-    tree_over_words,
 )
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
 from syntaxformer.trees import ROOT, Sentence, Tree
+from syntaxformer.trees.constituency import tree_over_words
 
 __all__ = ["StanzaParser", "load_stanza"]
 

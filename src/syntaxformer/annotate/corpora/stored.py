@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from syntaxformer.base.errors import DataError
 from syntaxformer.base.files import atomic_file
 from syntaxformer.trees import Sentence
+from syntaxformer.trees.sentence import COLUMNS, PER_WORD
 
 __all__ = [
     "FORMAT",
@@ -47,20 +48,25 @@ FORMAT = 2
 ROWS_PER_GROUP = 4096
 """Lines that are in memory at once."""
 
-_TAGS = ("upos", "xpos", "deprels")
-_OPTIONAL = (*_TAGS, "governors", "lemmas", "constituency")
+_TYPES = {
+    **dict.fromkeys(("tag", "text"), pa.list_(pa.string())),
+    "number": pa.list_(pa.int16()),
+    "tree": pa.string(),
+}
+_STRINGS = tuple(name for name, column in COLUMNS.items() if column.kind in ("tag", "text"))
+_TAGS = tuple(name for name in _STRINGS if COLUMNS[name].kind == "tag")
 SCHEMA = pa.schema(
     [
         pa.field("text", pa.string(), nullable=False),
         pa.field("words", pa.list_(pa.string())),
         pa.field("starts", pa.list_(pa.int32()), nullable=False),
         pa.field("ends", pa.list_(pa.int32()), nullable=False),
-        *(pa.field(column, pa.list_(pa.string())) for column in _TAGS),
-        pa.field("governors", pa.list_(pa.int16())),
-        pa.field("lemmas", pa.list_(pa.string())),
-        pa.field("constituency", pa.string()),
+        *(pa.field(name, _TYPES[column.kind]) for name, column in COLUMNS.items()),
     ]
 )
+_CODES = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+_CODED = pa.schema([field.with_type(_CODES) if field.name in _STRINGS else field for field in SCHEMA])
+"""As the file is read: its codes are not looked up before somebody wants the strings."""
 
 MAX_WORDS = 32_767
 """Words of a line whose governors fit 16 bits."""
@@ -111,27 +117,21 @@ class AnnotationHeader:
 class Columns:
     """Some rows of a corpus, words of all rows one after the other.
 
-    Words of row i are `row_offsets[i]` to `row_offsets[i + 1]`. A column that not every sentence of the
-    corpus has is None.
+    Words of row i are `row_offsets[i]` to `row_offsets[i + 1]`.
 
     Args:
         row_offsets: int64 `[rows + 1]`.
         starts: int32 `[words]`, first character of each word in its line.
         ends: int32 `[words]`, character after the last.
-        governors: int16 `[words]`, 0-based within the row, -1 for roots.
-        upos: int32 `[words]`, codes into `tags["upos"]`.
-        xpos: The same of `tags["xpos"]`.
-        deprels: The same of `tags["deprels"]`.
-        tags: The tags that the codes 0, 1, … of these rows stand for.
+        values: `[words]` of each column that was wanted and that every sentence of the corpus has: governors
+            are int16, 0-based within the row, -1 for roots; the others int32, codes into `tags`.
+        tags: The strings that the codes 0, 1, … of a column stand for.
     """
 
     row_offsets: np.ndarray[Any, Any]
     starts: np.ndarray[Any, Any]
     ends: np.ndarray[Any, Any]
-    governors: np.ndarray[Any, Any] | None
-    upos: np.ndarray[Any, Any] | None
-    xpos: np.ndarray[Any, Any] | None
-    deprels: np.ndarray[Any, Any] | None
+    values: dict[str, np.ndarray[Any, Any]]
     tags: dict[str, tuple[str, ...]]
 
 
@@ -176,21 +176,20 @@ class AnnotatedCorpus(Sequence[Sentence]):
             DataError: The file is damaged.
         """
         for group in range(self._file.num_row_groups):
-            yield self._read([group])
+            yield self._read(group)
 
-    def table(
-        self, start: int = 0, stop: int | None = None, columns: Sequence[str] | None = None
-    ) -> pa.Table:
-        """Return rows `start` to `stop` (exclusive) as Arrow, with some of their columns.
+    def table(self, start: int = 0, stop: int | None = None, schema: pa.Schema = SCHEMA) -> pa.Table:
+        """Return rows `start` to `stop` (exclusive) as Arrow, with the columns of a schema.
 
         Raises:
             DataError: The file is damaged.
         """
         first, last, _ = slice(start, stop).indices(len(self))
         if last <= first:
-            return SCHEMA.empty_table().select(columns or SCHEMA.names)
-        group, *more = range(self._group(first), self._group(last - 1) + 1)
-        return self._read([group, *more], columns).slice(first - int(self._bounds[group]), last - first)
+            return schema.empty_table()
+        groups = range(self._group(first), self._group(last - 1) + 1)
+        rows = pa.concat_tables([self._read(group, schema) for group in groups])
+        return rows.slice(first - int(self._bounds[groups[0]]), last - first)
 
     def take(self, rows: np.ndarray[Any, Any]) -> pa.Table:
         """Return some rows, in the order given; each group that holds any is read once.
@@ -202,29 +201,31 @@ class AnnotatedCorpus(Sequence[Sentence]):
         order = np.argsort(groups, kind="stable")
         parts = [SCHEMA.empty_table()]
         for group in np.unique(groups).tolist():
-            parts.append(self._read([group]).take(rows[groups == group] - self._bounds[group]))
+            parts.append(self._read(group).take(rows[groups == group] - self._bounds[group]))
         return pa.concat_tables(parts).take(np.argsort(order))
 
-    def columns(self, start: int = 0, stop: int | None = None) -> Columns:
-        """Return rows `start` to `stop` (exclusive) as flat arrays."""
-        names = ["starts", "ends", *(name for name in (*_TAGS, "governors") if name in self.header.columns)]
-        table = self.table(start, stop, names)
+    def columns(
+        self, start: int = 0, stop: int | None = None, names: Collection[str] = (*_TAGS, "governors")
+    ) -> Columns:
+        """Return rows `start` to `stop` (exclusive) as flat arrays, with what is there of some columns."""
+        wanted = [name for name in PER_WORD if name in names and name in self.header.columns]
+        schema = pa.schema([_CODED.field(name) for name in ("starts", "ends", *wanted)])
+        table = self.table(start, stop, schema)
         lengths = pc.list_value_length(table["starts"]).to_numpy()
-        flat: dict[str, Any] = {name: pc.list_flatten(table[name]) for name in names}
+        flat: dict[str, Any] = {name: pc.list_flatten(table[name]) for name in schema.names}
         tags: dict[str, tuple[str, ...]] = {}
-        for name in set(names).intersection(_TAGS):
-            coded = flat[name].dictionary_encode().combine_chunks()
+        for name in set(wanted).intersection(_STRINGS):
+            coded = flat[name].unify_dictionaries().combine_chunks()
             tags[name], flat[name] = tuple(coded.dictionary.to_pylist()), coded.indices
-        arrays: dict[str, Any] = {
-            name: None if name not in flat else flat[name].to_numpy() for name in (*_FLAT, *_TAGS)
-        }
-        return Columns(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), **arrays, tags=tags)
+        starts, ends, *values = (array.to_numpy() for array in flat.values())
+        row_offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        return Columns(row_offsets, starts, ends, dict(zip(wanted, values, strict=True)), tags)
 
     def brackets(self, start: int = 0, stop: int | None = None) -> list[str | None] | None:
         """Return the constituency trees of rows `start` to `stop` (exclusive); None where there are none."""
         if "constituency" not in self.header.columns:
             return None
-        return self.table(start, stop, ["constituency"])["constituency"].to_pylist()
+        return self.table(start, stop, pa.schema([SCHEMA.field("constituency")]))[0].to_pylist()
 
     @cached_property
     def _bounds(self) -> np.ndarray[Any, Any]:
@@ -235,16 +236,13 @@ class AnnotatedCorpus(Sequence[Sentence]):
     def _group(self, row: Any) -> Any:
         return np.searchsorted(self._bounds, row, side="right") - 1
 
-    def _read(self, groups: list[int], columns: Sequence[str] | None = None) -> pa.Table:
-        names = columns or SCHEMA.names
-        schema = pa.schema([SCHEMA.field(name) for name in names])
+    def _read(self, group: int, schema: pa.Schema = SCHEMA) -> pa.Table:
         try:
-            return self._file.read_row_groups(groups, columns=list(names)).select(names).cast(schema)
+            # With threads of its own Arrow is slower: a column of a group is too little work for one.
+            read = self._file.read_row_group(group, columns=schema.names, use_threads=False)
+            return read.select(schema.names).cast(schema)
         except (pa.ArrowException, OSError) as error:
             raise _damaged(error, self.path) from error
-
-
-_FLAT = ("starts", "ends", "governors")
 
 
 def read_annotations(path: str | Path) -> AnnotatedCorpus:
@@ -259,22 +257,27 @@ def read_annotations(path: str | Path) -> AnnotatedCorpus:
     """
     path = Path(path)
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        metadata = pq.read_metadata(path)
+        found = metadata.schema.to_arrow_schema().names
     except (pa.ArrowException, OSError) as error:
         raise _damaged(error, path) from error
-    metadata = file.metadata
     try:
         header = AnnotationHeader.from_json((metadata.metadata or {}).get(_HEADER_KEY.encode(), b"null"))
     except ValueError as error:
         raise DataError(
             f"expected an annotated corpus, got another file. {error} {_REMEDY}.", path
         ) from error
-    if header.n_lines != metadata.num_rows or set(file.schema_arrow.names) != set(SCHEMA.names):
+    if header.n_lines != metadata.num_rows or set(found) != set(SCHEMA.names):
         raise DataError(
             f"expected {header.n_lines} rows with columns {', '.join(SCHEMA.names)}, got "
-            f"{metadata.num_rows} rows with {', '.join(file.schema_arrow.names)}. {_REMEDY}.",
+            f"{metadata.num_rows} rows with {', '.join(found)}. {_REMEDY}.",
             path,
         )
+    coded = [f"{name}.list.element" for name in _STRINGS]
+    try:
+        file = pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True, read_dictionary=coded)
+    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column of another type
+        raise _damaged(error, path) from error
     return AnnotatedCorpus(path, header, file)
 
 
@@ -288,7 +291,7 @@ def sentences_of(table: pa.Table) -> Iterator[Sentence]:
         for row in batch.to_pylist():
             text, words = row["text"], row["words"]
             offsets = tuple(zip(row["starts"], row["ends"], strict=True))
-            columns = {name: None if row[name] is None else tuple(row[name]) for name in _OPTIONAL[:-1]}
+            columns = {name: None if row[name] is None else tuple(row[name]) for name in PER_WORD}
             for name in _TAGS:
                 if row[name] is not None:
                     columns[name] = tuple(map(intern, row[name]))
@@ -368,12 +371,12 @@ def _write(
             lengths = pc.list_value_length(table["starts"])
             n_lines, n_words = n_lines + len(table), n_words + (pc.sum(lengths).as_py() or 0)
             with_words = pc.greater(lengths, 0)
-            for column in _OPTIONAL:
+            for column in COLUMNS:
                 for has, columns in ((pc.is_valid, seen), (pc.is_null, missed)):
                     if pc.any(pc.and_(has(table[column]), with_words)).as_py():
                         columns.add(column)
             writer.write_table(table)
-        columns = tuple(column for column in _OPTIONAL if column in seen - missed)
+        columns = tuple(column for column in COLUMNS if column in seen - missed)
         header = AnnotationHeader(annotator, version, content_hash, n_lines, n_words, columns)
         writer.add_key_value_metadata({_HEADER_KEY: json.dumps(asdict(header), ensure_ascii=False)})
 
@@ -399,7 +402,7 @@ def _table(rows: Sequence[tuple[int, Sentence]]) -> pa.Table:
                 "Split the line."
             )
     sentences = [sentence for _, sentence in rows]
-    columns: dict[str, Any] = {name: [getattr(one, name) for one in sentences] for name in _OPTIONAL}
+    columns: dict[str, Any] = {name: [getattr(one, name) for one in sentences] for name in COLUMNS}
     columns |= {
         "text": [one.text for one in sentences],
         "words": [None if _are_slices(one) else one.words for one in sentences],

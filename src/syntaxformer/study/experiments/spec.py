@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 import yaml
@@ -358,14 +359,19 @@ class Cell:
     def command(self, output: str = "OUTPUT") -> str:
         """The command line that makes this run by hand."""
         if self.verb == "train":
-            settings = " ".join(_shell(f"{key}={_yaml(value)}") for key, value in self.settings.items())
-            return f"syntaxformer train {_shell(self.recipe or '')} {settings} output={output}"
+            settings = " ".join(quote(f"{key}={_yaml(value)}") for key, value in self.settings.items())
+            return f"syntaxformer train {quote(self.recipe or '')} {settings} output={output}"
         rest = dict(self.settings)
         options = [
-            f"--{key} {_shell(str(rest.pop(key)))}" for key in ("task", "model", "infuse") if key in rest
+            f"--{key} {quote(str(rest.pop(key)))}" for key in ("task", "model", "infuse") if key in rest
         ]
-        options += [f"--set {_shell(f'{key}={_yaml(value)}')}" for key, value in rest.items()]
+        options += [f"--set {quote(f'{key}={_yaml(value)}')}" for key, value in rest.items()]
         return f"syntaxformer finetune {' '.join(options)} -o {output}"
+
+
+def in_words(labels: Mapping[str, str]) -> str:
+    """Axes and levels as a reader is told of them."""
+    return ", ".join(f"{axis} {level}" for axis, level in labels.items())
 
 
 def matches(labels: Mapping[str, str], part: Mapping[str, str]) -> bool:
@@ -405,9 +411,3 @@ def _yaml(value: Any) -> str:
         except (yaml.YAMLError, ValueError):
             pass
     return json.dumps(value, ensure_ascii=False)
-
-
-def _shell(text: str) -> str:
-    from shlex import quote
-
-    return quote(text)

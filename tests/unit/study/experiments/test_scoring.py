@@ -133,9 +133,11 @@ def test_the_version_of_the_code_is_the_last_commit_of_its_sources(tmp_path, mon
         )
         return done.stdout.strip()
 
-    file = tmp_path / "package" / "experiments" / "provenance.py"
+    file = tmp_path / "package" / "study" / "experiments" / "cell.py"
     file.parent.mkdir(parents=True)
     file.write_text("1")
+    beside = tmp_path / "package" / "nn.py"  # sources are those of all rooms
+    beside.write_text("1")
     monkeypatch.setattr(provenance, "__file__", str(file))
     assert provenance.code_version() == __version__  # no repository
     git("init", "-q")
@@ -149,5 +151,5 @@ def test_the_version_of_the_code_is_the_last_commit_of_its_sources(tmp_path, mon
     (tmp_path / "README.md").write_text("2")
     git("commit", "-qam", "page")
     assert provenance.code_version() == of_code
-    file.write_text("2")
+    beside.write_text("2")
     assert provenance.code_version() == f"{of_code}+"

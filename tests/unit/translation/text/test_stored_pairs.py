@@ -14,8 +14,7 @@ import torch
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.translation import prepare as prepare_module
 from syntaxformer.translation.batches import TranslationCollator
-from syntaxformer.translation.corpora import read_train
-from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.corpora import CorpusConfig, read_train
 from syntaxformer.translation.prepare import nested_fraction
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.stored import (
@@ -200,7 +199,7 @@ def test_a_chunk_that_is_not_there(corpus):
     from syntaxformer.translation.prepare import AnnotatedChunks
 
     config = _recipe(corpus, True).data
-    chunks = AnnotatedChunks(read_train(config), None, config, "train", (), 1, False)
+    chunks = AnnotatedChunks(read_train(config), None, config, "train", (), 1, ())
     assert len(chunks) == 4
     with pytest.raises(IndexError, match=r"chunk: expected 0 to 3, got 4\."):
         chunks[4]

@@ -29,36 +29,6 @@ from syntaxformer.trees import Sentence
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 from syntaxformer.trees.sentence import OF_PARSE, PER_WORD
 
-__all__ = [
-    "BACKENDS",
-    "MAX_RUN",
-    "MAX_SEGMENT",
-    "PHRASES",
-    "Annotator",
-    "Backend",
-    "BatchParser",
-    "BatchedAnnotator",
-    "ListsSentences",
-    "WithPhrases",
-    "annotator_for",
-    "annotator_identity",
-    "blank_sentence",
-    "bundled_folder",
-    "check_lines",
-    "check_words",
-    "chunks_of",
-    "encodable",
-    "hash_file",
-    "hash_folder",
-    "hash_lines",
-    "is_file",
-    "load_annotator",
-    "pipeline_version",
-    "segments_of",
-    "short_enough",
-    "with_constituency",
-]
-
 PHRASES = "+phrases"
 """What follows an annotator's name to have its parses converted."""
 

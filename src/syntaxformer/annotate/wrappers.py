@@ -39,18 +39,6 @@ from syntaxformer.base.progress import map_ahead
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
 
-__all__ = [
-    "SPLIT",
-    "AnnotatedLines",
-    "SplitAnnotator",
-    "WordsAsGiven",
-    "annotator_in_chunks",
-    "map_in_processes",
-    "prepare",
-    "stream_in_processes",
-    "trusted_annotator",
-]
-
 SPLIT = "{split}"
 """Stands for "train", "dev" … in the path of a parsed file."""
 

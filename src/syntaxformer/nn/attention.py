@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from syntaxformer.nn.kernels.on_cpu import drop, fuses_attention, keep_type, pointwise
 
-__all__ = ["CrossAttention", "FusedLinear", "SelfAttention", "attend", "attend_with_weights"]
-
 
 def attend(
     query: Float[Tensor, "batch heads query d_head"],

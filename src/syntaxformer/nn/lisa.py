@@ -11,17 +11,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-__all__ = [
-    "NO_GOVERNOR",
-    "BiaffineHead",
-    "check_gradient",
-    "first_pieces",
-    "governor_hits",
-    "governor_loss",
-    "governor_targets",
-    "inject_governors",
-]
-
 NO_GOVERNOR = -100
 """Target of pieces that are not supervised: specials, padding, words whose governor was cut off."""
 

@@ -14,8 +14,6 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["RelationBias", "relation_bias"]
-
 
 def relation_bias(
     relations: UInt8[Tensor, "batch trees keys keys"], weight: Float[Tensor, "trees ids heads"]

@@ -20,8 +20,6 @@ from torch import Tensor
 
 from syntaxformer.nn.kernels.on_cpu import sorts_bytes
 
-__all__ = ["RelationIndex", "RowIndex"]
-
 _LARGEST_INT32 = 2**31 - 1
 
 

@@ -16,18 +16,6 @@ from torch import Tensor, nn
 from syntaxformer.nn.kernels.syntax_kernel import KernelOptions, SyntaxKernel
 from syntaxformer.nn.relation_index import RelationIndex
 
-__all__ = [
-    "MaskMode",
-    "OnEmptyRow",
-    "Summation",
-    "SyntaxGate",
-    "TopicalAttention",
-    "check_arguments",
-    "linear_map",
-    "summed_weight",
-    "syntax_attention",
-]
-
 MaskMode = Literal["multiplicative", "additive"]
 """Masked keys keep logit 0, or are removed."""
 

@@ -13,8 +13,6 @@ from torch import Tensor
 from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation, check_arguments, summed_weight
 
-__all__ = ["relation_bias_graph", "syntax_attention_graph"]
-
 
 def syntax_attention_graph(
     query: Float[Tensor, "batch heads keys d_head"],

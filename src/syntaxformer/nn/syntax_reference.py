@@ -20,8 +20,6 @@ from syntaxformer.nn.syntax import (
     summed_weight,
 )
 
-__all__ = ["syntax_attention_reference"]
-
 
 def syntax_attention_reference(
     query: Float[Tensor, "batch heads keys d_head"],

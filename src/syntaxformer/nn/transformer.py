@@ -14,15 +14,6 @@ from torch import Tensor, nn
 from syntaxformer.nn.attention import CrossAttention, SelfAttention
 from syntaxformer.nn.kernels.on_cpu import Dropout, pointwise
 
-__all__ = [
-    "DecoderLayer",
-    "EncoderLayer",
-    "FeedForward",
-    "Residual",
-    "SinusoidalPositions",
-    "sinusoids",
-]
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 

@@ -22,14 +22,6 @@ from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.trees.locate import given_words
 from syntaxformer.trees.sentence import COLUMNS, PER_WORD, Sentence
 
-__all__ = [
-    "CodedColumn",
-    "WordColumns",
-    "read_user_column",
-    "read_user_values",
-]
-
-
 DEFAULT_COLUMNS = ("upos", "governors", "deprels")
 """Annotations that are fetched where nobody says which: those of the built-in factors, but trees."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["head_child"]
-
 # label: (side from which the children are searched, labels from the best to the worst)
 _RULES: dict[str, tuple[str, str]] = {
     "ADJP": ("left", "NNS QP NN $ ADVP JJ VBN VBG ADJP JJR NP JJS DT FW RBR RBS SBAR RB"),

@@ -30,23 +30,6 @@ from syntaxformer.syntax.relations import (
 from syntaxformer.trees import Sentence, Tree, parse_tree
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
-__all__ = [
-    "DEFAULT_TREES",
-    "TREES",
-    "Specials",
-    "TreeKind",
-    "WordTrees",
-    "columns_of_trees",
-    "cut_trees",
-    "pair_words_of_pieces",
-    "phrases_of",
-    "phrases_of_lines",
-    "piece_relations",
-    "sentence_trees",
-    "shown",
-    "word_relations",
-]
-
 TreeKind = Literal["dependency", "constituency"]
 """The kinds of tree, the keys of `TREES`."""
 

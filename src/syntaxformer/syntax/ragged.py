@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["Ragged", "splits_of"]
-
 
 def splits_of(lengths: ArrayLike) -> NDArray[np.int64]:
     """Where each row begins, and the end of the last, `[rows + 1]`, of the lengths of rows."""

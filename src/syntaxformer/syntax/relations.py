@@ -21,27 +21,6 @@ from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, depths_of,
 from syntaxformer.trees.phrase_heights import Phrase
 from syntaxformer.trees.phrase_structure import phrases_of_parse
 
-__all__ = [
-    "MAX_DISTANCE",
-    "NO_PATH",
-    "NO_PHRASE",
-    "RELATIONS_VERSION",
-    "Nodes",
-    "PhraseColumns",
-    "RelationArray",
-    "batch_constituency_relations",
-    "batch_dependency_distances",
-    "batch_dependency_relations",
-    "constituency_relations",
-    "dependency_depths",
-    "dependency_relations",
-    "n_relations",
-    "pair_relation",
-    "phrase_columns",
-    "relation_name",
-    "relations_of_steps",
-]
-
 MAX_DISTANCE = 15
 """Largest distance by default, as in the paper."""
 

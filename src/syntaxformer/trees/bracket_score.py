@@ -14,8 +14,6 @@ from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.constituency import leaves_of, spans_of
 from syntaxformer.trees.ptb import Tree
 
-__all__ = ["BracketScore", "bracket_score", "bracket_spans"]
-
 
 class BracketScore(NamedTuple):
     """Brackets in two sets of trees.

@@ -18,13 +18,6 @@ from syntaxformer.trees.dependency import check_governors
 from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.sentence import COLUMNS, Sentence
 
-__all__ = [
-    "format_conllu",
-    "parse_conllu",
-    "read_conllu",
-    "write_conllu",
-]
-
 _N_COLUMNS = 10
 _MAX_DIGITS = 9
 _ID, _FORM, _MISC = 0, 1, 9

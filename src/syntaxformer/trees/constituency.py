@@ -14,21 +14,6 @@ from syntaxformer.trees.locate import locate_words
 from syntaxformer.trees.ptb import Tree, events, format_tree, parse_tree
 from syntaxformer.trees.sentence import Sentence
 
-__all__ = [
-    "Span",
-    "leaf_of",
-    "leaves_of",
-    "remove_traces",
-    "sentence_from_tree",
-    "sentence_of_column",
-    "spans_of",
-    "strip_functions",
-    "strip_root",
-    "tags_of",
-    "tree_of_column",
-    "tree_over_words",
-]
-
 TRACE = "-NONE-"
 _ROOT_LABELS = frozenset({"", "ROOT", "TOP", "S1"})
 _FUNCTION = re.compile(r"[-=|].*")

@@ -10,15 +10,6 @@ from collections.abc import Sequence
 from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.sentence import ROOT
 
-__all__ = [
-    "check_governors",
-    "children_of",
-    "depths_of",
-    "is_projective",
-    "projective_governors",
-    "top_down",
-]
-
 
 def check_governors(governors: Sequence[int], words: Sequence[str] | None = None) -> None:
     """Make sure that governors form trees: all in range, no word governed by itself through others.

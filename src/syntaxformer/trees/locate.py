@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from syntaxformer.base.errors import TreeError
 
-__all__ = ["TREEBANK_SPELLINGS", "given_words", "locate_words", "spans_of_given_words"]
-
 TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
     "``": ('"', "“", "„", "«", "''"),
     "''": ('"', "”", "“", "»"),

@@ -14,17 +14,6 @@ from enum import IntEnum
 from syntaxformer.trees.dependency import check_governors, children_of, projective_governors, top_down
 from syntaxformer.trees.sentence import ROOT, Sentence
 
-__all__ = [
-    "CLAUSAL_TAGS",
-    "NOMINAL_TAGS",
-    "Height",
-    "Phrase",
-    "Skeleton",
-    "heights_of",
-    "is_clausal",
-    "starts_with_wh",
-]
-
 # Taggers that never saw the Penn Treebank's quotes take `` for a noun.
 _ONLY_PUNCTUATION = re.compile(r"[`'\"“”‘’«»„‚‹›,;:.!?…()\[\]{}–—-]+")
 _ONE_NAME = frozenset({"flat", "fixed", "goeswith"})

@@ -26,14 +26,6 @@ from syntaxformer.trees.phrase_heights import (
 from syntaxformer.trees.ptb import Tree, format_tree
 from syntaxformer.trees.sentence import Sentence
 
-__all__ = [
-    "NEEDED_COLUMNS",
-    "brackets_of_parse",
-    "insert_punctuation",
-    "phrase_structure",
-    "phrases_of_parse",
-]
-
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _CLOSING_BRACKETS = frozenset(_BRACKETS.values())
 _DASHES = frozenset({"--", "-", "–", "—"})

@@ -14,8 +14,6 @@ from pathlib import Path
 from syntaxformer.base.errors import TreeError
 from syntaxformer.base.files import read_lines
 
-__all__ = ["Tree", "events", "format_tree", "parse_tree", "parse_trees", "read_ptb"]
-
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 _ESCAPES = {character: escape for escape, character in _BRACKETS.items()}
 # Penn's words have a backslash before these two; reading drops it, and writing one more keeps a real one.

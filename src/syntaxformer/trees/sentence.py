@@ -11,8 +11,6 @@ from typing import Literal, NamedTuple
 
 from syntaxformer.base.errors import TreeError
 
-__all__ = ["COLUMNS", "OF_PARSE", "PER_WORD", "ROOT", "Column", "Sentence"]
-
 ROOT = -1
 """Governor of a word that has none."""
 

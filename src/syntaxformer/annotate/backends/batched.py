@@ -17,18 +17,6 @@ from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tre
 from syntaxformer.trees.constituency import leaf_of
 from syntaxformer.trees.sentence import COLUMNS
 
-__all__ = [
-    "OptionTypes",
-    "ParsedSentence",
-    "flat_tree",
-    "join_parsed",
-    "join_trees",
-    "positive_int",
-    "positive_number",
-    "read_tree",
-    "split_options",
-]
-
 OptionTypes = Mapping[str, Callable[[str], Any]]
 """Name of each option and what reads its value; a `ValueError` says what was expected."""
 

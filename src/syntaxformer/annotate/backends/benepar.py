@@ -34,8 +34,6 @@ from syntaxformer.base.languages import BUNDLED
 from syntaxformer.trees import ROOT, Sentence, Tree, format_tree
 from syntaxformer.trees.constituency import tree_over_words
 
-__all__ = ["BeneparParser", "grammatical_sentences", "load_benepar"]
-
 OPTIONS = {"words": str, "batch": positive_int, "max_words": positive_int}
 BATCH_LINES = 200
 MAX_WORDS = 150

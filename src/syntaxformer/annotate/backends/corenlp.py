@@ -34,8 +34,6 @@ from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.trees import ROOT, Sentence, parse_tree
 from syntaxformer.trees.constituency import tree_over_words
 
-__all__ = ["ADDRESS_VARIABLE", "PENN_TO_UPOS", "load_corenlp", "server_address", "upos_of_penn"]
-
 ADDRESS_VARIABLE = "SYNTAXFORMER_CORENLP"
 """Environment variable with the full address of a server, where that holds a password or a secret path."""
 PAUSE_S = 0.5  # before the first retry; each further one waits twice as long

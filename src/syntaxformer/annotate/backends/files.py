@@ -18,8 +18,6 @@ from syntaxformer.base.files import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
 from syntaxformer.trees.sentence import COLUMNS
 
-__all__ = ["PreparsedAnnotator", "load_conllu", "load_ptb"]
-
 _FIRST_SENTENCES = 100
 """Sentences that are looked at for the columns of a file."""
 

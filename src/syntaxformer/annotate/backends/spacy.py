@@ -35,8 +35,6 @@ from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import ROOT, Sentence
 from syntaxformer.trees.sentence import COLUMNS
 
-__all__ = ["DocReader", "Part", "SpacyParser", "load_bundled", "load_spacy", "spacy_annotator"]
-
 BATCH_SIZE, BATCH_WORDS, MAX_WORDS = 256, 4000, 20_000
 """Documents worked on at once, their words (37 KB each meanwhile), and those of a long one (13 KB each)."""
 

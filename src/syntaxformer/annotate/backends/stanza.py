@@ -28,8 +28,6 @@ from syntaxformer.base.errors import BackendMissingError, ConfigError, Syntaxfor
 from syntaxformer.trees import ROOT, Sentence, Tree
 from syntaxformer.trees.constituency import tree_over_words
 
-__all__ = ["StanzaParser", "load_stanza"]
-
 OPTIONS = {"package": str, "dir": str, "device": str, "batch": positive_int, "max_words": positive_int}
 BATCH_LINES = 200
 MAX_WORDS = 500

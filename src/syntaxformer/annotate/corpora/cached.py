@@ -30,16 +30,6 @@ from syntaxformer.base.files import remove_partials
 from syntaxformer.base.progress import track
 from syntaxformer.trees import Sentence
 
-__all__ = [
-    "AnnotatedBefore",
-    "annotate_cached",
-    "annotate_to_file",
-    "cache_folder",
-    "cache_path",
-    "one_at_a_time",
-    "read_if_current",
-]
-
 _LINES_AT_A_TIME = 100_000
 """Worker processes, where there are some, start anew for the unknown lines of so many."""
 

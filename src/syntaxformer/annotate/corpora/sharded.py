@@ -46,19 +46,6 @@ from syntaxformer.base.files import count_lines, open_bytes, read_lines, remove_
 from syntaxformer.base.progress import track
 from syntaxformer.base.ray_cluster import connect, import_ray, reason
 
-__all__ = [
-    "LINES_PER_SHARD",
-    "Engine",
-    "Job",
-    "Shard",
-    "SourceLines",
-    "annotate_shard",
-    "annotate_sharded",
-    "in_processes",
-    "in_this_process",
-    "ray_engine",
-]
-
 LINES_PER_SHARD = 20_000
 """Lines of a shard: about a minute of one core."""
 

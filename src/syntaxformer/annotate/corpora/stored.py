@@ -29,17 +29,6 @@ from syntaxformer.base.files import atomic_file
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.sentence import COLUMNS, PER_WORD
 
-__all__ = [
-    "FORMAT",
-    "AnnotatedCorpus",
-    "AnnotationHeader",
-    "Columns",
-    "merge_annotations",
-    "read_annotations",
-    "sentences_of",
-    "write_annotations",
-]
-
 pc: Any = import_module("pyarrow.compute")  # whose functions are made as it is imported
 
 FORMAT = 2

@@ -21,8 +21,6 @@ from torch.autograd.function import once_differentiable
 
 from syntaxformer.nn.kernels.on_cpu import to_rows
 
-__all__ = ["IGNORED_LABEL", "cross_entropy", "linear_cross_entropy"]
-
 IGNORED_LABEL = -100
 """A label that takes no part in a loss."""
 

@@ -7,11 +7,6 @@ import os
 import sys
 from functools import cache
 
-__all__ = [
-    "bound_kernel_cache",
-    "keep_freed_memory",
-]
-
 KEPT = 1 << 30
 """Bytes at the top of the heap that are not given back, and size from which memory is mapped for itself."""
 

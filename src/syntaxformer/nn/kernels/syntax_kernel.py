@@ -18,14 +18,6 @@ from torch.autograd.function import once_differentiable
 from syntaxformer.nn.kernels.on_cpu import keep_mask
 from syntaxformer.nn.relation_index import RelationIndex, RowIndex
 
-__all__ = [
-    "Block",
-    "Gradients",
-    "KernelOptions",
-    "Sums",
-    "SyntaxKernel",
-]
-
 HEADROOM = 40.0
 """Largest exponent of a row, up or down; logits within it are left as they are, which is the most exact."""
 

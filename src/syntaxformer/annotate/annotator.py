@@ -124,12 +124,8 @@ class BatchedAnnotator(ListsSentences):
     """A parser as an annotator; safe to share between threads.
 
     Args:
-        parser: Does the work.
         name: What `load_annotator` loads it by, in this and in worker processes.
-        version: Changes whenever the same line could be annotated differently.
-        provides: Columns of its sentences.
-        batch_lines: Lines given to the parser at once.
-        batch_chars: Their characters together; by default 150 a line.
+        batch_chars: Characters given to the parser at once; by default 150 a line.
         threads: Batches that the parser may work on at the same time, in threads: it answers from elsewhere.
             None: one at a time; several processes load the parser each.
     """
@@ -164,9 +160,7 @@ class BatchedAnnotator(ListsSentences):
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in order, in constant memory.
 
-        Args:
-            lines: Any text, without its line end.
-            n_processes: Worker processes, or requests at a time to a server; 1 works in this process.
+        `n_processes` are worker processes, or requests at a time to a server; 1 works in this process.
 
         Raises:
             SyntaxformerError: A worker process died, the parser failed, or a line has over 100,000 words.
@@ -217,9 +211,7 @@ _STRETCH = re.compile(rf"\s*\S{{0,{MAX_RUN}}}")
 def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int, str]]:
     """Yield start and text of each part of a line; together they are the line.
 
-    Args:
-        line: Any text.
-        max_segment: Characters after which the next white space is a cut.
+    After `max_segment` characters the next white space is a cut.
     """
     if len(line) <= MAX_RUN:
         yield 0, line
@@ -325,10 +317,9 @@ def is_file(name: str) -> bool:
 def load_annotator(name: str) -> Annotator:
     """Load an annotator by name.
 
-    Args:
-        name: Bundled ("en", "de") or of `BACKENDS` ("spacy:de_core_news_sm", "conllu:train.conllu"). With
-            "+phrases" after it, its dependency parses come as phrase structure too; options of a backend
-            follow as "+key=value".
+    The name is bundled ("en", "de") or of `BACKENDS` ("spacy:de_core_news_sm", "conllu:train.conllu"). With
+    "+phrases" after it, its dependency parses come as phrase structure too; options of a backend follow as
+    "+key=value".
 
     Raises:
         ConfigError: No such annotator; names the nearest. Or "+phrases" after one that does not parse.
@@ -362,11 +353,8 @@ _PHRASES_VERSION = "+phrases1"
 def with_constituency(annotator: Annotator) -> Annotator:
     """Return an annotator that provides `constituency` too; itself where it does so already.
 
-    Args:
-        annotator: Provides upos, governors and deprels of Universal Dependencies.
-
     Raises:
-        ConfigError: It lacks one of these.
+        ConfigError: It lacks upos, governors or deprels.
     """
     if "constituency" in annotator.provides:
         return annotator
@@ -384,9 +372,6 @@ class WithPhrases(ListsSentences):
 
     No information beyond the parse, and no brackets before somebody asks for them: a corpus that is stored
     does, relations do not.
-
-    Args:
-        annotator: Who parses.
     """
 
     def __init__(self, annotator: Annotator) -> None:

@@ -62,12 +62,10 @@ def prepare(
 ) -> Annotator:
     """Load an annotator for a run or for a model.
 
-    Args:
-        name: As `load_annotator` takes it.
-        needs: Columns wanted; phrases come from its dependency parses where it has none of its own.
-        only: Columns that will be read: what gives others alone is switched off where that can be.
-        words_given: Words are what stands between spaces.
-        annotated: Files of what it annotated before, in which lines are looked up.
+    Phrases that it needs come from its dependency parses where it has none of its own. What gives columns
+    that are not among `only`, those that will be read, is switched off where that can be. With `words_given`
+    words are what stands between spaces; `annotated` are files of what it annotated before, in which lines
+    are looked up.
 
     Raises:
         ConfigError, BackendMissingError, DataError: As `load_annotator`, `with_constituency` and
@@ -90,11 +88,6 @@ def annotator_in_chunks(annotator: Annotator, split: str, lines: Sequence[str]) 
     A parsed file is read from its start by each call, so its sentences are laid out here; every other
     annotator comes back as it is.
 
-    Args:
-        annotator: The recipe's.
-        split: "dev".
-        lines: All lines of the split, in order.
-
     Raises:
         DataError: The file of the split is missing or does not fit the lines.
     """
@@ -103,12 +96,7 @@ def annotator_in_chunks(annotator: Annotator, split: str, lines: Sequence[str]) 
 
 
 class AnnotatedLines(ListsSentences):
-    """An annotator of given lines, in their order, over as many calls as it takes.
-
-    Args:
-        annotator: Annotates them, once.
-        lines: All lines.
-    """
+    """An annotator of given lines, in their order, over as many calls as it takes."""
 
     def __init__(self, annotator: Annotator, lines: Sequence[str]) -> None:
         self.name, self.version, self.provides = annotator.name, annotator.version, annotator.provides
@@ -134,9 +122,7 @@ class SplitAnnotator(ListsSentences):
     """Several parsed files under one name; cannot annotate before it is told the split.
 
     Args:
-        scheme: "conllu" or "ptb".
         path: Path with `{split}` in it.
-        load: Makes the annotator of one file.
 
     Raises:
         DataError: No file fits the path.
@@ -185,9 +171,6 @@ class WordsAsGiven(ListsSentences):
     """An annotator that never re-tokenises: the words of a line are what stands between spaces.
 
     It has the annotator's own name, as a model folder stores the tokenisation apart.
-
-    Args:
-        annotator: Who tags and parses the words.
     """
 
     def __init__(self, annotator: Annotator) -> None:
@@ -213,11 +196,8 @@ class WordsAsGiven(ListsSentences):
 def trusted_annotator(named: str | None, given: str | None, folder: Path, trust: bool = False) -> str | None:
     """The annotator to load for a model: what the user has given, else what its folder has named.
 
-    Args:
-        named: A path may be relative to the folder.
-        given: It is not judged.
-        folder: Of the model.
-        trust: Whether the folder may name any.
+    What the folder has named may be a path relative to it, and any annotator with `trust`; what the user has
+    given is not judged.
 
     Raises:
         CheckpointError: The folder's would use the network, or read what is not in it.
@@ -281,13 +261,8 @@ def map_in_processes(
 ) -> Iterator[R]:
     """Yield `work(annotator, item)` for each item, in order.
 
-    Nothing is forked, so that the caller's threads cannot hang a worker.
-
-    Args:
-        name: The annotator that each worker loads once.
-        work: A function that workers can import.
-        items: Taken a few ahead.
-        n_processes: Workers.
+    Nothing is forked, so that the caller's threads cannot hang a worker. `work` is a function that workers
+    can import; items are taken a few ahead.
 
     Raises:
         SyntaxformerError: A worker died.

@@ -30,15 +30,8 @@ def attend(
 ) -> Float[Tensor, "batch heads query d_head"]:
     """softmax(QKᵀ/√d_head + bias) V by whichever kernel is the fastest.
 
-    Args:
-        query: Q.
-        key: K.
-        value: V.
-        mask: True where a query may see a key; None for everywhere.
-        causal: Query i sees keys 0..i only; not together with `mask`.
-        dropout: Probability of dropping an attention weight.
-        bias: Added to the scaled logits.
-        scaling: Factor of QKᵀ; None for 1/√d_head.
+    `mask` is True where a query may see a key. `causal` lets query i see keys 0..i only, and does not go with
+    a mask. `bias` is added to the scaled logits; `scaling` is the factor of QKᵀ, None for 1/√d_head.
 
     Source: Vaswani et al. (2017), eq. 1; Sundararaman et al. (2019), eq. 2 with ρ = d_head.
     """
@@ -75,12 +68,7 @@ def attend_with_weights(
 
 
 class FusedLinear(nn.Linear):
-    """Several maps of the same states as one product.
-
-    Args:
-        d_model: Width of the states and of each result.
-        n_parts: How many maps; their rows follow each other.
-    """
+    """Several maps of the same states as one product; their rows follow each other."""
 
     def __init__(self, d_model: int, n_parts: int) -> None:
         super().__init__(d_model, n_parts * d_model)
@@ -116,11 +104,6 @@ class _MultiHead(nn.Module):
 
 class SelfAttention(_MultiHead):
     """Pieces attend to pieces of the same sentence.
-
-    Args:
-        d_model: Width of the states.
-        n_heads: Number of attention heads, a divisor of `d_model`.
-        dropout: Probability of dropping an attention weight in training.
 
     Raises:
         ValueError: `n_heads` does not divide `d_model`.

@@ -59,12 +59,8 @@ class BiaffineHead(nn.Module):
     ) -> tuple[Float[Tensor, "batch pieces d_value"], Float[Tensor, "batch pieces pieces"]]:
         """Attend; pieces that `governors` (gold or from a parser) gives a place look there alone.
 
-        Args:
-            query: Q of the head, or the states.
-            key: K.
-            value: V.
-            key_mask: True for valid keys; without any, the output is zero.
-            governors: As from `governor_targets`, negative for pieces that attend as they would.
+        The query is Q of the head, or the states. Without any valid key the output is zero. `governors` are
+        as from `governor_targets`, negative for pieces that attend as they would.
 
         Returns:
             The output, and the logits that `governor_loss` takes (-inf on invalid keys).
@@ -85,10 +81,7 @@ class BiaffineHead(nn.Module):
     ) -> Float[Tensor, "batch heads pieces d_head"]:
         """Queries of all heads with those of one replaced, so that any attention makes that head this one.
 
-        Args:
-            query: Q of all heads.
-            attn_head: The head to replace.
-            scaling: What that attention multiplies QKᵀ with, 1/√d_head as a rule; it is undone here.
+        `scaling` is what that attention multiplies QKᵀ with, 1/√d_head as a rule; it is undone here.
         """
         replaced = self(query[:, attn_head]).unsqueeze(1) / scaling
         return torch.cat([query[:, :attn_head], replaced, query[:, attn_head + 1 :]], 1)
@@ -102,11 +95,7 @@ def inject_governors(
 ) -> Float[Tensor, "batch heads pieces d_head"]:
     """Let one head look at nothing but the governor: one-hot attention.
 
-    Args:
-        output: Of all heads.
-        value: V of all heads.
-        governors: Place of each piece's governor, negative for pieces that keep their output.
-        attn_head: The head.
+    `governors` are places of pieces, negative for pieces that keep their output.
 
     Source: Strubell et al. (2018), section 3.3: gold or predicted parses at test time.
     """
@@ -123,11 +112,8 @@ def governor_targets(
     """Place that each piece should point at.
 
     A word's first piece points at the first piece of its governor, that of a root at itself; later pieces
-    point at their word's first.
-
-    Args:
-        governors: Of each word, -1 for roots.
-        words_of_pieces: Word of each piece, -1 for specials and padding.
+    point at their word's first. Governors are those of words, -1 for roots; `words_of_pieces` is -1 for
+    specials and padding.
 
     Returns:
         Places among the pieces, `NO_GOVERNOR` for pieces of no word and where the governor has no piece left.
@@ -175,10 +161,8 @@ def governor_loss(
 def check_gradient(expected: bool) -> None:
     """Refuse reentrant checkpointing around a supervised head: its loss would teach nothing, silently.
 
-    That kind runs layers without gradients first, and the loss is made of what it finds then.
-
-    Args:
-        expected: Whether the forward pass outside the layer records gradients.
+    That kind runs layers without gradients first, and the loss is made of what it finds then. `expected` is
+    whether the forward pass outside the layer records gradients.
 
     Raises:
         ValueError: It does, and the layer does not.
@@ -197,11 +181,8 @@ def governor_hits(
 ) -> tuple[int, int]:
     """Right ones and all of the pieces that have a target: their quotient is the accuracy of pieces.
 
-    Args:
-        pointed_at: Where the head points: the largest of its logits.
-        targets: From `governor_targets`.
-        counted: Pieces to count; with `first_pieces` the quotient is the unlabelled attachment score of
-            words.
+    The head points where its logits are the largest; targets are those of `governor_targets`. With
+    `first_pieces` as what is counted, the quotient is the unlabelled attachment score of words.
     """
     of_interest = targets >= 0 if counted is None else (targets >= 0) & counted
     right = (pointed_at == targets) & of_interest

@@ -20,9 +20,7 @@ def relation_bias(
 ) -> Float[Tensor, "batch heads keys keys"]:
     """Σ_trees b[tree, R_ij, head]: one look-up.
 
-    Args:
-        relations: Relation ids, below the number of ids of `weight`.
-        weight: b.
+    Relation ids are below the number of ids of `weight`, b.
 
     Source: ours; after the relative position bias of Raffel et al. (2020).
     """
@@ -62,8 +60,6 @@ class RelationBias(nn.Module):
     """`relation_bias` with its parameters, which start at zero: at first nothing changes.
 
     Args:
-        n_heads: Attention heads.
-        n_trees: Trees of a sentence.
         max_distance: D; there are 3D + 2 relation ids, and 0 ("none") has a bias like any other.
     """
 
@@ -78,8 +74,7 @@ class RelationBias(nn.Module):
     def weight_of(self, active: Bool[Tensor, " networks"] | None) -> Float[Tensor, "trees ids heads"]:
         """b, with 0 for relations that take no part; "none" always does.
 
-        Args:
-            active: The relations 1 to 3D + 1 of each tree that take part, then anything; None for all.
+        `active` are the relations 1 to 3D + 1 of each tree that take part, then anything; None for all.
         """
         if active is None:
             return self.weight

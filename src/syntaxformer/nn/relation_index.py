@@ -53,17 +53,12 @@ class RowIndex:
 
 @dataclass(frozen=True)
 class RelationIndex:
-    """Indices of a batch, sentence by sentence, row by row.
+    """Indices of a batch, sentence by sentence, row by row; `order`, `starts` and `slots` as in `RowIndex`.
 
     Args:
-        order: As in `RowIndex`.
-        starts: As there.
-        slots: As there.
         places: Slot of each relation within those of its tree, where the row has it.
         present: Whether the row has it.
-        key_mask: True for valid keys.
         padded: Whether any key is not valid.
-        cut: Parts made so far.
     """
 
     order: Int[Tensor, "rows sorted_keys"]
@@ -84,10 +79,7 @@ class RelationIndex:
     ) -> RelationIndex:
         """Index the relations of a batch.
 
-        Args:
-            relations: Ids 0 to 3D + 1.
-            key_mask: True for valid keys; padded ones are taken out of every relation. None for all.
-            max_distance: D.
+        Ids are 0 to 3D + 1. Keys that are not valid by `key_mask` are taken out of every relation.
 
         Raises:
             ValueError: A relation id above 3D + 1.

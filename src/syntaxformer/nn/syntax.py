@@ -178,11 +178,6 @@ class TopicalAttention(nn.Module):
     W_K and q_task start normal with the deviation 0.02 of BERT, which makes all weights nearly equal. 2 d² +
     d parameters: 1.18 million for d = 768 (the paper: 1.0 million), if all layers share them.
 
-    Args:
-        d_model: d.
-        n_heads: Attention heads.
-        init_std: Standard deviation of W_K and q_task at the start.
-
     Source: Bai et al. (2021), "Syntax-BERT", eq. 2.
     """
 
@@ -209,11 +204,9 @@ class TopicalAttention(nn.Module):
     def head_queries(self, output_weight: Float[Tensor, "d_model d_heads"]) -> Float[Tensor, "heads d_head"]:
         """Query u = W_O W_K q_task / √d, cut into heads: what `syntax_attention` takes.
 
-        A sub-network's topical logit is q_task · (concat_h(A_h) W_O W_K) / √d = Σ_h u_h · A_h. Biases are
-        the same for all sub-networks and drop out of the softmax.
-
-        Args:
-            output_weight: Weight of the attention's output layer, as `nn.Linear` stores it: W_Oᵀ.
+        A sub-network's topical logit is q_task · (concat_h(A_h) W_O W_K) / √d = Σ_h u_h · A_h. Biases are the
+        same for all sub-networks and drop out of the softmax. `output_weight` is that of the attention's
+        output layer, as `nn.Linear` stores it: W_Oᵀ.
         """
         direction, _ = self()
         query = output_weight.T.to(direction.dtype) @ direction * len(direction) ** -0.5
@@ -236,13 +229,8 @@ class TopicalAttention(nn.Module):
         """The output layer, then W_V: what `map` after it gives, in the cheaper way.
 
         Folding takes one product of d³, W_V on the states one of pieces · d². In training, and where a graph
-        is recorded for all sizes, it is always folded.
-
-        Args:
-            heads: Outputs of all heads, side by side.
-            weight: W_Oᵀ, as `nn.Linear` stores it.
-            bias: Of the output layer.
-            gate: As for `output_layer`.
+        is recorded for all sizes, it is always folded. `weight` is W_Oᵀ, as `nn.Linear` stores it; `heads`
+        are the outputs of all heads, side by side.
         """
         is_recorded = torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing()
         # The size last: to ask for it would bind a graph to it.
@@ -258,11 +246,8 @@ class TopicalAttention(nn.Module):
     ) -> tuple[Float[Tensor, "d_model d_heads"], Float[Tensor, " d_model"] | None]:
         """Weight and bias of the output layer with W_V folded in.
 
-        Args:
-            weight: W_Oᵀ, as `nn.Linear` stores it.
-            bias: Of the output layer.
-            gate: g of all heads, or of each: a closed one leaves the layer as it is. The bias follows their
-                mean.
+        `weight` is W_Oᵀ, as `nn.Linear` stores it. `gate` is g of all heads, or of each: a closed one leaves
+        the layer as it is. The bias follows their mean.
         """
         value = self._behind(None if gate is None else gate.mean())
         exact = weight.to(value.dtype)

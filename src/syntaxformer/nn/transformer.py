@@ -43,9 +43,6 @@ class FeedForward(nn.Module):
     """Position-wise network: W₂ dropout(activation(W₁ x + b₁)) + b₂.
 
     Args:
-        d_model: Width of the states.
-        d_ff: Width between the two maps.
-        dropout: Probability of dropping an inner unit in training.
         activation: "relu", "gelu" or "silu".
     """
 
@@ -62,18 +59,7 @@ class FeedForward(nn.Module):
 
 
 class _Layer(nn.Module):
-    """What both layers are made of, in the order in which states pass through it.
-
-    Args:
-        d_model: Width of the states.
-        n_heads: Attention heads, a divisor of `d_model`.
-        d_ff: Inner width of the position-wise network.
-        dropout: On what each sublayer returns.
-        attention_dropout: On attention weights.
-        activation_dropout: On the inner units of the position-wise network.
-        norm: Layer normalisation "pre" or "post", see `Residual`.
-        activation: "relu", "gelu" or "silu".
-    """
+    """What both layers are made of, in the order in which states pass through it."""
 
     reads_memory = False
 
@@ -151,10 +137,6 @@ class DecoderLayer(_Layer):
 
 def sinusoids(n_positions: int, d_model: int) -> Float[Tensor, "positions d_model"]:
     """Sines in the first half of the columns, cosines in the second, wavelengths from 2π to 10000·2π.
-
-    Args:
-        n_positions: Number of rows.
-        d_model: Width, even.
 
     Raises:
         ValueError: `d_model` is odd.

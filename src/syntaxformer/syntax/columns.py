@@ -40,7 +40,6 @@ class CodedColumn:
 
     Args:
         codes: `[items]`, index into `values`, or -1 where an item has no value.
-        values: The distinct values.
 
     Raises:
         AlignmentError: A code that is no index into `values`.
@@ -166,11 +165,8 @@ class WordColumns:
     ) -> WordColumns:
         """Columns of consecutive lines of an annotated corpus, without a `Sentence` for each.
 
-        Args:
-            corpus: As `read_annotations` returns.
-            texts: The lines `start` to `start + len(texts)` that were annotated.
-            start: First line wanted, 0-based.
-            columns: The annotations to fetch, as far as they are there.
+        `texts` are the lines `start`, 0-based, to `start + len(texts)` that were annotated. Columns are
+        fetched as far as they are there.
 
         Raises:
             AlignmentError: The corpus has fewer lines.
@@ -191,10 +187,7 @@ class WordColumns:
     ) -> WordColumns:
         """Columns of annotated sentences.
 
-        Args:
-            sentences: One a line.
-            user: The user's columns, one list of values a line (see `user_columns`).
-            first_line: 1-based number of the first line, for messages.
+        `user` has, for each of the user's columns, one list of values a line (see `read_user_values`).
 
         Raises:
             AlignmentError: One of `DEFAULT_COLUMNS` that some lines have and others lack, or a user column
@@ -258,11 +251,9 @@ def read_user_column(
     "don't" takes two values where the annotator reads "do n't". An empty line is right for a sentence without
     words.
 
-    Args:
-        path: The factor file, UTF-8, plain or `.gz`; spaces or tabs between the values.
-        sentences: The words of every line: `Sentence` objects, an annotated corpus, or lists of words.
-        text_name: The text file, for messages.
-        rows: The lines of the file that the sentences are, 0-based and ascending, where they are only some.
+    The file is UTF-8, plain or `.gz`, with spaces or tabs between the values. `sentences` are `Sentence`
+    objects, an annotated corpus or lists of words; where they are only some lines of the file, `rows` are
+    these, 0-based and ascending.
 
     Returns:
         The values of all words, flat.

@@ -60,12 +60,9 @@ _FUNCTION = re.compile(r"(?<=.)[-=|].*")
 def head_child(label: str, children: Sequence[str]) -> int:
     """Choose the child that holds the head word of a phrase.
 
-    A label without rules (numbers, none at all) takes its last child that is no punctuation, which is told
-    by labels.
-
-    Args:
-        label: Of the phrase; function tags ("NP-SBJ") do not matter.
-        children: Labels of its children, tags of words included; "" for a bare word.
+    A label without rules (numbers, none at all) takes its last child that is no punctuation, which is told by
+    labels. Function tags ("NP-SBJ") do not matter. `children` are the labels of the children, tags of words
+    included; "" for a bare word.
 
     Returns:
         Position of the child.

@@ -104,12 +104,6 @@ def word_relations(
     The last slot but one is that of a special piece over all roots: the parent of every word of every
     segment, one edge above the roots. The last slot has no relation to anything.
 
-    Args:
-        examples: The trees of each example.
-        max_distance: D.
-        trees: The kinds of tree wanted, in order.
-        nodes: As in `constituency_relations`.
-
     Returns:
         `[examples, trees, words + 2, words + 2]`, with the words of the longest example.
 
@@ -208,10 +202,6 @@ _UNIVERSAL_ALONE = frozenset(
 
 def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
     """The wanted trees of one sentence.
-
-    Args:
-        sentence: Annotated.
-        trees: Kinds of tree.
 
     Raises:
         DataError: The sentence lacks one of them.
@@ -327,11 +317,6 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
 
     The words' governors above them stay, as nodes behind the kept words that no piece belongs to, as far up
     as a relation reaches: in a text of thousands of words a parser may chain them all.
-
-    Args:
-        trees: Of one sentence.
-        n_kept: Words that stay.
-        max_distance: D, the largest distance that has a relation.
     """
     above = np.zeros(0, np.int64)
     if trees.governors is not None:
@@ -396,14 +381,11 @@ def piece_relations(
 ) -> RelationArray:
     """Relations between pieces.
 
-    Two pieces of one word have relation 0, as has any piece without word: specials and padding.
-
-    Args:
-        relations: From `word_relations`, `[rows, trees, words + 2, words + 2]`.
-        words_of_pieces: `[rows, pieces]`, word of each piece within its row, -1 for none.
-        first_special: Position of the piece that stands over all roots, `[rows]`, -1 for none; [CLS]
-            as a rule.
-        specials: "root" gives that piece its relations, "none" leaves them at 0.
+    Two pieces of one word have relation 0, as has any piece without word: specials and padding. `relations`
+    are those of `word_relations`, `[rows, trees, words + 2, words + 2]`; `words_of_pieces`, `[rows, pieces]`,
+    has the word of each piece within its row, -1 for none; `first_special`, `[rows]`, the position of the
+    piece that stands over all roots, -1 for none: [CLS] as a rule. `specials="root"` gives that piece its
+    relations, "none" leaves them at 0.
 
     Returns:
         `[rows, trees, pieces, pieces]`.
@@ -440,10 +422,8 @@ def pair_words_of_pieces(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Number the words of a pair's second segment on from those of the first.
 
-    Args:
-        words_of_pieces: Flat, aligned with two rows a pair (see `segment_offsets`).
-        piece_row_splits: `[2 * pairs + 1]`.
-        word_row_splits: `[2 * pairs + 1]`.
+    `words_of_pieces` is flat, aligned with two rows a pair (see `segment_offsets`); the splits are
+    `[2 * pairs + 1]`.
 
     Returns:
         `(words_of_pieces [pieces], piece_row_splits [pairs + 1])`, one row a pair.

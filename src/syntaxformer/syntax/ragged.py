@@ -41,11 +41,7 @@ class Ragged:
 
     @classmethod
     def join(cls, parts: Sequence[Ragged]) -> Ragged:
-        """The rows of several, one after the other.
-
-        Args:
-            parts: One at least.
-        """
+        """The rows of several, of one at least, one after the other."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.values for part in parts]), splits_of(lengths))
 
@@ -88,11 +84,8 @@ class Ragged:
     ) -> NDArray[Any]:
         """All rows, or some, side by side.
 
-        Args:
-            fill: What stands behind the end of a row.
-            rows: Those wanted; None for all, in order.
-            width: Of the result; by default the longest row's.
-            dtype: Of the result.
+        `fill` stands behind the end of a row; `rows` are those wanted, None for all, in order; `width` is by
+        default the longest row's.
 
         Returns:
             `[rows, width, ...]`.

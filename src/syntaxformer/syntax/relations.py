@@ -73,11 +73,8 @@ def relations_of_steps(
 ) -> RelationArray:
     """Relations of pairs of words from the way between them.
 
-    Args:
-        steps_up: Edges from i up to the lowest common ancestor of i and j, `[...]`; 0 if i is that ancestor.
-        steps_down: Edges from there down to j, `[...]`.
-        linked: Whether a tree links i and j at all, `[...]`; the steps do not count where it does not.
-        max_distance: D.
+    `steps_up` are the edges from i up to the lowest common ancestor of i and j, 0 if i is that ancestor, and
+    `steps_down` those from there down to j, `[...]`; they do not count where no tree links i and j at all.
 
     Returns:
         Relation ids, `[...]`.
@@ -112,9 +109,7 @@ NO_PATH = -1
 def dependency_relations(governors: Sequence[int], max_distance: int = MAX_DISTANCE) -> RelationArray:
     """Relation of every pair of words in a dependency tree.
 
-    Args:
-        governors: 0-based governor of each word, -1 for a root, `[words]`; several roots allowed.
-        max_distance: D, the largest distance that has a relation.
+    Governors are 0-based, -1 for a root, `[words]`; several roots are allowed.
 
     Returns:
         Relation ids as in `ids`, `[words, words]`; row i sees column j.
@@ -138,11 +133,8 @@ def batch_dependency_relations(
 ) -> RelationArray:
     """Relations of many sentences at once.
 
-    Args:
-        governors: `[rows, words]`, padded with anything.
-        n_words: Words of each row, `[rows]`.
-        max_distance: D.
-        first_line: 1-based line of the first row, for messages.
+    Governors are `[rows, words]`, padded with anything, `n_words` the words of each row, `[rows]`;
+    `first_line` is the 1-based line of the first row, for messages.
 
     Returns:
         `[rows, words, words]`; 0 wherever a word is padding.
@@ -294,15 +286,10 @@ def phrase_columns(
     """Reduce a tree to columns.
 
     Edges are counted in the tree as it is written: with a tag over each word, the word hangs one edge below
-    its tag.
-
-    Args:
-        tree: A tree or its brackets; or a sentence with words, whose parse is converted: as
-            `phrase_structure` has it, but without a tree on the way.
-        governors: Dependency governors of the same words. Where given, the head of a phrase is its word
-            nearest to the dependency root (the first on a tie), instead of what the label's head rule says:
-            right for trees without labels (SST, SICK, SNLI).
-        labels: As in `parse_tree`, for brackets.
+    its tag. Of a sentence with words the parse is converted: as `phrase_structure` has it, but without a tree
+    on the way. Where dependency governors of the same words are given, the head of a phrase is its word
+    nearest to the dependency root (the first on a tie), instead of what the label's head rule says: right for
+    trees without labels (SST, SICK, SNLI). `labels` is as in `parse_tree`, for brackets.
 
     Raises:
         TreeError: No tree, or another number of governors than of words.
@@ -394,15 +381,9 @@ def constituency_relations(
     """Relation of every pair of words in a constituency tree.
 
     With P the lowest phrase over i and j: where i is P's head word, i is the ancestor of j, at as many edges
-    as lead from j up to P; where neither heads P they are siblings, at as many edges as lead from i over P
-    to j. With `nodes="leaves"` all pairs are siblings.
-
-    Args:
-        tree: A tree or its brackets.
-        max_distance: D, the largest distance that has a relation.
-        nodes: "headed" or "leaves".
-        governors: Dependency governors that decide the heads, as in `phrase_columns`.
-        labels: As in `parse_tree`, for brackets.
+    as lead from j up to P; where neither heads P they are siblings, at as many edges as lead from i over P to
+    j. With `nodes="leaves"` all pairs are siblings. `governors` are dependency governors that decide the
+    heads, as in `phrase_columns`.
 
     Returns:
         Relation ids as in `ids`, `[words, words]`; row i sees column j.
@@ -429,13 +410,8 @@ def batch_constituency_relations(
 ) -> RelationArray:
     """Relations of many sentences at once.
 
-    Args:
-        word_depths: As in `PhraseColumns`, `[rows, words]`, padded with anything.
-        gap_depths: `[rows, words]`.
-        gap_heads: `[rows, words]`.
-        n_words: Words of each row, `[rows]`.
-        max_distance: D.
-        nodes: "headed" or "leaves".
+    The columns are those of `PhraseColumns`, `[rows, words]`, padded with anything; `n_words` are the words
+    of each row, `[rows]`.
 
     Returns:
         `[rows, words, words]`; 0 wherever a word is padding.

@@ -16,13 +16,7 @@ from syntaxformer.trees.ptb import Tree
 
 
 class BracketScore(NamedTuple):
-    """Brackets in two sets of trees.
-
-    Args:
-        n_matched: Spans in both.
-        n_found: Spans in the trees under test.
-        n_gold: Spans in the reference.
-    """
+    """Brackets in two sets of trees: those in both, those of the trees under test, those of the reference."""
 
     n_matched: int
     n_found: int
@@ -47,9 +41,8 @@ class BracketScore(NamedTuple):
 def bracket_score(pairs: Iterable[tuple[Tree, Tree]], *, punctuation: bool = True) -> BracketScore:
     """Compare trees.
 
-    Args:
-        pairs: Tree under test and reference, over the same words.
-        punctuation: False leaves out words without a letter, a digit or a symbol such as "$" and "%".
+    The pairs are trees under test and references, over the same words. Without `punctuation`, words without a
+    letter, a digit or a symbol such as "$" and "%" are left out.
 
     Raises:
         TreeError: Two trees have different words.

@@ -87,10 +87,9 @@ def strip_root(tree: Tree) -> Tree:
 def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
     """Make a `Sentence` of a tree: its words without traces, tags as `xpos`, the tree on one line.
 
-    Args:
-        tree: Any tree; traces are removed from the words and from the tree. Words of phrases without a label
-            are tagged X: `( A girl)` would be read as a girl in a phrase A.
-        text: The line that the words come from; by default the words joined by spaces.
+    Traces are removed from the words and from the tree. Words of phrases without a label are tagged X:
+    `( A girl)` would be read as a girl in a phrase A. The text is the line that the words come from, by
+    default the words joined by spaces.
 
     Raises:
         TreeError: The words do not fit the text, or no word is left.
@@ -183,9 +182,6 @@ _LABEL = re.compile(r"\([^\s()]")
 def tree_of_column(text: str) -> Tree:
     """Read a tree: `(ROOT (S ...))`, `(3 (2 It) (4 works))`, or without labels `( ( A girl ) dances )`.
 
-    Args:
-        text: One cell of the column.
-
     Raises:
         TreeError: The brackets do not match, a phrase is empty, or there is not exactly one tree.
     """
@@ -195,9 +191,7 @@ def tree_of_column(text: str) -> Tree:
 def sentence_of_column(text: str, line: str | None = None) -> Sentence:
     """Make a `Sentence` of a tree column and its text column.
 
-    Args:
-        text: One cell of the tree column.
-        line: The text that it is the tree of; by default the words joined by spaces.
+    The line is the text that it is the tree of, by default the words joined by spaces.
 
     Raises:
         TreeError: As in `tree_of_column`, or the words do not fit the line.

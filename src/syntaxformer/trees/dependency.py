@@ -14,9 +14,7 @@ from syntaxformer.trees.sentence import ROOT
 def check_governors(governors: Sequence[int], words: Sequence[str] | None = None) -> None:
     """Make sure that governors form trees: all in range, no word governed by itself through others.
 
-    Args:
-        governors: 0-based governor of each word, -1 for a root, `[words]`.
-        words: The words, to name them in the error.
+    Governors are 0-based, -1 for a root, `[words]`; the words are named in the error.
 
     Raises:
         TreeError: A governor is out of range, or there is a cycle; names its words in order.
@@ -92,9 +90,7 @@ def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:
 
     Projective trees stay as they are. The result is projective: a word between a governor g and its new
     dependent is below g, and so is every ancestor of it on the way to g, each with g as a candidate.
-
-    Args:
-        governors: 0-based, -1 for a root, without cycles, `[words]`.
+    Governors are 0-based, -1 for a root, without cycles, `[words]`.
 
     Source: Nivre & Nilsson (2005), lifting; differs: all words are lifted at once, against the given tree.
     """

@@ -51,11 +51,8 @@ def spans_of_given_words(line: str) -> list[tuple[int, int]]:
 def locate_words(text: str, words: Sequence[str], *, respelled: bool = False) -> tuple[tuple[int, int], ...]:
     """Find each word in the text, left to right, with nothing but white space between words.
 
-    Args:
-        text: The line.
-        words: Words in order, `[words]`.
-        respelled: Also accept the Penn Treebank's spellings (two back-quotes for a double quote, a
-            slash after a backslash, `-LRB-` for a bracket, a full stop that an abbreviation already used up).
+    `respelled` also accepts the Penn Treebank's spellings (two back-quotes for a double quote, a slash after
+    a backslash, `-LRB-` for a bracket, a full stop that an abbreviation already used up).
 
     Returns:
         Start and end of each word, end exclusive, `[words]` pairs.

@@ -21,12 +21,7 @@ _AUXILIARIES = frozenset({"aux", "cop"})
 
 
 class Phrase:
-    """A phrase under construction: a label and parts, which are phrases or words (their index).
-
-    Args:
-        label: Category.
-        parts: At least one, left to right.
-    """
+    """A phrase under construction: a label and parts, which are phrases or words (their index)."""
 
     __slots__ = ("children", "end", "is_coordination", "is_parenthetical", "label", "start")
 
@@ -54,9 +49,6 @@ class Skeleton:
 
     Words of one name or fixed expression hang from its first word, and so does what hung from a later one;
     what hung from an auxiliary hangs from its verb.
-
-    Args:
-        sentence: With governors, deprels and upos.
 
     Raises:
         TreeError: The governors hold a cycle.
@@ -174,12 +166,8 @@ def heights_of(
 ) -> dict[int, int]:
     """Choose the height of each dependent of a word; none is lower than one nearer to the word.
 
-    Args:
-        skeleton: The sentence.
-        word: The governor.
-        left: Its dependents before it, the nearest first.
-        right: Its dependents after it, the nearest first.
-        firsts: First word of the phrase of each word, where known, `[words]`.
+    `left` and `right` are its dependents before and after it, the nearest first; `firsts` are the first words
+    of the phrases of all words, where known, `[words]`.
     """
     chooser = _Chooser(skeleton, word, left, right, firsts)
     return _outward(left, chooser.of_left) | _outward(right, chooser.of_right)

@@ -51,9 +51,7 @@ class _Gap:
 def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase:
     """Put all words that are in no phrase yet into a tree.
 
-    Args:
-        tops: Phrases side by side, of a subset of the words; changed in place.
-        words: All words, `[words]`.
+    `tops` are phrases side by side, of a subset of the words; they are changed in place.
 
     Returns:
         One phrase over all words.
@@ -236,10 +234,8 @@ def phrase_structure(sentence: Sentence) -> Tree:
     """Convert a dependency parse into a phrase-structure tree.
 
     Every word stands in it once, in order, under its universal tag. Words that hang across others move up to
-    where they do not. Several roots become several trees side by side under one S.
-
-    Args:
-        sentence: With `upos`, `governors` and `deprels` of Universal Dependencies.
+    where they do not. Several roots become several trees side by side under one S. The sentence has `upos`,
+    `governors` and `deprels` of Universal Dependencies.
 
     Returns:
         The tree; a label is one of S, SBAR, SBARQ, VP, NP, PP, ADJP, ADVP, QP, PRT, PRN, WHNP, WHPP, WHADVP,

@@ -59,9 +59,7 @@ class Tree:
 def parse_tree(text: str, *, labels: bool = True) -> Tree:
     """Read one tree from a string.
 
-    Args:
-        text: The brackets.
-        labels: False reads binary parses as in SNLI and SICK, `( ( A girl ) dances )`: all tokens are words.
+    Without `labels` all tokens are words: binary parses as in SNLI and SICK, `( ( A girl ) dances )`.
 
     Raises:
         TreeError: The brackets do not match, a phrase is empty, or there is not exactly one tree.

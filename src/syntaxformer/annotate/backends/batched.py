@@ -26,11 +26,6 @@ _START = re.compile(r"\+(?=[a-z_]+=)")
 def split_options(name: str, argument: str, types: OptionTypes) -> tuple[str, dict[str, Any]]:
     """Split what follows an annotator's colon into its subject and its options.
 
-    Args:
-        name: The backend, for messages: "stanza".
-        argument: "en+package=gum".
-        types: The options that there are.
-
     Raises:
         ConfigError: An unknown option, one given twice, or a value of the wrong kind; all that are wrong.
     """
@@ -90,11 +85,9 @@ class ParsedSentence:
     """A sentence as a parser found it.
 
     Args:
-        words: Its words, `[words]`.
         spans: Character start and end of each in the line, `[words]`.
         tags: Values of "upos", "xpos", "lemmas" and "deprels", `[words]` each; None where one is unknown.
         governors: Governor of each word within this sentence, 0-based, -1 = root.
-        tree: Its phrases.
     """
 
     words: list[str]
@@ -107,10 +100,7 @@ class ParsedSentence:
 def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset[str]) -> Sentence:
     """Join the sentences that a parser found in a line, in order.
 
-    Args:
-        line: The line.
-        parsed: What was found in it; offsets count from the start of the line.
-        provides: The columns wanted.
+    Offsets of what was parsed count from the start of the line.
 
     Raises:
         TreeError: A governor is out of range, or there is a cycle.
@@ -152,11 +142,7 @@ def _dependencies(parsed: Sequence[ParsedSentence]) -> dict[str, tuple[Any, ...]
 
 
 def join_trees(trees: Sequence[Tree]) -> Tree:
-    """Put trees side by side under one S; a single tree stays as it is. Outer ROOT brackets go.
-
-    Args:
-        trees: One at least.
-    """
+    """Put trees, one at least, side by side under one S; a single tree stays. Outer ROOT brackets go."""
     stripped = [strip_root(tree) for tree in trees]
     return stripped[0] if len(stripped) == 1 else Tree(PHRASE, tuple(stripped))
 
@@ -170,13 +156,7 @@ def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) ->
 
 
 def read_tree(node: Any, label_of: Callable[[Any], str], children_of: Callable[[Any], Sequence[Any]]) -> Tree:
-    """Copy a tree of another library; its leaves are what has no children.
-
-    Args:
-        node: The top.
-        label_of: Gives the label of a phrase, or the word of a leaf.
-        children_of: Gives the children of a phrase, nothing for a leaf.
-    """
+    """Copy a tree of another library; its leaves are what has no children."""
     made: dict[int, Tree | str] = {}
     for place in reversed(order := list(_below(node, children_of))):
         children = children_of(place)

@@ -51,8 +51,6 @@ class BeneparParser:
     Args:
         parser: `benepar.Parser`, or what has its `parse_sents`.
         new_input: `benepar.InputSentence`, or what takes its `words` and `space_after`.
-        base: Gives the words.
-        max_words: Words of a sentence beyond which it is parsed in parts.
     """
 
     def __init__(self, parser: Any, new_input: Any, base: Annotator, max_words: int = MAX_WORDS) -> None:
@@ -127,9 +125,7 @@ class BeneparParser:
 def grammatical_sentences(sentence: Sentence, max_words: int) -> Iterator[tuple[int, int]]:
     """Cut a line into its grammatical sentences, by its dependency trees, and these into parts.
 
-    Args:
-        sentence: A line. Without governors it is one sentence.
-        max_words: Words of a part.
+    A line without governors is one sentence.
 
     Yields:
         Start and end (exclusive) of each part, in words.

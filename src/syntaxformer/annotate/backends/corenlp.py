@@ -256,10 +256,7 @@ def upos_of_penn(
 ) -> list[str | None]:
     """Return the universal part of speech of each word.
 
-    Args:
-        words: `[words]`.
-        tags: Penn Treebank tags, `[words]`.
-        deprels: Universal relations, `[words]`; None where nothing was parsed.
+    Relations are universal ones, `[words]` as the tags; None where nothing was parsed.
     """
     relations = deprels or [None] * len(words)
     return [

@@ -37,8 +37,6 @@ class PreparsedAnnotator(ListsSentences):
 
     Args:
         name: "conllu:PATH" or "ptb:PATH".
-        path: The file.
-        read: Gives its sentences.
         respelled: Whether its words may be spelled in the Penn Treebank's way (quotes, brackets, full stops).
     """
 
@@ -58,10 +56,6 @@ class PreparsedAnnotator(ListsSentences):
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield the n-th sentence for the n-th line, with its offsets in that line.
-
-        Args:
-            lines: The text that was parsed, from its first line to its last.
-            n_processes: Without meaning here: a file is read in order.
 
         Raises:
             DataError: More or fewer sentences than lines, or a sentence with other words than its line, or

@@ -62,11 +62,7 @@ _SEPARATE = {"governors", "deprels", "lemmas"}
 
 
 class SpacyParser:
-    """A spaCy pipeline that takes batches of lines.
-
-    Args:
-        nlp: The pipeline. Components that no column needs are switched off.
-    """
+    """A spaCy pipeline that takes batches of lines; components that no column needs are switched off."""
 
     def __init__(self, nlp: Language) -> None:
         factories = [(pipe, nlp.get_pipe_meta(pipe).factory) for pipe in nlp.pipe_names]
@@ -138,13 +134,7 @@ class SpacyParser:
 
 
 def spacy_annotator(nlp: Language, name: str, version: str) -> BatchedAnnotator:
-    """A pipeline as an annotator.
-
-    Args:
-        nlp: The pipeline.
-        name: The name that `load_annotator` loads it by, in this and in worker processes.
-        version: Changes with the pipeline.
-    """
+    """A pipeline as an annotator."""
     parser = SpacyParser(nlp)
     sizes = {"batch_lines": LINES_PER_ZONE, "batch_chars": CHARACTERS_PER_ZONE}
     return BatchedAnnotator(parser, name, version, parser.provides, **sizes)
@@ -226,12 +216,7 @@ class _Names(dict[int, str]):
 
 
 class DocReader:
-    """Reads documents of one pipeline.
-
-    Args:
-        strings: The pipeline's string store.
-        provides: Columns to read.
-    """
+    """Reads documents of one pipeline."""
 
     def __init__(self, strings: Any, provides: frozenset[str]) -> None:
         self.provides = provides

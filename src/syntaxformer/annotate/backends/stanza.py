@@ -49,7 +49,6 @@ class StanzaParser:
     Args:
         pipeline: `stanza.Pipeline`, or what has its `bulk_process`, `process` and `processors`.
         new_document: `stanza.Document`, or what takes its lists of words.
-        max_words: Words of a sentence beyond which it is parsed in parts.
     """
 
     def __init__(self, pipeline: Any, new_document: Any, max_words: int = MAX_WORDS) -> None:

@@ -46,12 +46,7 @@ def annotate_to_file(
 ) -> AnnotatedCorpus:
     """Annotate lines into a file, unless it already holds exactly that.
 
-    Args:
-        path: The Parquet file.
-        lines: The text: a list, `TextLines`; an iterator, which gives its lines but once, is held in memory.
-        annotator: Who annotates.
-        n_processes: Worker processes.
-        progress: Show a bar.
+    The text is a list or `TextLines`; an iterator, which gives its lines but once, is held in memory.
 
     Raises:
         DataError: The text cannot be read or the file not be written.
@@ -70,14 +65,8 @@ def annotate_cached(
 ) -> AnnotatedCorpus:
     """Annotate lines, or return what was annotated before: same text, annotator and version.
 
-    Two processes that want the same at once do it once: the second waits.
-
-    Args:
-        lines: The text: a list, `TextLines`; an iterator, which gives its lines but once, is held in memory.
-        annotator: Who annotates.
-        cache_dir: Folder of the cache; by default `$SYNTAXFORMER_CACHE` or `~/.cache/syntaxformer`.
-        n_processes: Worker processes.
-        progress: Show a bar.
+    Two processes that want the same at once do it once: the second waits. Lines are those of
+    `annotate_to_file`; `cache_dir` is by default `$SYNTAXFORMER_CACHE` or `~/.cache/syntaxformer`.
 
     Raises:
         DataError: The text cannot be read or the cache not be written.
@@ -172,10 +161,6 @@ class AnnotatedBefore(ListsSentences):
     """An annotator with files of what it annotated before; its name and version stay the same.
 
     Lines are found by their text, whatever their order. 16 bytes of memory a line of the files.
-
-    Args:
-        annotator: Who annotates the other lines.
-        paths: Files that `syntaxformer annotate` wrote with it.
 
     Raises:
         ConfigError: A file is of another annotator or version, or lacks a column.

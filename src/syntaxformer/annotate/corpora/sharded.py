@@ -126,10 +126,7 @@ class Job:
     """One source and where its annotation goes.
 
     Args:
-        source: Its path.
         target: The Parquet file. For workers on several machines it must be on a disk that all see.
-        annotator: Name that workers load.
-        version: Version that they must have.
     """
 
     source: str
@@ -140,17 +137,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A run of lines.
+    """A run of lines of a source.
 
     Args:
-        source: Its path.
         first: Its first line, from 0.
-        n_lines: Its lines.
-        n_chars: Their characters.
         content_hash: `hash_lines` of them.
         path: The Parquet file to make.
-        annotator: Name of the annotator.
-        version: Its version.
     """
 
     source: str
@@ -178,10 +170,6 @@ Engine = Callable[[Sequence[Shard]], Iterator[tuple[Shard, str | None]]]
 
 def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
     """Annotate a shard and write its file.
-
-    Args:
-        shard: What to do.
-        load: Gives who does it.
 
     Returns:
         What went wrong; None: it is done.
@@ -243,12 +231,9 @@ def _with(annotator: Annotator, shard: Shard) -> tuple[Shard, str | None]:
 def ray_engine(annotator: str, n_workers: int, address: str | None = None) -> Engine:
     """Return the engine of a Ray cluster: a pool of actors that each load the annotator once.
 
-    Ray restarts actors that die and gives their shard to another.
-
-    Args:
-        annotator: Name that each actor loads, with the backend's options; it is not written to the disk.
-        n_workers: Actors, each with one processor.
-        address: Of a running cluster, "auto" or "ray://host:10001"; None starts one here, for this job.
+    Ray restarts actors that die and gives their shard to another. The actors, each with one processor, load
+    the annotator by its name, with the backend's options; it is not written to the disk. `address` is that of
+    a running cluster, "auto" or "ray://host:10001"; None starts one here, for this job.
 
     Raises:
         BackendMissingError: Ray is not installed.
@@ -310,12 +295,6 @@ def annotate_sharded(
     jobs: Sequence[Job], engine: Engine, *, lines_per_shard: int = LINES_PER_SHARD, progress: bool = False
 ) -> list[AnnotatedCorpus]:
     """Annotate sources in shards; what is done already, as a whole or in shards, is not done again.
-
-    Args:
-        jobs: Sources and targets.
-        engine: Who works.
-        lines_per_shard: Lines of a shard.
-        progress: Show a bar.
 
     Returns:
         The corpus of each job.

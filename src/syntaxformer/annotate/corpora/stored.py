@@ -69,13 +69,8 @@ class AnnotationHeader:
     """What a file says about itself.
 
     Args:
-        annotator: Name of the annotator, "en".
-        version: Its version.
         content_hash: SHA-256 of the lines that were annotated.
-        n_lines: Rows.
-        n_words: Words in all rows.
         columns: Columns that every sentence with words has.
-        format: Version of the layout.
     """
 
     annotator: str
@@ -126,13 +121,7 @@ class Columns:
 
 
 class AnnotatedCorpus(Sequence[Sentence]):
-    """Sentences of an annotated file; made by `read_annotations`.
-
-    Args:
-        path: The file.
-        header: Its header.
-        file: The same, open.
-    """
+    """Sentences of an annotated file; made by `read_annotations`."""
 
     def __init__(self, path: Path, header: AnnotationHeader, file: pq.ParquetFile) -> None:
         self.path, self.header, self._file = path, header, file
@@ -238,9 +227,6 @@ class AnnotatedCorpus(Sequence[Sentence]):
 def read_annotations(path: str | Path) -> AnnotatedCorpus:
     """Open an annotated corpus.
 
-    Args:
-        path: A file that `write_annotations` wrote.
-
     Raises:
         DataError: There is no such file, or it is no annotated corpus; damage to rows is found when they are
             read.
@@ -299,12 +285,7 @@ def write_annotations(
 ) -> None:
     """Write sentences as they come, in constant memory; the file appears whole or not at all.
 
-    Args:
-        path: The Parquet file; replaced if it exists.
-        sentences: One for each line of the text.
-        annotator: Name of what made them.
-        version: Its version.
-        content_hash: `hash_lines` of the text.
+    A file of that name is replaced. `content_hash` is `hash_lines` of the text.
 
     Raises:
         DataError: The disk is full or not writable, or a sentence does not fit the format.
@@ -319,12 +300,7 @@ def merge_annotations(
 ) -> None:
     """Write the rows of several annotated corpora into one: byte for byte what writing all sentences gives.
 
-    Args:
-        path: The Parquet file; replaced if it exists.
-        parts: Files that `write_annotations` wrote, in order.
-        annotator: Name of what made them.
-        version: Its version.
-        content_hash: `hash_lines` of the whole text.
+    The parts are files that `write_annotations` wrote, in order; the other arguments are as there.
 
     Raises:
         DataError: A part cannot be read, the lines are not those of the text, or the disk is full.

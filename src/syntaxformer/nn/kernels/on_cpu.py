@@ -135,11 +135,7 @@ def _random_16_bits(shape: torch.Size) -> Int16[Tensor, "*shape"]:
 
 
 class Dropout(nn.Dropout):
-    """`drop` in training mode, nothing in evaluation mode.
-
-    Args:
-        p: Probability of dropping an element, at least 0 and below 1.
-    """
+    """`drop` in training mode, nothing in evaluation mode."""
 
     def forward(self, input: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
         """Drop elements."""
@@ -175,8 +171,7 @@ def padded_count(n_rows: int) -> int:
 def to_rows(states: Float[Tensor, "batch pieces *features"]) -> Tensor:
     """What a sequence of position-wise layers is to be given instead of states; `from_rows` undoes it.
 
-    Args:
-        states: In any memory layout; more than one axis of features becomes one.
+    The states may have any memory layout; more than one axis of features becomes one.
 
     Returns:
         `[rows, features]`, in the type of autocast, where 16-bit matrices are multiplied on a processor; else

@@ -30,8 +30,6 @@ class KernelOptions:
     """What is not part of the graph.
 
     Args:
-        index: Relations of the batch.
-        scaling: Factor of query · key.
         multiplicative: Masked keys keep logit 0; otherwise they are removed.
         full_on_empty: Where keys are removed: the slot without any keys attends to all keys.
         uses_full: Whether attention to all keys is needed at all: as a sub-network, in its place, or by a
@@ -39,7 +37,6 @@ class KernelOptions:
         bias: `[batch, keys, slots]`, of `RelationIndex.slot_bias`.
         full_bias: 0 where attention to all keys is a sub-network that takes part, otherwise -inf.
         network_scale: What α adds up to.
-        dropout: Probability of dropping an attention weight.
     """
 
     index: RelationIndex
@@ -81,8 +78,6 @@ class Block:
     """Whole sentences, or some queries of one.
 
     Args:
-        options: The same for all blocks.
-        rows: Indices of the queries.
         query: `[b, h, q, d]`.
         key: `[b, h, k, d]`.
         value: `[b, h, k, d]`.

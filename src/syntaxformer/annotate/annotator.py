@@ -45,46 +45,18 @@ TASKS_AHEAD = 2
 
 @runtime_checkable
 class Annotator(Protocol):
-    """Text in, sentences out."""
+    """Text in, sentences out; what derives from it and gives `stream` has the rest."""
 
-    @property
-    def name(self) -> str:
-        """What `load_annotator` takes: "en", "spacy:de_core_news_sm", "conllu:train.conllu"."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """Changes whenever the same line could be annotated differently."""
-        ...
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """The columns that sentences will have, of `trees.sentence.COLUMNS`."""
-        ...
+    name: str
+    """What `load_annotator` takes: "en", "spacy:de_core_news_sm", "conllu:train.conllu"."""
+    version: str
+    """Changes whenever the same line could be annotated differently."""
+    provides: frozenset[str]
+    """The columns that sentences will have, of `trees.sentence.COLUMNS`."""
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in order, in constant memory."""
         ...
-
-    def annotate(
-        self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
-    ) -> list[Sentence]:
-        """Return one sentence for each line, in order."""
-        ...
-
-    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words, joined by spaces."""
-        ...
-
-
-class ListsSentences:
-    """`annotate` for whatever has a name and `stream`: the base class of the annotators."""
-
-    name: str
-
-    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Yield one sentence for each line, in order."""
-        raise NotImplementedError
 
     def annotate(
         self, lines: Iterable[str], *, n_processes: int = 1, progress: bool = False
@@ -120,7 +92,7 @@ class BatchParser(Protocol):
         ...
 
 
-class BatchedAnnotator(ListsSentences):
+class BatchedAnnotator(Annotator):
     """A parser as an annotator; safe to share between threads.
 
     Args:
@@ -367,7 +339,7 @@ def with_constituency(annotator: Annotator) -> Annotator:
     return WithPhrases(annotator)
 
 
-class WithPhrases(ListsSentences):
+class WithPhrases(Annotator):
     """An annotator whose sentences get a constituency tree from their dependency parse.
 
     No information beyond the parse, and no brackets before somebody asks for them: a corpus that is stored

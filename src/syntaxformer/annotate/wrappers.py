@@ -25,7 +25,6 @@ from syntaxformer.annotate.annotator import (
     PHRASES,
     TASKS_AHEAD,
     Annotator,
-    ListsSentences,
     annotator_for,
     chunks_of,
     hash_file,
@@ -95,7 +94,7 @@ def annotator_in_chunks(annotator: Annotator, split: str, lines: Sequence[str]) 
     return annotator if chosen is annotator else AnnotatedLines(chosen, lines)
 
 
-class AnnotatedLines(ListsSentences):
+class AnnotatedLines(Annotator):
     """An annotator of given lines, in their order, over as many calls as it takes."""
 
     def __init__(self, annotator: Annotator, lines: Sequence[str]) -> None:
@@ -118,7 +117,7 @@ class AnnotatedLines(ListsSentences):
             yield sentence
 
 
-class SplitAnnotator(ListsSentences):
+class SplitAnnotator(Annotator):
     """Several parsed files under one name; cannot annotate before it is told the split.
 
     Args:
@@ -167,7 +166,7 @@ class SplitAnnotator(ListsSentences):
         )
 
 
-class WordsAsGiven(ListsSentences):
+class WordsAsGiven(Annotator):
     """An annotator that never re-tokenises: the words of a line are what stands between spaces.
 
     It has the annotator's own name, as a model folder stores the tokenisation apart.

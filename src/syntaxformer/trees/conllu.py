@@ -217,33 +217,33 @@ def format_conllu(sentence: Sentence) -> str:
     lines = [f"{TEXT_KEY} {sentence.text}"]
     if tree is not None:
         lines.append(f"{CONSTITUENCY_KEY} {tree}")
-    tokens = _tokens_of(sentence)
+    tokens = tokens_of(sentence)
     ranges = _ranges_to_write(sentence, tokens)
     for token in tokens:
         if len(token) > 1 and not ranges:
-            start, end = sentence.offsets[token[0]]
-            surface = sentence.text[start:end]
-            lines.append(
-                "\t".join([f"{token[0] + 1}-{token[-1] + 1}", surface, *"_" * 7, _misc(sentence, token)])
-            )
+            row = [f"{token[0] + 1}-{token[-1] + 1}", surface_of(sentence, token), *"_" * 7]
+            lines.append("\t".join([*row, _misc(sentence, token)]))
         for word in token:
             misc = ranges[word] if ranges else (_misc(sentence, token) if len(token) == 1 else "_")
             lines.append(_row(sentence, word, misc))
     return "\n".join(lines) + "\n\n"
 
 
-def _tokens_of(sentence: Sentence) -> list[list[int]]:
+def tokens_of(sentence: Sentence) -> list[list[int]]:
     """Group words that share their characters: the words of one multiword token."""
     words = range(len(sentence.words))
     return [list(group) for _, group in groupby(words, key=lambda word: sentence.offsets[word])]
 
 
+def surface_of(sentence: Sentence, token: Sequence[int]) -> str:
+    """The characters of a token: its word, or for several words what they share in the text."""
+    start, end = sentence.offsets[token[0]]
+    return sentence.words[token[0]] if len(token) == 1 else sentence.text[start:end]
+
+
 def _ranges_to_write(sentence: Sentence, tokens: Sequence[Sequence[int]]) -> list[str]:
     """Return a MISC entry for each word where reading could not find the offsets by itself, else nothing."""
-    surfaces: list[str] = []
-    for token in tokens:
-        start, end = sentence.offsets[token[0]]
-        surfaces.append(sentence.text[start:end] if len(token) > 1 else sentence.words[token[0]])
+    surfaces = [surface_of(sentence, token) for token in tokens]
     try:
         found = locate_words(sentence.text, surfaces)
     except TreeError:

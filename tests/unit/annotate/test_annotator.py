@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from syntaxformer.annotate.annotator import ListsSentences, blank_sentence
+from syntaxformer.annotate.annotator import Annotator, blank_sentence
 
 
-class Blank(ListsSentences):
+class Blank(Annotator):
     """Finds no words."""
 
     name = "blank"

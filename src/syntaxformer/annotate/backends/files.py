@@ -6,16 +6,17 @@ are not those of its line is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 
-from syntaxformer.annotate.annotator import ListsSentences, blank_sentence, hash_file
+from syntaxformer.annotate.annotator import Annotator, blank_sentence, hash_file
 from syntaxformer.annotate.wrappers import SPLIT, SplitAnnotator
 from syntaxformer.base.errors import DataError, TreeError
 from syntaxformer.base.files import open_bytes
 from syntaxformer.trees import Sentence, locate_words, read_conllu, read_ptb, sentence_from_tree
+from syntaxformer.trees.conllu import surface_of, tokens_of
 from syntaxformer.trees.sentence import COLUMNS
 
 _FIRST_SENTENCES = 100
@@ -30,7 +31,7 @@ _VERSION = "+parsed2"
 """Changes with how a file is read."""
 
 
-class PreparsedAnnotator(ListsSentences):
+class PreparsedAnnotator(Annotator):
     """Sentences of a file, handed out line by line.
 
     A blank line takes the next sentence only if that has no words either, so files may leave blank lines out.
@@ -104,10 +105,9 @@ class PreparsedAnnotator(ListsSentences):
         """Give a sentence the text of its line and the offsets there."""
         if sentence.text == line:
             return sentence
-        words = range(len(sentence.words))
-        tokens = [list(group) for _, group in groupby(words, key=lambda word: sentence.offsets[word])]
+        tokens = tokens_of(sentence)
         try:
-            surfaces = [_surface(sentence, token) for token in tokens]
+            surfaces = [surface_of(sentence, token) for token in tokens]
             found = locate_words(line, surfaces, respelled=self._respelled)
         except TreeError as error:
             raise DataError(
@@ -147,9 +147,3 @@ def _sentences_of_trees(path: Path) -> Iterator[Sentence]:
             yield sentence_from_tree(tree)
         except TreeError as error:
             raise TreeError(f"tree {number}: {error}", path) from error
-
-
-def _surface(sentence: Sentence, token: Sequence[int]) -> str:
-    """The characters of a token: its word, or for several words what they share in the text."""
-    start, end = sentence.offsets[token[0]]
-    return sentence.words[token[0]] if len(token) == 1 else sentence.text[start:end]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from filelock import FileLock
 
-from syntaxformer.annotate.annotator import Annotator, ListsSentences, chunks_of, hash_lines
+from syntaxformer.annotate.annotator import Annotator, chunks_of, hash_lines
 from syntaxformer.annotate.corpora.stored import (
     FORMAT,
     AnnotatedCorpus,
@@ -43,16 +43,30 @@ def annotate_to_file(
     *,
     n_processes: int = 1,
     progress: bool = False,
+    content_hash: str | None = None,
 ) -> AnnotatedCorpus:
     """Annotate lines into a file, unless it already holds exactly that.
 
     The text is a list or `TextLines`; an iterator, which gives its lines but once, is held in memory.
+    `content_hash` is `hash_lines` of them, where that is known.
 
     Raises:
         DataError: The text cannot be read or the file not be written.
     """
     lines = list(lines) if isinstance(lines, Iterator) else lines
-    return _annotate(Path(path), lines, annotator, hash_lines(lines), n_processes, progress)
+    content_hash = content_hash or hash_lines(lines)
+    if (found := read_if_current(Path(path), (annotator.name, annotator.version, content_hash))) is not None:
+        return found
+    total = len(lines) if isinstance(lines, Sized) else None
+    sentences = annotator.stream(lines, n_processes=n_processes)
+    write_annotations(
+        path,
+        track(sentences, f"annotating ({annotator.name})", total, enabled=progress),
+        annotator=annotator.name,
+        version=annotator.version,
+        content_hash=content_hash,
+    )
+    return read_annotations(path)
 
 
 def annotate_cached(
@@ -76,7 +90,8 @@ def annotate_cached(
     path = cache_path(cache_dir, annotator, content_hash)
     with one_at_a_time(path):
         remove_partials(path.parent, of=path.name)  # by processes that were killed
-        return _annotate(path, lines, annotator, content_hash, n_processes, progress)
+        about = {"n_processes": n_processes, "progress": progress, "content_hash": content_hash}
+        return annotate_to_file(path, lines, annotator, **about)
 
 
 def cache_folder() -> Path:
@@ -114,29 +129,6 @@ def one_at_a_time(path: Path) -> Generator[None, None, None]:
         lock.release()
 
 
-def _annotate(
-    path: Path,
-    lines: Iterable[str],
-    annotator: Annotator,
-    content_hash: str,
-    n_processes: int,
-    progress: bool,
-) -> AnnotatedCorpus:
-    wanted = (annotator.name, annotator.version, content_hash)
-    if (found := read_if_current(path, wanted)) is not None:
-        return found
-    total = len(lines) if isinstance(lines, Sized) else None
-    sentences = annotator.stream(lines, n_processes=n_processes)
-    write_annotations(
-        path,
-        track(sentences, f"annotating ({annotator.name})", total, enabled=progress),
-        annotator=annotator.name,
-        version=annotator.version,
-        content_hash=content_hash,
-    )
-    return read_annotations(path)
-
-
 def read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus | None:
     """Return what a file holds, if that is the annotation wanted: annotator, version and hash of the text.
 
@@ -157,7 +149,7 @@ def read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus
     return found
 
 
-class AnnotatedBefore(ListsSentences):
+class AnnotatedBefore(Annotator):
     """An annotator with files of what it annotated before; its name and version stay the same.
 
     Lines are found by their text, whatever their order. 16 bytes of memory a line of the files.

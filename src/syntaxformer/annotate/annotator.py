@@ -185,25 +185,15 @@ def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int
 
     After `max_segment` characters the next white space is a cut.
     """
-    if len(line) <= MAX_RUN:
-        yield 0, line
-        return
     start = 0
-    for end in _cuts(line, max_segment):
-        yield start, line[start:end]
-        start = end
-    if start < len(line):
-        yield start, line[start:]
-
-
-def _cuts(line: str, max_segment: int) -> Iterator[int]:
-    start = 0
-    for stretch in _STRETCH.finditer(line):
+    for stretch in _STRETCH.finditer(line) if len(line) > MAX_RUN else ():
         end = stretch.end()
         inside_run = end < len(line) and not line[end].isspace()
         if inside_run or end - start > max_segment:
-            yield end
+            yield start, line[start:end]
             start = end
+    if start < len(line) or not line:
+        yield start, line[start:]
 
 
 def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:

@@ -59,12 +59,15 @@ def attend_with_weights(
     logits = logits if bias is None else logits + bias.to(logits.dtype)
     if causal:
         mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
-    if mask is None:
-        weights = logits.softmax(-1)
-    else:  # a row without any key keeps finite logits: softmax of -inf alone has NaN as its gradient
-        row_has_key = mask.any(-1, keepdim=True)
-        weights = logits.masked_fill(~mask & row_has_key, -torch.inf).softmax(-1) * row_has_key
+    weights = logits.softmax(-1) if mask is None else masked_softmax(logits, mask)
     return drop(weights, dropout) @ value, weights
+
+
+def masked_softmax(logits: Float[Tensor, "*axes key"], mask: Bool[Tensor, "*#axes key"]) -> Tensor:
+    """Softmax over the keys that a row may see; a row that sees none is 0, with finite gradients."""
+    # Such a row keeps finite logits: softmax of -inf alone has NaN as its gradient.
+    sees_any = mask.any(-1, keepdim=True)
+    return logits.masked_fill(~mask & sees_any, -torch.inf).softmax(-1) * sees_any
 
 
 class FusedLinear(nn.Linear):

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from syntaxformer.nn.attention import masked_softmax
+
 NO_GOVERNOR = -100
 """Target of pieces that are not supervised: specials, padding, words whose governor was cut off."""
 
@@ -69,9 +71,7 @@ class BiaffineHead(nn.Module):
         valid = logits.new_ones(1, 1, key.shape[1], dtype=torch.bool)
         if key_mask is not None:
             valid = key_mask[:, None, :]
-        any_valid = valid.any(-1, keepdim=True)
-        attention = logits.masked_fill(~valid & any_valid, -torch.inf).softmax(-1) * any_valid
-        output = attention @ value
+        output = masked_softmax(logits, valid) @ value
         if governors is not None:
             output = inject_governors(output[:, None], value[:, None], governors, 0)[:, 0]
         return output, logits.masked_fill(~valid, -torch.inf)

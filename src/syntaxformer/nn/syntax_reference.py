@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
+from syntaxformer.nn.attention import masked_softmax
 from syntaxformer.nn.kernels.on_cpu import drop
 from syntaxformer.nn.syntax import (
     MaskMode,
@@ -53,7 +54,7 @@ def syntax_attention_reference(
         logits = logits + position_bias
     valid = relations.new_ones(len(query), query.shape[2], dtype=torch.bool) if key_mask is None else key_mask
     valid = valid[:, None, None, :]
-    full = drop(_softmax(logits, valid), dropout) @ value
+    full = drop(masked_softmax(logits, valid), dropout) @ value
 
     outputs = []
     for mask in _masks(relations, max_distance, include_full):
@@ -91,14 +92,8 @@ def _masked_attention(
 ) -> Tensor:
     """Attention weights of one sub-network."""
     if mode == "multiplicative":
-        return _softmax(logits * mask, valid)
+        return masked_softmax(logits * mask, valid)
     seen = mask & valid
     if on_empty_row == "full":
         seen = torch.where(seen.any(-1, keepdim=True), seen, valid)
-    return _softmax(logits, seen)
-
-
-def _softmax(logits: Tensor, seen: Tensor) -> Tensor:
-    """Over the keys that are seen; a row that sees none is 0, with finite gradients."""
-    any_seen = seen.any(-1, keepdim=True)
-    return logits.masked_fill(~seen & any_seen, -torch.inf).softmax(-1) * any_seen
+    return masked_softmax(logits, seen)

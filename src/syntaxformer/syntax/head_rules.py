@@ -93,17 +93,15 @@ def _plain(label: str) -> str:
 
 
 def _search(label: str, children: Sequence[str]) -> int:
+    side, preferences = _PREFERENCES.get(label, ("right", []))
+    searches = [(side, {wanted}) for wanted in preferences]
     if label in _NOUN_PHRASES:
         if children[-1] == "POS":
             return len(children) - 1
-        for side, wanted in _NOUN_SEARCHES:
-            for place in _places(side, len(children)):
-                if children[place] in wanted:
-                    return place
-    side, preferences = _PREFERENCES.get(label, ("right", []))
-    for wanted in preferences:
-        for place in _places(side, len(children)):
-            if children[place] == wanted:
+        searches = _NOUN_SEARCHES
+    for direction, wanted in searches:
+        for place in _places(direction, len(children)):
+            if children[place] in wanted:
                 return place
     plain = (place for place in _places(side, len(children)) if children[place] not in _PUNCTUATION)
     return next(plain, _places(side, len(children))[0])

@@ -197,16 +197,12 @@ def _parents_and_sizes(
     wrong = outside.any(axis=1) | ~is_top[flat].reshape(given.shape).all(axis=1)
     if wrong.any():
         row = int(wrong.argmax())
-        _refuse(given[row, : lengths[row]].tolist(), None if first_line is None else first_line + row)
+        try:
+            check_governors(given[row, : lengths[row]].tolist())
+        except TreeError as error:
+            raise TreeError(str(error), line=None if first_line is None else first_line + row) from error
     counted = np.where(is_word, sizes.reshape(given.shape) + 1, 0)
     return parents, counted.astype(np.min_scalar_type(int(counted.max(initial=0))))
-
-
-def _refuse(governors: list[int], line: int | None) -> None:
-    try:
-        check_governors(governors)
-    except TreeError as error:
-        raise TreeError(str(error), line=line) from error
 
 
 def _shared_ancestors(

@@ -64,7 +64,8 @@ def remove_traces(tree: Tree) -> Tree:
         TreeError: Nothing is left.
     """
     kept = _rebuild(
-        tree, lambda node, children: Tree(node.label, children) if _is_kept(node, children) else None
+        tree,
+        lambda node, children: Tree(node.label, children) if children and node.label != TRACE else None,
     )
     if kept is None:
         raise TreeError(f"tree: expected at least one word that is no trace, got {format_tree(tree)[:60]!r}.")
@@ -149,10 +150,6 @@ def _tag_words(tree: Tree) -> Tree:
 
 def _tagged(children: tuple[Tree | str, ...]) -> tuple[Tree, ...]:
     return tuple(Tree("X", (child,)) if isinstance(child, str) else child for child in children)
-
-
-def _is_kept(node: Tree, children: tuple[Tree | str, ...]) -> bool:
-    return bool(children) and node.label != TRACE
 
 
 def _walk(tree: Tree) -> Iterator[tuple[Tree, Tree | str]]:

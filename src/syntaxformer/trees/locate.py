@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from syntaxformer.base.errors import TreeError
+from syntaxformer.trees.ptb import BACKSLASHED, BRACKET, BRACKETS
 
 TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
     "``": ('"', "“", "„", "«", "''"),
@@ -19,19 +20,12 @@ TREEBANK_SPELLINGS: dict[str, tuple[str, ...]] = {
     "'": ("’", "‘", "`"),
     "--": ("—", "–"),
     "...": ("…",),
-    "(": ("-LRB-",),
-    ")": ("-RRB-",),
-    "{": ("-LCB-",),
-    "}": ("-RCB-",),
-    "[": ("-LSB-",),
-    "]": ("-RSB-",),
+    **{bracket: (escape,) for escape, bracket in BRACKETS.items()},
 }
 """How Penn Treebank tokenisation respells characters; `locate_words(respelled=True)` looks for these too."""
 
 _SHOWN = 20
-_BACKSLASHED = re.compile(r"\\(?=[/*])")
 _SLASH = re.compile(r"[/*]")
-_BRACKET = re.compile(r"[][(){}]")
 _RUN = re.compile(r"[^ \t\n\r\v\f]+")
 
 
@@ -92,7 +86,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _spelling_at(text: str, position: int, word: str) -> str | None:
-    plain, escaped = _BACKSLASHED.sub("", word), _SLASH.sub(r"\\\g<0>", word)
-    bracketed = _BRACKET.sub(lambda bracket: TREEBANK_SPELLINGS[bracket[0]][0], word)
+    plain, escaped = BACKSLASHED.sub("", word), _SLASH.sub(r"\\\g<0>", word)
+    bracketed = BRACKET.sub(lambda bracket: TREEBANK_SPELLINGS[bracket[0]][0], word)
     candidates = (word, *TREEBANK_SPELLINGS.get(word, ()), plain, escaped, bracketed)
     return next((spelling for spelling in candidates if text.startswith(spelling, position)), None)

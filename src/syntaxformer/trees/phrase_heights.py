@@ -127,8 +127,7 @@ CLAUSAL_TAGS = frozenset({"VERB", "AUX"})
 
 _SUBJECTS = frozenset({"nsubj", "csubj", "expl"})
 _OBJECTS = frozenset({"obj", "iobj"})
-_AUXILIARY_RELATIONS = frozenset({"aux", "cop"})
-_OF_CLAUSES = _SUBJECTS | _AUXILIARY_RELATIONS
+_OF_CLAUSES = _SUBJECTS | _AUXILIARIES
 _CASE = frozenset({"case"})
 _OF_ADJECTIVES = frozenset({"obl", "xcomp", "ccomp", "nmod"})
 _OF_NOUNS = frozenset({"nmod", "acl", "appos", "amod", "det"})
@@ -221,11 +220,9 @@ class _Chooser:
         self.is_clausal = is_clausal(skeleton, word)
         self.leftmost = left[-1] if left else None
         # Auxiliaries nest: those after the verb ("gelesen haben wird") inside those before it.
-        inner = [child for child in right if self.relations[child] in _AUXILIARY_RELATIONS]
+        inner = [child for child in right if self.relations[child] in _AUXILIARIES]
         outer = [
-            child
-            for child in left
-            if self.relations[child] in _AUXILIARY_RELATIONS or is_particle(skeleton, child)
+            child for child in left if self.relations[child] in _AUXILIARIES or is_particle(skeleton, child)
         ]
         self.auxiliaries = {child: Height.AUXILIARY + nth for nth, child in enumerate([*inner, *outer])}
         self.first_subject = min(
@@ -334,7 +331,7 @@ class _Chooser:
             return Height.SUBORDINATE_COORDINATED if self.has_marked_clause else Height.CLAUSE_COORDINATED
         below = self.skeleton.children[child]
         has_auxiliary = any(
-            self.relations[word] in _AUXILIARY_RELATIONS or is_particle(self.skeleton, word) for word in below
+            self.relations[word] in _AUXILIARIES or is_particle(self.skeleton, word) for word in below
         )
         return Height.FINITE_COORDINATED if has_auxiliary else Height.VERB_COORDINATED
 

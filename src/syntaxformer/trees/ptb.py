@@ -14,12 +14,12 @@ from pathlib import Path
 from syntaxformer.base.errors import TreeError
 from syntaxformer.base.files import read_lines
 
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
-_ESCAPES = {character: escape for escape, character in _BRACKETS.items()}
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
+_ESCAPES = {character: escape for escape, character in BRACKETS.items()}
 # Penn's words have a backslash before these two; reading drops it, and writing one more keeps a real one.
-_BACKSLASHED = re.compile(r"\\(?=[/*])")
-_ESCAPED = re.compile("|".join([*_BRACKETS, _BACKSLASHED.pattern]))
-_BRACKET = re.compile("[][(){}]")
+BACKSLASHED = re.compile(r"\\(?=[/*])")
+_ESCAPED = re.compile("|".join([*BRACKETS, BACKSLASHED.pattern]))
+BRACKET = re.compile("[][(){}]")
 # Only ASCII space separates: words of SST and SNLI hold no-break spaces ("2 1/2").
 _SPACE = " \t\r\n"
 _TOKEN = re.compile(rf"[()]|[^(){_SPACE}]+")
@@ -166,13 +166,13 @@ def _close(
 
 def _unescape(token: str) -> str:
     is_plain = "-" not in token and "\\" not in token
-    return token if is_plain else _ESCAPED.sub(lambda match: _BRACKETS.get(match[0], ""), token)
+    return token if is_plain else _ESCAPED.sub(lambda match: BRACKETS.get(match[0], ""), token)
 
 
 def _escape(word: str) -> str:
     if not word or any(space in word for space in _SPACE):
         raise TreeError(f"word of a tree: expected characters without white space, got {word!r}.")
-    return _BRACKET.sub(lambda match: _ESCAPES[match[0]], _BACKSLASHED.sub(r"\\\\", word))
+    return BRACKET.sub(lambda match: _ESCAPES[match[0]], BACKSLASHED.sub(r"\\\\", word))
 
 
 def _checked_label(label: str) -> str:

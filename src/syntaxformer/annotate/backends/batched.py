@@ -7,7 +7,7 @@ become one sentence with several roots and, where there are trees, one tree over
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,12 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
     }
     words = tuple(word for sentence in parsed for word in sentence.words)
     if "governors" in provides:
-        columns |= _dependencies(parsed)
+        local = [one.governors if one.governors is not None else [ROOT] * len(one.words) for one in parsed]
+        columns["governors"] = join_governors(local)
+        columns["deprels"] = tuple(
+            "root" if governor == ROOT else deprel
+            for governor, deprel in zip(columns["governors"], columns["deprels"], strict=True)
+        )
         check_governors(columns["governors"], words)
     if "constituency" in provides and words:
         trees = [
@@ -127,18 +132,13 @@ def _column(sentence: ParsedSentence, column: str) -> Sequence[str | None]:
     return sentence.tags.get(column) or [None] * len(sentence.words)
 
 
-def _dependencies(parsed: Sequence[ParsedSentence]) -> dict[str, tuple[Any, ...]]:
-    governors: list[int] = []
-    deprels: list[str | None] = []
-    for sentence in parsed:
-        first = len(governors)
-        local = sentence.governors if sentence.governors is not None else [ROOT] * len(sentence.words)
-        governors.extend(governor if governor == ROOT else governor + first for governor in local)
-        deprels.extend(
-            "root" if governor == ROOT else deprel or COLUMNS["deprels"].unknown
-            for governor, deprel in zip(local, _column(sentence, "deprels"), strict=True)
-        )
-    return {"governors": tuple(governors), "deprels": tuple(deprels)}
+def join_governors(parts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Put the governors of sentences one after the other, each numbered on from those before."""
+    joined: list[int] = []
+    for governors in parts:
+        first = len(joined)
+        joined.extend(governor if governor == ROOT else governor + first for governor in governors)
+    return tuple(joined)
 
 
 def join_trees(trees: Sequence[Tree]) -> Tree:

@@ -109,7 +109,10 @@ class BeneparParser:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=UserWarning, module="torch_struct")
             found = list(self.parser.parse_sents(inputs)) if inputs else []
-        return [read_tree(tree, _label_of, _children_of) for tree in found]
+        return [
+            read_tree(tree, _label_of, lambda node: () if isinstance(node, str) else list(node))
+            for tree in found
+        ]
 
     def _input(self, sentence: Sentence, start: int, stop: int) -> Any:
         ends = [end for _, end in sentence.offsets[start:stop]]
@@ -148,10 +151,6 @@ def grammatical_sentences(sentence: Sentence, max_words: int) -> Iterator[tuple[
 
 def _label_of(node: Any) -> str:
     return node if isinstance(node, str) else str(node.label())
-
-
-def _children_of(node: Any) -> Sequence[Any]:
-    return () if isinstance(node, str) else list(node)
 
 
 def load_benepar(argument: str) -> BatchedAnnotator:

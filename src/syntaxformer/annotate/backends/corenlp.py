@@ -65,12 +65,7 @@ _WITH_RELATION = {
     },
     ("IN", "mark"): "SCONJ",
     ("TO", "case"): "ADP",
-    ("DT", "nsubj"): "PRON",
-    ("DT", "obj"): "PRON",
-    ("DT", "obl"): "PRON",
-    ("WDT", "nsubj"): "PRON",
-    ("WDT", "obj"): "PRON",
-    ("WDT", "obl"): "PRON",
+    **{(tag, deprel): "PRON" for tag in ("DT", "WDT") for deprel in ("nsubj", "obj", "obl")},
     ("RB", "neg"): "PART",
 }
 """Parts of speech that follow from tag and relation (without its subtype) together."""

@@ -31,6 +31,7 @@ from syntaxformer.annotate.annotator import (
     pipeline_version,
     segments_of,
 )
+from syntaxformer.annotate.backends.batched import join_governors
 from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import ROOT, Sentence
 from syntaxformer.trees.sentence import COLUMNS
@@ -254,7 +255,7 @@ class DocReader:
             if column != "governors"
         }
         if "governors" in self.provides:
-            columns["governors"] = _joined_governors(parts)
+            columns["governors"] = join_governors(part.governors or () for part in parts)
         return Sentence(line, tuple([line[start:end] for start, end in offsets]), offsets, **columns)
 
     def _named(self, column: str, codes: np.ndarray[Any, Any]) -> list[str]:
@@ -278,11 +279,3 @@ def _governors(relative: np.ndarray[Any, Any], is_word: np.ndarray[Any, Any]) ->
         new_index = np.cumsum(is_word) - 1
         governors = np.where(governors == ROOT, ROOT, new_index[governors])[is_word]
     return governors.tolist()
-
-
-def _joined_governors(parts: list[Part]) -> tuple[int, ...]:
-    governors: list[int] = []
-    for part in parts:
-        first = len(governors)
-        governors.extend(g if g == ROOT else g + first for g in part.governors or ())
-    return tuple(governors)

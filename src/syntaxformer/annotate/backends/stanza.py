@@ -25,7 +25,7 @@ from syntaxformer.annotate.backends.batched import (
 )
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
-from syntaxformer.trees import ROOT, Sentence, Tree
+from syntaxformer.trees import ROOT, Sentence
 from syntaxformer.trees.constituency import tree_over_words
 
 OPTIONS = {"package": str, "dir": str, "device": str, "batch": positive_int, "max_words": positive_int}
@@ -149,11 +149,8 @@ def _fill(sentence: ParsedSentence, found: Any, provides: frozenset[str]) -> Non
     if "governors" in provides:
         sentence.governors = [ROOT if not word.head else int(word.head) - 1 for word in tagged]
     if "constituency" in provides and found.constituency is not None:
-        sentence.tree = tree_over_words(_tree_of(found.constituency), sentence.words)
-
-
-def _tree_of(node: Any) -> Tree:
-    return read_tree(node, lambda phrase: str(phrase.label or ""), lambda phrase: phrase.children)
+        tree = read_tree(found.constituency, lambda node: str(node.label or ""), lambda node: node.children)
+        sentence.tree = tree_over_words(tree, sentence.words)
 
 
 def load_stanza(argument: str) -> BatchedAnnotator:

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -239,12 +239,11 @@ def ray_engine(annotator: str, n_workers: int, address: str | None = None) -> En
         BackendMissingError: Ray is not installed.
         SyntaxformerError: While it works: there is no cluster at the address, or it cannot go on.
     """
-    ray = import_ray("ray.data")
-    return lambda shards: _on_ray(ray, shards, annotator, n_workers, address)
+    return partial(_on_ray, import_ray("ray.data"), annotator, n_workers, address)
 
 
 def _on_ray(
-    ray: Any, shards: Sequence[Shard], annotator: str, n_workers: int, address: str | None
+    ray: Any, annotator: str, n_workers: int, address: str | None, shards: Sequence[Shard]
 ) -> Iterator[tuple[Shard, str | None]]:
     started = connect(address, n_workers + 1)
     try:

@@ -384,19 +384,21 @@ class _Batch:
             if d_gate is not None and of_block.gate is not None:
                 d_gate += of_block.gate
             if d_bias is not None:
-                _add(d_bias, place, of_block.logits)
+                here = self._place_of_bias(place)
+                d_bias[here] += of_block.logits.sum_to_size(d_bias[here].shape)
         d_y = d_y.transpose(1, 2)
         d_topical = (d_y.unsqueeze(2).to(self.value.dtype) @ self.value).sum(0).squeeze(1)
         d_value.addcmul_(d_y.unsqueeze(-1), self.topical_query[:, None])
         return d_query, d_key, d_value, d_topical, d_bias, d_gate
 
+    def _place_of_bias(self, place: _Place) -> tuple[slice, slice, slice]:
+        """Of a block's bias, which all sentences may share."""
+        return slice(None) if self.bias is not None and len(self.bias) == 1 else place.batch, *place.heads[1:]
+
     def _blocks(self) -> Iterator[tuple[_Place, Block]]:
         batch, n_heads, n_keys, _ = self.value.shape
         index = self.options.index
         for place in _places(batch, n_heads, n_keys, self.value.device.type):
-            bias = None
-            if self.bias is not None:
-                bias = self.bias[place.batch if len(self.bias) > 1 else slice(None), :, place.queries]
             first = place.batch.start * n_keys + place.queries.start
             last = (place.batch.stop - 1) * n_keys + place.queries.stop
             yield (
@@ -408,7 +410,7 @@ class _Batch:
                     key=self.key[place.batch],
                     value=self.value[place.batch],
                     y=self.y[place.batch, None],
-                    bias=bias,
+                    bias=None if self.bias is None else self.bias[self._place_of_bias(place)],
                     valid=self.valid[place.batch],
                     slot_bias=self.options.bias[place.rows],
                     gate=self.gate,
@@ -454,11 +456,3 @@ def _places(batch: int, n_heads: int, n_keys: int, device: str) -> Iterator[_Pla
             yield _Place(
                 slice(first, min(batch, first + n_sentences)), slice(start, min(n_keys, start + n_queries))
             )
-
-
-def _add(d_bias: Tensor, place: _Place, d_logits: Tensor) -> None:
-    """Add the gradient of a block's logits to that of the bias, which all sentences may share."""
-    if len(d_bias) == 1:
-        d_bias[:, :, place.queries] += d_logits.sum(0, keepdim=True)
-    else:
-        d_bias[place.heads] += d_logits

@@ -120,11 +120,7 @@ class BatchedAnnotator(Annotator):
         self._lock: AbstractContextManager[object] = threading.Lock() if threads is None else nullcontext()
 
     def limited_to(self, columns: Collection[str]) -> BatchedAnnotator:
-        """Switch off what gives no column that will be read, where the parser can; all others stay the same.
-
-        Returns:
-            This annotator, which from now on provides less.
-        """
+        """This annotator; what gives no column that will be read is off from now on, where the parser can."""
         if (limit := getattr(self.parser, "limit_to", None)) is not None:
             self.provides = limit(columns)
         return self

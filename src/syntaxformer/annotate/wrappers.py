@@ -118,10 +118,7 @@ class AnnotatedLines(Annotator):
 
 
 class SplitAnnotator(Annotator):
-    """Several parsed files under one name; cannot annotate before it is told the split.
-
-    Args:
-        path: Path with `{split}` in it.
+    """Several parsed files under one path with `{split}`; cannot annotate before it is told the split.
 
     Raises:
         DataError: No file fits the path.

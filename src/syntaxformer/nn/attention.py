@@ -126,13 +126,11 @@ class SelfAttention(_MultiHead):
         return_weights: bool = False,
         syntax: Callable[..., Any] | None = None,
     ) -> tuple[Float[Tensor, "batch pieces d_model"], Float[Tensor, "batch heads query key"] | None]:
-        """Attend; a `cache` (`transformers.DynamicCache`) holds keys and values of earlier pieces.
+        """Attend; return the new states, and the attention weights if asked for.
 
-        `syntax` takes the place of attention and output layer: of query, key, value, output layer, mask and
-        dropout it makes the states, and the attention weights where it was asked for them.
-
-        Returns:
-            The new states, and the attention weights if asked for.
+        A `cache` (`transformers.DynamicCache`) holds keys and values of earlier pieces. `syntax` takes the
+        place of attention and output layer: of query, key, value, output layer, mask and dropout it makes the
+        states, and the attention weights where it was asked for them.
         """
         query, key, value = self._project(states, self.query_key_value, 3)
         if syntax is not None:

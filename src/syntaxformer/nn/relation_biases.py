@@ -59,8 +59,7 @@ class _Gather(torch.autograd.Function):
 class RelationBias(nn.Module):
     """`relation_bias` with its parameters, which start at zero: at first nothing changes.
 
-    Args:
-        max_distance: D; there are 3D + 2 relation ids, and 0 ("none") has a bias like any other.
+    Of the 3D + 2 relation ids 0 ("none") has a bias like any other.
     """
 
     def __init__(self, n_heads: int, n_trees: int = 2, max_distance: int = 15) -> None:

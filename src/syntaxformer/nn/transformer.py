@@ -40,11 +40,7 @@ class Residual(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Position-wise network: W₂ dropout(activation(W₁ x + b₁)) + b₂.
-
-    Args:
-        activation: "relu", "gelu" or "silu".
-    """
+    """Position-wise network: W₂ dropout(activation(W₁ x + b₁)) + b₂, with one of `ACTIVATIONS`."""
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0, activation: str = "relu") -> None:
         super().__init__()

@@ -36,10 +36,7 @@ class CorpusLike(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedColumn:
-    """Values of a column as integer codes.
-
-    Args:
-        codes: `[items]`, index into `values`, or -1 where an item has no value.
+    """Values of a column as codes, `[items]`: indices into the distinct ones, -1 where an item has none.
 
     Raises:
         AlignmentError: A code that is no index into `values`.
@@ -245,7 +242,7 @@ def read_user_column(
     text_name: str | Path = "the text",
     rows: Sequence[int] | None = None,
 ) -> CodedColumn:
-    """Read a factor file and hold that it fits the words, line by line.
+    """Read the values of all words, flat, of a factor file that fits the words line by line.
 
     The words are those of the annotated (or already tokenised) sentence, not the text split at white space:
     "don't" takes two values where the annotator reads "do n't". An empty line is right for a sentence without
@@ -254,9 +251,6 @@ def read_user_column(
     The file is UTF-8, plain or `.gz`, with spaces or tabs between the values. `sentences` are `Sentence`
     objects, an annotated corpus or lists of words; where they are only some lines of the file, `rows` are
     these, 0-based and ascending.
-
-    Returns:
-        The values of all words, flat.
 
     Raises:
         AlignmentError: Another number of lines than there are sentences, or of values than a line has words.

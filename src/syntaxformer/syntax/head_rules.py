@@ -58,14 +58,11 @@ _FUNCTION = re.compile(r"(?<=.)[-=|].*")
 
 
 def head_child(label: str, children: Sequence[str]) -> int:
-    """Choose the child that holds the head word of a phrase.
+    """Return the position of the child that holds the head word of a phrase.
 
     A label without rules (numbers, none at all) takes its last child that is no punctuation, which is told by
     labels. Function tags ("NP-SBJ") do not matter. `children` are the labels of the children, tags of words
     included; "" for a bare word.
-
-    Returns:
-        Position of the child.
 
     Source: Collins (1999), appendix A; the coordination rule makes the first conjunct the head.
     """

@@ -248,7 +248,14 @@ def _columns_of(sentence: Sentence) -> PhraseColumns:
         return PhraseColumns.join([])
     source = sentence.tree_source
     if source is None:
-        _check_convertible(source := sentence)
+        missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
+        if missing:
+            raise DataError(
+                f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: "
+                f'without {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
+                "the constituency tree out of the config."
+            )
+        source = sentence
     tree = parse_tree(source) if isinstance(source, str) else source
     columns = phrase_columns(tree, None if _has_penn_labels(tree) else sentence.governors)
     if len(columns) != len(sentence):
@@ -257,16 +264,6 @@ def _columns_of(sentence: Sentence) -> PhraseColumns:
             f"got one over {len(columns)}."
         )
     return columns
-
-
-def _check_convertible(sentence: Sentence) -> None:
-    missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
-    if missing:
-        raise DataError(
-            f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: "
-            f'without {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
-            "the constituency tree out of the config."
-        )
 
 
 def _has_penn_labels(tree: Tree | Sentence) -> bool:

@@ -71,13 +71,10 @@ def relations_of_steps(
     linked: NDArray[np.bool_],
     max_distance: int,
 ) -> RelationArray:
-    """Relations of pairs of words from the way between them.
+    """Relation ids, `[...]`, of pairs of words from the way between them.
 
     `steps_up` are the edges from i up to the lowest common ancestor of i and j, 0 if i is that ancestor, and
     `steps_down` those from there down to j, `[...]`; they do not count where no tree links i and j at all.
-
-    Returns:
-        Relation ids, `[...]`.
     """
     side = max_distance + 2
     # All distances above D are alike; int16 holds an index into the table.
@@ -112,7 +109,7 @@ def dependency_relations(governors: Sequence[int], max_distance: int = MAX_DISTA
     Governors are 0-based, -1 for a root, `[words]`; several roots are allowed.
 
     Returns:
-        Relation ids as in `ids`, `[words, words]`; row i sees column j.
+        Relation ids, `[words, words]`; row i sees column j.
 
     Raises:
         TreeError: A governor is out of range, or there is a cycle.
@@ -382,7 +379,7 @@ def constituency_relations(
     heads, as in `phrase_columns`.
 
     Returns:
-        Relation ids as in `ids`, `[words, words]`; row i sees column j.
+        Relation ids, `[words, words]`; row i sees column j.
 
     Raises:
         TreeError: No tree, or governors that do not fit it.

@@ -49,12 +49,9 @@ class _Gap:
 
 
 def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase:
-    """Put all words that are in no phrase yet into a tree.
+    """Put all words that are in no phrase yet into one over all words.
 
     `tops` are phrases side by side, of a subset of the words; they are changed in place.
-
-    Returns:
-        One phrase over all words.
     """
     if not tops:
         return Phrase("FRAG", list(range(len(words))))

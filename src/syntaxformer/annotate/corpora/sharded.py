@@ -123,11 +123,7 @@ class SourceLines:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One source and where its annotation goes.
-
-    Args:
-        target: The Parquet file. For workers on several machines it must be on a disk that all see.
-    """
+    """One source and the Parquet file for it, on a disk that the workers of all machines see."""
 
     source: str
     target: Path
@@ -169,11 +165,7 @@ Engine = Callable[[Sequence[Shard]], Iterator[tuple[Shard, str | None]]]
 
 
 def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
-    """Annotate a shard and write its file.
-
-    Returns:
-        What went wrong; None: it is done.
-    """
+    """Annotate a shard and write its file; return what went wrong, None if it is done."""
     try:
         _count_attempt(shard)
         annotator = load()
@@ -293,10 +285,7 @@ class _Worker:
 def annotate_sharded(
     jobs: Sequence[Job], engine: Engine, *, lines_per_shard: int = LINES_PER_SHARD, progress: bool = False
 ) -> list[AnnotatedCorpus]:
-    """Annotate sources in shards; what is done already, as a whole or in shards, is not done again.
-
-    Returns:
-        The corpus of each job.
+    """Give the corpus of each job, made in shards; what is done, as a whole or in shards, is not done again.
 
     Raises:
         DataError: A source cannot be read or changed meanwhile, or shards failed: the other ones are kept,

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from itertools import islice
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import TypeVar, cast
@@ -180,8 +179,7 @@ class WordsAsGiven(Annotator):
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line; `n_processes` plays no part."""
-        iterator = iter(lines)
-        while chunk := list(islice(iterator, _LINES_AT_A_TIME)):
+        for chunk in chunks_of(lines, _LINES_AT_A_TIME):
             yield from self.annotator.annotate_words([given_words(line) for line in chunk])
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:

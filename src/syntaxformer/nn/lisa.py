@@ -26,10 +26,9 @@ class BiaffineHead(nn.Module):
             dot product of a pretrained model; otherwise normal with the deviation 1 / √(d_query d_key).
         scaling: Of that product; None for 1 / √d.
 
-    Source: Strubell et al. (2018), "Linguistically-Informed Self-Attention", section 3.2; differs: Q, K and
-    V are
-        those of the head it replaces, so that only U is new (Bai et al., 2021, section 5.1: "only adds a
-        trainable matrix").
+    Source: Strubell et al. (2018), "Linguistically-Informed Self-Attention", section 3.2; differs: Q, K and V
+    are those of the head it replaces, so that only U is new (Bai et al., 2021, section 5.1: "only adds a
+    trainable matrix").
     """
 
     def __init__(self, d_query: int, d_key: int | None = None, scaling: float | None = None) -> None:

@@ -1,7 +1,7 @@
 """`WordColumns`: the words of many sentences as flat arrays, the form in which factors are computed.
 
 Built from `Sentence` objects or straight from an annotation store's columns; tags are integer codes with the
-list of their names. Holds values only: which of them a model knows is `vocabulary`'s business.
+list of their names. Holds values only: which of them a model knows is `factors`' business.
 """
 
 from __future__ import annotations

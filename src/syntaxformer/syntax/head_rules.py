@@ -1,6 +1,6 @@
 """Which child is the head of a phrase: Collins's rules for Penn Treebank labels.
 
-Chooses one child at a time; carrying the head word up the tree is `phrases`' business. Universal tags are
+Chooses one child at a time; carrying the head word up the tree is `relations`' business. Universal tags are
 read as the Penn tag that they mostly stand for, so that trees converted from UD are served as well.
 """
 

@@ -1,4 +1,4 @@
-"""Reading CoNLL-U, the format of Universal Dependencies; `conllu_writer` writes it.
+"""Reading and writing CoNLL-U, the format of Universal Dependencies.
 
 Words are the syntactic words; the words of a multiword token ("zum" = "zu dem") share its characters; empty
 nodes and enhanced dependencies are left out. The one place where 1-based HEADs become 0-based governors.

@@ -1,7 +1,7 @@
 """Phrase structure from a dependency parse: labelled brackets in the Penn Treebank's style, any UD language.
 
 No information beyond the parse: each word projects its phrases (`phrase_heights`), dependents join them, and
-punctuation is put in last (`phrase_punctuation`). Deterministic, without a model; nothing here recurses.
+punctuation is put in last. Deterministic, without a model; nothing here recurses.
 """
 
 from __future__ import annotations

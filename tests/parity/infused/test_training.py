@@ -166,7 +166,7 @@ def test_gold_governors_are_looked_at(tiny, keys):
 
 
 def test_keys_of_the_whole_model(tiny):
-    """LISA of paper 002: d_head x d_model for each layer; its logits are those of attention."""
+    """LISA of Bai et al. (2021): d_head x d_model for each layer; its logits are those of attention."""
     model, batch = tiny.model("bert"), tiny.batch()
     sf.infuse(model, sf.InfusionConfig(lisa={"keys": "model", "layers": [0, 1]}))
     weight = model.infusion.lisa["1"].weight

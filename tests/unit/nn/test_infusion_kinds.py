@@ -1,4 +1,4 @@
-"""The infusion kinds of paper 004: the joined vector, the widths and the parameters, by hand."""
+"""The infusion kinds of Kapadia et al. (2020): the joined vector, the widths and the parameters, by hand."""
 
 from __future__ import annotations
 

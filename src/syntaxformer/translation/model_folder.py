@@ -20,12 +20,13 @@ from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import disk_errors, read_record
 from syntaxformer.base.folder_checks import check_pieces, check_weights, folder_errors
 from syntaxformer.base.languages import language_of_side
+from syntaxformer.infusion.config import TagPlace
 from syntaxformer.runs.loading import TRANSLATOR, pick_device, quiet_loading, verify_folder
 from syntaxformer.syntax import FactorVocabulary
+from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.translation.decoding import DecodingConfig, PieceDecoder, TorchDecoder
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.source import SourceEncoder, TagPlace, TextPreparation
-from syntaxformer.translation.source_syntax import SyntaxInputs
+from syntaxformer.translation.source import SourceEncoder, TextPreparation
 
 __all__ = [
     "INFO",
@@ -151,7 +152,8 @@ def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
     )
     if list(sizes.items()) != list(rows.items()):
         raise CheckpointError(f"{folder / INFO}: expected the factors {rows} of config.json, got {sizes}.")
-    if encoder.syntax.trees != SyntaxInputs.of(model.config.plug_in.tree_options, False).trees:
+    plug_in = model.config.plug_in
+    if encoder.syntax.trees != SyntaxInputs.of(plug_in and plug_in.tree_options, False).trees:
         raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of config.json. It was altered.")
     check_pieces(folder, encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
     check_pieces(folder, encoder.target_tokenizer, model.config.vocab_size)

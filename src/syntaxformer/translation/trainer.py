@@ -71,7 +71,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
         remove_unused_columns=False,
-        ddp_find_unused_parameters=recipe.lisa is not None,  # given gold governors, its head takes no part
+        # Given gold governors, LISA's head takes no part.
+        ddp_find_unused_parameters=recipe.infusion.lisa is not None,
     )
     arguments.gradient_accumulation_steps = max(1, config.accumulate // arguments.world_size)
     return one_device(arguments)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import atomic_file, hash_file, read_json
+from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.checkpoints import (
     average_weights,
     check_finite,
@@ -24,6 +24,7 @@ from syntaxformer.runs.checkpoints import (
 )
 from syntaxformer.runs.run_folder import RUN, Run, is_finished_without_checkpoints, last_checkpoint, running
 from syntaxformer.syntax import FACTORS, WordColumns, check_factors, read_user_values
+from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.corpora import keeps_on_disk, read_dev, read_train
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
@@ -54,7 +55,6 @@ from syntaxformer.translation.pretrained_tables import (
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
-from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
 from syntaxformer.translation.target import (
     check_tags,
     target_annotator,
@@ -191,10 +191,10 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     else:
         sections = (train_text, recipe.subwords, recipe.data)
         tokenizer, own_target = get_tokenizers(*sections, _pretrained_encoders(recipe))
-        encoder = source_encoder(tokenizer, train_words or [], factors, recipe.infusion.min_count)
+        encoder = source_encoder(tokenizer, train_words or [], factors, recipe.embedding.min_count)
         encoder.preparation = recipe.data.preparation(recipe.data.src)
         encoder.own_target = own_target
-        encoder.prepend = recipe.infusion.tag_place
+        encoder.prepend = recipe.embedding.tag_place
         info = _info(recipe, encoder, annotator, hashes)
     encoder.syntax = syntax
     target = target_encoder(encoder, recipe.data, recipe.predict_target_pos is not None)
@@ -274,10 +274,8 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         source_vocab_size=len(encoder.tokenizer) if separate else None,
         source_pad_token_id=encoder.tokenizer.pad_token_id if separate else None,
         infusion=recipe.width_plan().as_dict(),
-        tag_layers=recipe.infusion.tag_layers or 1,
-        lisa=_section(recipe.lisa),
-        masks=_section(recipe.masks),
-        relation_bias=_section(recipe.relation_bias),
+        tag_layers=recipe.embedding.tag_layers or 1,
+        **_inside(recipe.infusion),
         target_pos=_target_pos(recipe),
         source_table_width=_source_table_width(recipe),
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
@@ -320,8 +318,13 @@ def _start_tables(
     return done
 
 
-def _section(section: BaseModel | None) -> dict[str, Any] | None:
-    return None if section is None else section.model_dump(mode="json")
+def _inside(infusion: InfusionConfig) -> dict[str, Any]:
+    """What syntax is put inside the encoder's attention, for the model's config."""
+    sections = {name: getattr(infusion, name) for name in ("lisa", "masks", "relation_bias")}
+    found = {name: section and section.model_dump(mode="json") for name, section in sections.items()}
+    if infusion.masks is not None and infusion.preset != "preserving":
+        found["masks"]["preset"] = infusion.preset_of_masks
+    return found
 
 
 def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
@@ -329,7 +332,7 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     lengths = data.train.tgt.lengths
     return (
-        f"{recipe.infusion.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
+        f"{recipe.embedding.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
         f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
         f"{recipe.training.precision}"
     )

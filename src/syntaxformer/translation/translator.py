@@ -22,6 +22,7 @@ from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.syntax import FACTORS, WordColumns
+from syntaxformer.syntax.inputs import check_syntax
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, TorchDecoder
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.model_folder import (
@@ -32,7 +33,6 @@ from syntaxformer.translation.model_folder import (
     verify_model_folder,
 )
 from syntaxformer.translation.source import EncodedText, SourceEncoder, encode_pieces
-from syntaxformer.translation.source_syntax import check_syntax
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 
 from syntaxformer.base.files import read_lines
 from syntaxformer.translation.ctranslate2_decoder import read_export
+from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.export_ctranslate2 import difference_on, export_translator
-from syntaxformer.translation.model_folder import read_info
 from syntaxformer.translation.scoring import score_translations
-from syntaxformer.translation.translator import Translator
+from syntaxformer.translation.translator import Translator, read_info
 
 
 def translate(translator, lines):
@@ -38,7 +38,7 @@ def encoding_seconds(translator, lines):
 def log_prob_difference(trained, exported, folder, lines):
     """The largest difference of a piece's log-probability, over the trained model's own translations."""
     source = trained.encode(lines)
-    found = trained.decoder.decode(source, range(len(lines)), trained.info.decoding)
+    found = trained.decoder.decode(source, range(len(lines)), Search(**trained.info.decoding.model_dump()))
     targets = [best[0].pieces for best in found]
     return difference_on(source, targets, trained.model, exported.encoder, folder, read_export(folder))
 

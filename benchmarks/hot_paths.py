@@ -28,6 +28,7 @@ from syntaxformer.base.files import read_lines
 from syntaxformer.runs.processes import pick_precision
 from syntaxformer.syntax import SyntaxInputs, TreeOptions, WordColumns, build_vocabularies
 from syntaxformer.translation.batches import TokenBudgetBatches
+from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.source import SourceEncoder, source_batch
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.translation.translator import Translator
@@ -117,14 +118,14 @@ def translation(folder: Path, lines: list[str]) -> dict[str, float]:
     """Seconds of tagging, of pieces and factors, of beam search, and of text out of pieces."""
     translator = Translator.load(folder)
     list(translator.translate(lines[:64]))
-    stages, settings = Stages(), translator.info.decoding
+    stages, search = Stages(), Search(**translator.info.decoding.model_dump())
     annotator = translator.annotator
     words = None
     if annotator is not None:
         words = stages("tag", lambda: WordColumns.from_sentences(annotator.annotate(lines)))
     source = stages("pieces and factors", lambda: translator.encoder.encode(lines, words))
     order = range(len(lines))
-    found = stages("beam search", lambda: translator.decoder.decode(source, order, settings))
+    found = stages("beam search", lambda: translator.decoder.decode(source, order, search))
     stages("text", lambda: translator.encoder.target_tokenizer.batch_decode([one[0].pieces for one in found]))
     return stages.seconds
 

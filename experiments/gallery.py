@@ -32,8 +32,8 @@ from syntaxformer.study import (
 )
 from syntaxformer.study.attention import MEASURES
 from syntaxformer.study.cases import Case, case_blocks, cases_of_lines
-from syntaxformer.study.charts import Curve, draw_curves
 from syntaxformer.study.document import Block, Figure, Heading, Paragraph, Table, to_markdown
+from syntaxformer.study.plots import Curve, draw_curves
 from syntaxformer.translation.scoring import (
     check_directions,
     compare_translations,
@@ -179,9 +179,10 @@ def _subnetwork(options: argparse.Namespace, output: Path) -> list[Block]:
     if options.masks is None:
         return []
     view = subnetwork_view(Classifier.from_folder(options.masks), options.sentence)
-    plain = None
+    plain = {}
     if options.plain is not None:
-        plain = plain_attention_beside(view, Classifier.from_folder(options.plain), options.sentence)
+        beside = Classifier.from_folder(options.plain)
+        plain["plain model"] = plain_attention_beside(view, beside, options.sentence)
     draw_subnetwork(view, output / "subnetwork.png", view.network(options.network), plain=plain)
     weights = view.topical_weights().mean(0)
     rows = [[view.networks[one], f"{weights[one]:.4f}"] for one in view.strongest(5)]

@@ -26,8 +26,8 @@ from syntaxformer.base.files import read_lines
 from syntaxformer.nn import plan_widths
 from syntaxformer.runs.processes import pick_precision
 from syntaxformer.translation.batches import EncodedPairs
+from syntaxformer.translation.corpora import find_file
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.parallel import find_file
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.source import EncodedText
 from syntaxformer.translation.trainer import SyntaxTrainer

@@ -20,11 +20,7 @@ Text = str | tuple[str, str]
 
 
 class TranslationPipeline:
-    """Texts → translations.
-
-    Args:
-        translator: A loaded model, trained or exported.
-    """
+    """Texts → translations."""
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
@@ -54,11 +50,7 @@ class TranslationPipeline:
 
 
 class ClassificationPipeline:
-    """Texts, or pairs of texts as tuples → labels with their probabilities, or scores.
-
-    Args:
-        classifier: A loaded model.
-    """
+    """Texts, or pairs of texts as tuples → labels with their probabilities, or scores."""
 
     def __init__(self, classifier: Classifier) -> None:
         self.classifier = classifier

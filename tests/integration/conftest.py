@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 from digit_pairs import digit_pairs
 from syntaxformer.cli.main import main
@@ -133,3 +135,30 @@ main()
 def full_disk() -> str:
     """A program that runs the command line where no file can grow beyond its first argument, in bytes."""
     return FULL_DISK
+
+
+@pytest.fixture
+def newcomer(tmp_path):
+    """A folder with the newcomer's files, under the names that README and tutorials give them."""
+    (tmp_path / "data").mkdir()
+    for split, n, seed in (("train", 211, 1), ("dev", 23, 2), ("test", 19, 3)):
+        src, tgt = zip(*digit_pairs(n, seed), strict=True)
+        (tmp_path / "data" / f"{split}.en").write_text("\n".join(src) + "\n")
+        (tmp_path / "data" / f"{split}.de").write_text("\n".join(tgt) + "\n")
+    rows = [
+        f"the {word} is {'fine' if place % 2 else 'poor'}\t{place % 2}"
+        for place, word in enumerate("ab" * 40)
+    ]
+    for name in ("reviews", "mine", "dev"):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "is", "fine", "poor", "a", "b"]
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    checkpoint = tmp_path / "bert-base-uncased"
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(checkpoint)
+    shape = {"hidden_size": 12, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 17}
+    config = BertConfig(vocab_size=len(words), max_position_embeddings=40, **shape)
+    BertForSequenceClassification(config).save_pretrained(checkpoint)
+    (tmp_path / "CHECKPOINT").symlink_to(checkpoint)
+    return tmp_path

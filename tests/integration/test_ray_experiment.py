@@ -18,7 +18,7 @@ from syntaxformer.study.experiments import RunStore, load_spec, run_experiment
 
 pytest.importorskip("ray", reason="ray is not installed")
 
-from syntaxformer.study.experiments.executors import RayExecutor
+from syntaxformer.study.experiments.runner import RayExecutor
 
 SCRIPT = """
 import json, os, pathlib, signal, sys

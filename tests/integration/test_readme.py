@@ -43,8 +43,16 @@ def test_commands_are_verbs_and_recipes_exist() -> None:
     assert recipes <= {path.stem for path in (REPOSITORY / "recipes").glob("*.yaml")}
 
 
-FOREIGN = {"--standalone", "--nproc-per-node", "--cpu", "--num_processes", "--use_fsdp", "--mixed_precision"}
-"""Options of `torchrun` and `accelerate launch`."""
+FOREIGN = {
+    "--standalone",
+    "--nproc-per-node",
+    "--cpu",
+    "--num_processes",
+    "--use_fsdp",
+    "--mixed_precision",
+    "--index-url",
+}
+"""Options of `torchrun`, `accelerate launch` and pip."""
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +94,9 @@ def test_every_key_of_a_recipe_has_a_comment(path: Path) -> None:
 
 def test_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text("utf-8"), re.MULTILINE))
+    pages = (REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md"))
     named = set(
-        re.findall(r"^ {4}make ([a-z]+)", (REPOSITORY / "README.md").read_text("utf-8"), re.MULTILINE)
+        re.findall(r"(?:^ {4}|`)make ([a-z]+)", "\n".join(page.read_text("utf-8") for page in pages), re.M)
     )
     assert named
     assert named <= targets

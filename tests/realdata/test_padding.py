@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from syntaxformer.translation.batches import TokenBudgetBatches
-from syntaxformer.translation.parallel import CorpusConfig, read_parallel
+from syntaxformer.translation.corpora import CorpusConfig, read_split
 from syntaxformer.translation.prepare import encode_pairs, get_tokenizer
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig
@@ -22,7 +22,7 @@ def _padded_share(pairs, batches) -> float:
 
 
 def test_under_five_percent_of_all_cells_are_padding(data_root):
-    text = read_parallel(CorpusConfig(dir=data_root / "multi30k", dev="val", tabs="space"), "train")
+    text = read_split(CorpusConfig(dir=data_root / "multi30k", dev="val", tabs="space"), "train")
     encoder = SourceEncoder(get_tokenizer(text, SubwordConfig(vocab_size=8000)))
     pairs = encode_pairs(text, encoder, None, 128)
     assert len(pairs) == len(text) == 29_000

@@ -253,3 +253,8 @@ def test_all_of_the_package_is_its_surface():
     assert set(syntaxformer._ROOMS) <= set(dir(syntaxformer))
     with pytest.raises(AttributeError, match=r"^module 'syntaxformer' has no attribute 'nothing'$"):
         _ = syntaxformer.nothing
+
+
+def test_blocks_of_the_network_ask_in_one_place_where_a_kernel_is_faster():
+    for path in (PACKAGE / "nn").glob("*.py"):
+        assert "device.type" not in path.read_text("utf-8"), f"{_name(path)}: ask nn/kernels/on_cpu.py"

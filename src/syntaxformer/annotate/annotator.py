@@ -22,10 +22,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
-from syntaxformer.base.ahead import map_ahead
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, language_of
-from syntaxformer.base.progress import track
+from syntaxformer.base.progress import map_ahead, track
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 from syntaxformer.trees.sentence import OF_PARSE, PER_WORD

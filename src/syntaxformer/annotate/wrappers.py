@@ -33,9 +33,9 @@ from syntaxformer.annotate.annotator import (
     load_annotator,
     with_constituency,
 )
-from syntaxformer.base.ahead import map_ahead
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.languages import BUNDLED
+from syntaxformer.base.progress import map_ahead
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.locate import given_words
 

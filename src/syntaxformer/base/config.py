@@ -19,16 +19,6 @@ from syntaxformer.base.files import read_lines
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
-__all__ = [
-    "MAX_SEED",
-    "apply_overrides",
-    "config_error",
-    "flat_settings",
-    "nearest",
-    "read_yaml",
-    "validate",
-]
-
 MAX_SEED = 2**32 - 1
 """The largest seed that NumPy takes."""
 

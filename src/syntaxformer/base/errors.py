@@ -10,16 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = [
-    "AlignmentError",
-    "BackendMissingError",
-    "CheckpointError",
-    "ConfigError",
-    "DataError",
-    "SyntaxformerError",
-    "TreeError",
-]
-
 
 class SyntaxformerError(Exception):
     """Base of every error that this package raises for a reason outside its own code."""
@@ -60,12 +50,7 @@ class AlignmentError(DataError):
 
 
 class BackendMissingError(SyntaxformerError):
-    """An optional package or model that is not installed.
-
-    Args:
-        what: What is missing and for which job.
-        install: The exact command that installs it.
-    """
+    """An optional package or model that is not installed."""
 
     def __init__(self, what: str, install: str) -> None:
         self.install = install

@@ -1,4 +1,4 @@
-"""Files and folders: written whole or not at all, a manifest that tells of changes, text read line by line.
+"""Files and folders: written whole or not at all, text read line by line, a manifest that tells of changes.
 
 The content goes to a temporary name in the same folder, reaches the disk, and takes the final name in one
 step: a crash, a full disk or a second writer never leaves half a file under the name that others read.
@@ -10,12 +10,13 @@ import glob
 import gzip
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import tempfile
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -24,29 +25,6 @@ from typing import Any, BinaryIO, TextIO, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from syntaxformer.base.errors import CheckpointError, DataError
-
-__all__ = [
-    "LOCK",
-    "MANIFEST",
-    "MAX_JSON_BYTES",
-    "PARTIAL",
-    "TextLines",
-    "atomic_file",
-    "atomic_folder",
-    "atomic_text",
-    "count_lines",
-    "decode_lines",
-    "disk_errors",
-    "hash_file",
-    "open_bytes",
-    "read_json",
-    "read_lines",
-    "read_record",
-    "remove_partials",
-    "sync",
-    "verify_manifest",
-    "write_manifest",
-]
 
 _OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
 """Folders whose files are open already, also where they lead to a plain one."""
@@ -94,23 +72,21 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
 def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
     """The same as a stream of UTF-8 text, packed where the name ends in `.gz`.
 
-    Args:
-        path: Final name.
-
     Raises:
         DataError: The folder or the file cannot be written.
     """
     with atomic_file(path) as temporary, temporary.open("wb") as file:
-        if Path(path).suffix != ".gz":
-            with TextIOWrapper(file, "utf-8", newline="\n") as text:
-                yield text
-            return
+        is_packed = Path(path).suffix == ".gz"
         # Neither name nor time: the same content gives the same bytes.
-        with (
-            gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
-            TextIOWrapper(packed, "utf-8", newline="\n") as text,
-        ):
+        packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_packed else file
+        with packed, TextIOWrapper(packed, "utf-8", newline="\n") as text:
             yield text
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole UTF-8 file, or nothing; see `atomic_file`."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, "utf-8")
 
 
 def _is_open_ended(path: Path) -> bool:
@@ -121,11 +97,15 @@ def _is_open_ended(path: Path) -> bool:
 def _new_file_in(folder: Path, name: str) -> Path:
     handle, name = tempfile.mkstemp(prefix=f".{name}.", suffix=".partial", dir=folder)
     os.close(handle)
+    make_readable(Path(name))
+    return Path(name)
+
+
+def make_readable(path: Path) -> None:
+    """Let everyone read a file whom the umask lets: mkstemp and safetensors write for the owner alone."""
     umask = os.umask(0)
     os.umask(umask)
-    # mkstemp makes files private; the result should be as readable as any file that the user creates.
-    Path(name).chmod(0o666 & ~umask)
-    return Path(name)
+    path.chmod(0o666 & ~umask)
 
 
 def sync(path: Path) -> None:
@@ -310,6 +290,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def write_json(path: Path, content: Any, indent: int | None = None) -> None:
+    """Write a JSON file, whole or not at all.
+
+    Raises:
+        DataError: It cannot be written.
+    """
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=indent), "utf-8")
+
+
 def hash_file(path: Path) -> str:
     """sha256 of a file's content."""
     with path.open("rb") as file:
@@ -318,11 +308,6 @@ def hash_file(path: Path) -> str:
 
 def read_record(path: Path, record: type[_Record], format_version: int | None = None) -> _Record:
     """Read a JSON file of a model folder that has a form of its own.
-
-    Args:
-        path: The file.
-        record: Its form.
-        format_version: What its `format_version` has to be; None where it has none.
 
     Raises:
         CheckpointError: It is missing or not what this version writes.
@@ -339,6 +324,11 @@ def read_record(path: Path, record: type[_Record], format_version: int | None = 
 
 
 _BOM = b"\xef\xbb\xbf"
+
+
+def plain_or_packed(path: Path) -> Path | None:
+    """The file of that name, or else of that name and `.gz`; None where neither is there."""
+    return next((one for one in (path, path.with_name(f"{path.name}.gz")) if one.is_file()), None)
 
 
 def open_bytes(path: str | Path) -> BinaryIO:
@@ -371,11 +361,6 @@ def read_lines(path: str | Path, first: int = 0) -> Iterator[str]:
 def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -> Iterator[str]:
     """Yield the lines of an open binary file or stream, checked as `read_lines` does.
 
-    Args:
-        raw_lines: Lines with their line feeds.
-        name: What error messages call it.
-        first: The line to begin with, from 0; those before are not looked at.
-
     Raises:
         DataError: A line holds bytes that are not UTF-8 or a NUL.
     """
@@ -399,11 +384,7 @@ def count_lines(path: str | Path) -> int:
 
 
 class TextLines:
-    """The lines of a file as something that can be walked through more than once, and has a length.
-
-    Args:
-        path: Plain or gzip file.
-    """
+    """The lines of a file as something that can be walked through more than once, and has a length."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -442,3 +423,134 @@ def _decode(line: bytes, path: str | Path, number: int, position: int) -> str:
             path,
             number,
         ) from error
+
+
+# What a model folder may not ask for, checked before anything of it is built: it may be a stranger's.
+
+_SETTINGS = ("tokenizer_config", "config", "generation_config", "infusion", "collator")
+_LARGEST_NUMBER = 2**20
+_SIZES = re.compile(r"(\w+_)?(layers?|heads?)|(vocab|hidden|intermediate|embedding)_size|d_\w+|(hidden_)?dim")
+_ELSEWHERE = re.compile(
+    r"auto_map|(attn|experts)_implementation|kernel|quantization|transformers_weights|distributed|gguf"
+    r"|custom_generate|trust_remote|(?<!special_tokens_map)_files?$"
+)
+"""Settings by which transformers fetches code, or reads another file than ours."""
+
+
+def check_settings(folder: Path) -> None:
+    """Check that no settings name code, a file elsewhere, or a number that cannot be.
+
+    Raises:
+        CheckpointError: Some do, or there are weights that would be loaded besides the model's.
+    """
+    for found in (*folder.glob("adapter_*"), *folder.glob("shard-*")):
+        raise CheckpointError(f"{folder}: expected the weights of one model, got also {found.name}.")
+    sizes = [_LARGEST_NUMBER]
+    for path in (folder / f"{name}.json" for name in _SETTINGS):
+        content = read_json(path) if path.exists() else {}
+        sizes = [n for k, n in content.items() if k.endswith("vocab_size") and isinstance(n, int)] or sizes
+        for key, value, is_top in _values(content):
+            if expected := _expected(key, value, max(sizes), is_top):
+                raise CheckpointError(f"{path}: {key}: expected {expected}, got {str(value)[:60]!r}.")
+
+
+def _values(content: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Every value, the key that it stands under, and whether no section is around it."""
+    waiting: list[tuple[str, Any, int]] = [("", content, 0)]
+    while waiting:
+        key, value, depth = waiting.pop()
+        yield key, value, depth == 1
+        if isinstance(value, dict) and key not in ("id2label", "label2id"):  # their keys are the user's words
+            waiting += [(name, one, depth + 1) for name, one in value.items()]
+        elif isinstance(value, list):
+            waiting += [(key, one, depth + 1) for one in value]
+
+
+def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
+    """What a value should be; None where it may be what it is."""
+    if isinstance(value, str | dict) and value not in ("", {}, "eager", "sdpa") and _ELSEWHERE.search(key):
+        return "none, since it fetches code or files"
+    if isinstance(value, bool) or not isinstance(value, int | float) or key == "model_max_length":
+        return None
+    if not math.isfinite(value):
+        return "a finite number"
+    if key.endswith("_token_id") and not -(key == "pad_token_id") <= value < n_pieces:
+        return f"a piece, 0 to {n_pieces - 1}"
+    if abs(value) > _LARGEST_NUMBER and not re.search("theta|seed", key):
+        return f"at most {_LARGEST_NUMBER}"
+    return "at least 1" if is_top and value < 1 and _SIZES.fullmatch(key) else None
+
+
+@contextmanager
+def folder_errors(folder: str | Path, expected: str = "weights that fit config.json") -> Iterator[None]:
+    """Turn whatever a library raises of a folder that it cannot read into one `CheckpointError`."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:  # each library has classes of its own
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"{folder}: expected {expected}, got: {reason}") from error
+
+
+def check_weights(folder: Path, build: Callable[[], Any]) -> None:
+    """Check that weights are finite and those of `config.json`, before memory is taken for its network.
+
+    Raises:
+        CheckpointError: There is no such network, or its weights are others, or none.
+    """
+    import torch
+    from transformers.initialization import no_init_weights
+
+    with folder_errors(folder):
+        stored = _stored_shapes(folder)
+        for key, value, _ in _values(read_json(folder / "config.json")):
+            # A layer is an object, which takes memory without a weight.
+            if isinstance(value, int) and value > len(stored) and re.search("layer|group|block", key):
+                raise ValueError(f"{value} for {key}, with {len(stored)} tensors")
+        with torch.device("meta"), no_init_weights():
+            wanted = {name: tuple(one.shape) for name, one in build().state_dict().items()}
+        for name in wanted.keys() & stored.keys():
+            if wanted[name] != stored[name]:
+                raise ValueError(f"{name} of {stored[name]}, not {wanted[name]}")
+        n_missing = sum(math.prod(shape) for name, shape in wanted.items() if name not in stored)
+        if n_missing > 2 * sum(map(math.prod, stored.values())):
+            raise ValueError(f"none for {n_missing} numbers")
+
+
+def _stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Shapes of all tensors, which are finite."""
+    from safetensors import safe_open
+
+    files, index = sorted(folder.glob("model*.safetensors")), folder / "model.safetensors.index.json"
+    if not files:
+        raise CheckpointError(f"{folder}: expected model.safetensors, found none. Was it saved whole?")
+    shards = set(read_json(index)["weight_map"].values()) if index.exists() else set()
+    if missing := shards - {one.name for one in files}:
+        raise ValueError(f"no file {missing.pop()!r} in the folder")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        with path.open("rb") as head:
+            if int.from_bytes(head.read(8), "little") > MAX_JSON_BYTES:
+                raise ValueError("Error while deserializing header: header too large")
+        with safe_open(path, "pt") as file:
+            for name in sorted(file.keys()):
+                tensor = file.get_tensor(name)
+                shapes[name] = tuple(tensor.shape)
+                if not tensor.isfinite().all():
+                    raise ValueError(f"NaN or infinity in {name}")
+    return shapes
+
+
+def check_pieces(folder: Path, tokenizer: Any, n_rows: int) -> None:
+    """Check that a network has a row for each piece of a tokenizer, which fills no line up without measure.
+
+    Raises:
+        CheckpointError: It has not, or it does.
+    """
+    padding = tokenizer.backend_tokenizer.padding or {}
+    longest = max(padding.get("length") or 0, padding.get("pad_to_multiple_of") or 0)
+    last = max(tokenizer.get_vocab().values(), default=0)
+    for what, found, most in (("padding", longest, 1024), ("piece", last, n_rows - 1)):
+        if found > most:
+            raise CheckpointError(f"{folder}: tokenizer: {what}: expected at most {most}, got {found}.")

@@ -9,11 +9,6 @@ from langcodes import Language, tag_is_valid
 
 from syntaxformer.base.errors import ConfigError
 
-__all__ = [
-    "BUNDLED", "LANGUAGE_NAMES", "TextLanguage", "choose_annotator", "given_language", "language_of",
-    "language_of_file", "language_of_side",
-]  # fmt: skip
-
 BUNDLED = ("de", "de_lower", "en")
 """Pipelines that come with the package: a language, and what is special."""
 

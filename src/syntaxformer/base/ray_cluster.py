@@ -13,8 +13,6 @@ from typing import Any
 
 from syntaxformer.base.errors import BackendMissingError, SyntaxformerError
 
-__all__ = ["connect", "import_ray", "reason"]
-
 ANSWER_S = 10.0
 
 

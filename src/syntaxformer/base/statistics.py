@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ttest_rel
 
-__all__ = ["Interval", "Spread", "bootstrap_interval", "paired_t_test", "spread"]
-
 RELATIVE_ROUNDING = 1e-9
 """Scores that differ by less of the largest are the same."""
 
@@ -49,10 +47,6 @@ def spread(values: Sequence[float]) -> Spread:
 
 def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     """p-value, two-sided, that runs with the same seeds differ by chance alone.
-
-    Args:
-        baseline: A score for each seed.
-        system: The same seeds in the same order.
 
     Returns:
         NaN for fewer than two seeds, and where all differ by the same, as scores of small test sets may: t

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.options import (
     AddressOption,
     Engine,
+    EngineOption,
     refuse_inputs,
     refuse_lone_address,
     refuse_other_endings,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus
     from syntaxformer.annotate.corpora.sharded import Engine as ShardEngine
 
-__all__ = ["annotate", "output_paths"]
-
 _SUFFIX = ".parquet"
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 
@@ -34,36 +33,30 @@ _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 def annotate(
     inputs: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="IN...",
             help="Text files, a sentence or segment on each line; .gz too. Also Parquet files with a column "
             "`text`.",
         ),
     ],
     output: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--output", help="The Parquet file for one input; a folder for several (created)."
-        ),
+        Path, Option("-o", "--output", help="The Parquet file for one input; a folder for several (created).")
     ],
     annotator: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Such as en or spacy:NAME_OR_PATH (`syntaxformer doctor` lists all); +phrases behind one "
             "that parses adds phrase structure made of its dependency trees. Default: the bundled one of the "
             "language."
         ),
     ] = None,
-    language: Annotated[str | None, typer.Option(help="Of the text; default: by the names.")] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
-    engine: Annotated[
-        Engine,
-        typer.Option(help="local: processes here. ray: shards on a Ray cluster, which may lose workers."),
-    ] = Engine.local,
+    language: Annotated[str | None, Option(help="Of the text; default: by the names.")] = None,
+    processes: Annotated[int, Option(min=1, help="Worker processes.")] = 1,
+    engine: EngineOption = Engine.local,
     address: AddressOption = None,
     lines_per_shard: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1, help="Lines that a worker takes at once, and can lose. Default: 5,000; 20,000 with Ray."
         ),
     ] = None,
@@ -72,6 +65,8 @@ def annotate(
 
     A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
     same text by the same annotator is left as it is; one that was broken off goes on where it was.
+
+    syntaxformer annotate train.en -o train.parquet --annotator en+phrases
     """
     from syntaxformer.annotate.annotator import is_file
     from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of, language_of_file
@@ -92,11 +87,16 @@ def annotate(
             )
         corpora = _in_order(inputs, targets, annotator)
     else:
-        per_shard = lines_per_shard or (20_000 if engine is Engine.ray else 5_000)
-        corpora = _in_shards(inputs, targets, annotator, processes, engine, address, per_shard)
+        from syntaxformer.annotate.corpora.sharded import in_processes, ray_engine
+
+        on_ray = engine is Engine.ray
+        work = ray_engine(annotator, processes, address) if on_ray else in_processes(annotator, processes)
+        corpora = _in_shards(
+            inputs, targets, annotator, work, lines_per_shard or (20_000 if on_ray else 5_000)
+        )
     for target, corpus in zip(targets, corpora, strict=True):
         header = corpus.header
-        typer.echo(
+        echo(
             f"{target}: {header.n_lines:,} lines, {header.n_words:,} words, "
             f"{header.annotator} {header.version}"
         )
@@ -113,13 +113,7 @@ def _in_order(inputs: Sequence[str], targets: Sequence[Path], annotator: str) ->
 
 
 def _in_shards(
-    inputs: Sequence[str],
-    targets: Sequence[Path],
-    annotator: str,
-    processes: int,
-    engine: Engine,
-    address: str | None,
-    lines_per_shard: int,
+    inputs: Sequence[str], targets: Sequence[Path], annotator: str, work: ShardEngine, lines_per_shard: int
 ) -> Iterator[AnnotatedCorpus]:
     from syntaxformer.annotate import annotator_identity
     from syntaxformer.annotate.corpora.sharded import Job, annotate_sharded
@@ -129,21 +123,12 @@ def _in_shards(
             raise ConfigError(
                 f"INPUT: expected a file, which can be read more than once, got the pipe {source}. Save it."
             )
-    name, version = annotator_identity(annotator)
+    identity = annotator_identity(annotator)
     jobs = [
-        Job(str(Path(source).resolve()), target.resolve(), name, version)
+        Job(str(Path(source).resolve()), target.resolve(), *identity)
         for source, target in zip(inputs, targets, strict=True)
     ]
-    work = _engine(engine, annotator, processes, address)
     yield from annotate_sharded(jobs, work, lines_per_shard=lines_per_shard, progress=True)
-
-
-def _engine(engine: Engine, annotator: str, processes: int, address: str | None) -> ShardEngine:
-    from syntaxformer.annotate.corpora.sharded import in_processes, ray_engine
-
-    if engine is Engine.ray:
-        return ray_engine(annotator, processes, address)
-    return in_processes(annotator, processes)
 
 
 def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:

@@ -3,54 +3,57 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, echo
 
-from syntaxformer.cli.options import RefOption, SrcOption, TrustOption
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.options import (
+    ModelAnnotatorOption,
+    RefOption,
+    SrcOption,
+    TrustOption,
+    check_parallel,
+    refuse_inputs,
+    refuse_other_endings,
+)
 
 if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 
-__all__ = ["compare"]
-
 
 def compare(
-    first: Annotated[Path, typer.Argument(help="Model folder or file of translations: the baseline.")],
-    second: Annotated[Path, typer.Argument(help="The other model, or its translations.")],
+    first: Annotated[Path, Argument(help="Model folder or file of translations: the baseline.")],
+    second: Annotated[Path, Argument(help="The other model, or its translations.")],
     src: SrcOption,
     ref: RefOption,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Report, .md or .html; default: to the terminal.")
+        Path | None, Option("-o", "--output", help="Report, .md or .html; default: to the terminal.")
     ] = None,
     train: Annotated[
-        Path | None, typer.Option(help="Source text of training, in which words are rare or not.")
+        Path | None, Option(help="Source text of training, in which words are rare or not.")
     ] = None,
     annotator: Annotated[
-        str | None, typer.Option(help="Parses the source; default: the bundled one of its language.")
+        str | None, Option(help="Parses the source; default: the bundled one of its language.")
     ] = None,
-    model_annotator: Annotated[
-        str | None, typer.Option(help="Annotator that the models read; default: their own.")
-    ] = None,
+    model_annotator: ModelAnnotatorOption = None,
     target_annotator: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Tags the reference, splits it and the outputs into words; default: as above, of the target."
         ),
     ] = None,
-    examples: Annotated[int, typer.Option(min=0, help="Sentences shown on each side.")] = 10,
-    names: Annotated[str | None, typer.Option(help="What to call them: baseline,syntax.")] = None,
+    examples: Annotated[int, Option(min=0, help="Sentences shown on each side.")] = 10,
+    names: Annotated[str | None, Option(help="What to call them: baseline,syntax.")] = None,
     trust_annotator: TrustOption = False,
 ) -> None:
     """Show where two systems differ: by length, tree depth, part of speech, rare words, and the sentences.
 
     syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
     """
-    from syntaxformer.annotate import load_annotator
-    from syntaxformer.base.errors import ConfigError, DataError
-    from syntaxformer.base.files import atomic_file, read_lines
+    from syntaxformer.annotate import prepare
+    from syntaxformer.base.files import read_lines, write_text
     from syntaxformer.base.languages import choose_annotator, language_of_file, language_of_side
-    from syntaxformer.cli.options import refuse_inputs, refuse_other_endings
     from syntaxformer.study.cases import case_blocks, cases_of_lines
     from syntaxformer.study.document import to_html, to_markdown
     from syntaxformer.translation.scoring import check_directions
@@ -62,21 +65,17 @@ def compare(
         raise ConfigError(f"--names: expected two with a comma between, got {names}.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
     (one, one_model), (other, other_model) = (
-        _outputs(path, sources, model_annotator, None, None, trust_annotator) for path in (first, second)
+        _outputs(path, sources, model_annotator, trust_annotator) for path in (first, second)
     )
-    for path, lines in ((ref, references), (first, one), (second, other)):
-        if len(lines) != len(sources) or not sources:
-            raise DataError(
-                f"expected as many lines as {src}, at least one; got {len(lines)} and {len(sources)}.", path
-            )
+    check_parallel(src, sources, {ref: references, first: one, second: other})
     models = [model for model in (one_model, other_model) if model is not None]
     infos = [model.info for model in models]
     check_directions(infos, "FIRST, SECOND")
     texts = [language_of_file(src), language_of_file(ref)]
     if infos:
         texts = [language_of_side(infos[0], ending) for ending in (infos[0].src, infos[0].tgt)]
-    parser = load_annotator(choose_annotator(annotator, texts[0], "--annotator"))
-    tagger = load_annotator(choose_annotator(target_annotator, texts[1], "--target-annotator"))
+    parser = prepare(choose_annotator(annotator, texts[0], "--annotator"))
+    tagger = prepare(choose_annotator(target_annotator, texts[1], "--target-annotator"))
     for model in (one for one in models if one.info.rewrites_target):
         clean = model.info.preparation(model.info.tgt).clean  # before its pieces, as in training
         cleaned = [clean(line) for line in references]
@@ -85,12 +84,11 @@ def compare(
     cases = cases_of_lines(sources, references, (one, other), parser, tagger, infos, counted)
     blocks = case_blocks(cases, (called[0], called[1]), examples)
     if output is None:
-        typer.echo(to_markdown(blocks))
+        echo(to_markdown(blocks))
         return
     text = to_html(blocks, output.parent) if output.suffix == ".html" else to_markdown(blocks)
-    with atomic_file(output) as temporary:
-        temporary.write_text(text, "utf-8")
-    typer.echo(output)
+    write_text(output, text)
+    echo(output)
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:
@@ -99,21 +97,21 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
     return next(((one, other) for one, other in pairs if one != other), (f"{first}", f"{second} (again)"))
 
 
-def _outputs(path: Path, sources: list[str], *options: Any) -> tuple[list[str], Translator | None]:
+def _outputs(
+    path: Path, sources: list[str], annotator: str | None, trust: bool
+) -> tuple[list[str], Translator | None]:
     """Translations and the model that made them; None for a file."""
-    from syntaxformer.base.errors import ConfigError
     from syntaxformer.base.files import read_lines
     from syntaxformer.syntax import FACTORS
+    from syntaxformer.translation.scoring import best_translations
+    from syntaxformer.translation.translator import Translator
 
-    if path.is_dir():
-        from syntaxformer.translation.scoring import best_translations
-        from syntaxformer.translation.translator import Translator
-
-        translator = Translator.load(path, *options)
-        if own := [name for name in translator.encoder.factors if name not in FACTORS]:
-            raise ConfigError(
-                f"{path}: expected a model without factors of your own, got one that reads {', '.join(own)}. "
-                "Write its translations with `syntaxformer translate` and --factor, and compare that file."
-            )
-        return best_translations(translator, sources), translator
-    return list(read_lines(path)), None
+    if not path.is_dir():
+        return list(read_lines(path)), None
+    translator = Translator.load(path, annotator, None, None, trust)
+    if own := [name for name in translator.encoder.factors if name not in FACTORS]:
+        raise ConfigError(
+            f"{path}: expected a model without factors of your own, got one that reads {', '.join(own)}. "
+            "Write its translations with `syntaxformer translate` and --factor, and compare that file."
+        )
+    return best_translations(translator, sources), translator

@@ -6,9 +6,9 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-import typer
+from typer import echo
 
-__all__ = ["doctor"]
+from syntaxformer.base.errors import SyntaxformerError
 
 PACKAGES = (
     "syntaxformer",
@@ -21,8 +21,7 @@ PACKAGES = (
     "matplotlib",
 )
 
-
-OPTIONAL_PACKAGES = {
+EXTRAS = {
     "ctranslate2": "export",
     "onnxruntime": "export",
     "fastapi": "serve",
@@ -33,25 +32,29 @@ OPTIONAL_PACKAGES = {
 
 
 def doctor() -> None:
-    """Check the installation by using it."""
-    typer.echo(f"Python {platform.python_version()} on {platform.platform()}")
-    for name in PACKAGES:
-        try:
-            typer.echo(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            typer.echo(f"{name}: not installed")
-    for line in (*_optional_packages(), *_devices(), *_annotators(), *_backends(), _cache()):
-        typer.echo(line)
+    """Check the installation by using it: packages, devices and annotators, with what to do about each.
+
+    syntaxformer doctor
+    """
+    echo(f"Python {platform.python_version()} on {platform.platform()}")
+    for line in (*_packages(), *_devices(), *_annotators(), *_backends(), _cache()):
+        echo(line)
 
 
-def _optional_packages() -> list[str]:
-    lines = []
-    for name, extra in OPTIONAL_PACKAGES.items():
-        try:
-            lines.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            lines.append(f'{name}: not installed; python -m pip install "syntaxformer[{extra}]"')
-    return lines
+def _packages() -> list[str]:
+    remedies = {name: f'; python -m pip install "syntaxformer[{extra}]"' for name, extra in EXTRAS.items()}
+    return [
+        f"{name} {_version(name)}" if _version(name) else f"{name}: not installed{remedies.get(name, '')}"
+        for name in (*PACKAGES, *EXTRAS)
+    ]
+
+
+def _version(package: str) -> str | None:
+    """None where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _devices() -> list[str]:
@@ -66,16 +69,13 @@ def _devices() -> list[str]:
 
 def _annotators() -> list[str]:
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.base.errors import SyntaxformerError
 
     lines = []
     for name, text in (("en", "It works."), ("de", "Es geht.")):
         try:
             (sentence,) = load_annotator(name).annotate([text])
-            tags = " ".join(
-                f"{word}/{tag}" for word, tag in zip(sentence.words, sentence.upos or (), strict=False)
-            )
-            lines.append(f"annotator {name}: {tags}")
+            tagged = zip(sentence.words, sentence.upos or (), strict=False)
+            lines.append(f"annotator {name}: {' '.join(map('/'.join, tagged))}")
         except SyntaxformerError as error:
             lines.append(f"annotator {name}: {error}")
     return lines
@@ -89,10 +89,9 @@ def _backends() -> list[str]:
     for scheme, backend in BACKENDS.items():
         found = backend.what
         if backend.package is not None:
-            try:
-                found = f"{backend.package} {version(backend.package)}; its models are installed apart"
-            except PackageNotFoundError:
-                found = f"{backend.package} is not installed. Run: python -m pip install {backend.package}"
+            found = f"{backend.package} is not installed. Run: python -m pip install {backend.package}"
+            if installed := _version(backend.package):
+                found = f"{backend.package} {installed}; its models are installed apart"
         elif backend.argument == "URL":
             address = os.environ.get(ADDRESS_VARIABLE)
             found = _server(address) if address else "needs a running server"
@@ -112,7 +111,6 @@ def _cache() -> str:
 def _server(address: str) -> str:
     """What the server of the environment says to a line; the address itself is kept secret."""
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.base.errors import SyntaxformerError
 
     try:
         annotator = load_annotator(f"corenlp:{address}+timeout=60+retries=1")

@@ -6,26 +6,26 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Exit, Option, Typer, echo
 
-from syntaxformer.cli.options import AddressOption, Engine, refuse_lone_address
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.cli.options import AddressOption, Engine, EngineOption, refuse_lone_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
-    from syntaxformer.study.experiments import Executor, RunStore, Spec
+    from syntaxformer.study.experiments import RunStore, Spec
     from syntaxformer.study.experiments.spec import Only
 
-__all__ = ["experiment"]
-
-experiment = typer.Typer(
-    name="experiment", help="Run a grid of trainings from a YAML file, and report it.", no_args_is_help=True
+experiment = Typer(
+    name="experiment",
+    help="Run a grid of trainings from a YAML file, and report it.\n\nsyntaxformer experiment run SPEC.yaml",
+    no_args_is_help=True,
 )
 
-SpecPath = Annotated[Path, typer.Argument(help="YAML file of the experiment.")]
+SpecPath = Annotated[Path, Argument(help="YAML file of the experiment.")]
 StorePath = Annotated[
-    Path | None, typer.Option("--store", help="Folder of its runs; default: runs/experiments/NAME.")
+    Path | None, Option("--store", help="Folder of its runs; default: runs/experiments/NAME.")
 ]
 
 
@@ -33,39 +33,35 @@ StorePath = Annotated[
 def run(
     spec: SpecPath,
     store: StorePath = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs side by side; with GPUs, one each.")] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show runs, states and cost; run none.")] = False,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed ones again.")] = False,
+    jobs: Annotated[int, Option(min=1, help="Runs side by side; with GPUs, one each.")] = 1,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show runs, states and cost; run none.")] = False,
+    retry_failed: Annotated[bool, Option("--retry-failed", help="Run failed ones again.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="AXIS=LEVEL", help="Run only these; repeatable, also for several levels of an axis."
-        ),
+        Option(metavar="AXIS=LEVEL", help="Run only these; repeatable, also for several levels of an axis."),
     ] = None,
-    engine: Annotated[
-        Engine,
-        typer.Option(help="local: processes here. ray: tasks on a Ray cluster, which sees the same disks."),
-    ] = Engine.local,
+    engine: EngineOption = Engine.local,
     address: AddressOption = None,
 ) -> None:
     """Run what is missing. Killed runs are resumed; failed ones keep their error until --retry-failed.
 
     syntaxformer experiment run experiments/paper000_table1_multi30k.yaml --jobs 2
     """
-    from syntaxformer.study.experiments import load_spec, run_experiment
+    from syntaxformer.study.experiments import LocalExecutor, load_spec, run_experiment
+    from syntaxformer.study.experiments.runner import RayExecutor
 
     refuse_lone_address(engine, address)
     loaded = load_spec(spec)
-    opened = _store(loaded, store)
+    opened, wanted = _store(loaded, store), _parts(only or ())
     if dry_run:
-        _show_plan(loaded, opened, jobs, _parts(only or ()), retry_failed)
+        _show_plan(loaded, opened, jobs, wanted, retry_failed)
         return
-    wanted = _parts(only or ())
-    with _executor(engine, jobs, address) as executor:
+    local = nullcontext(LocalExecutor(jobs)) if engine is Engine.local else None
+    with local or RayExecutor(jobs, address) as executor:
         counts = run_experiment(loaded, opened, retry_failed=retry_failed, only=wanted, executor=executor)
-    typer.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+    echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     if counts["failed"] or counts["killed"]:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @experiment.command()
@@ -73,44 +69,31 @@ def report(
     spec: SpecPath,
     store: StorePath = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder of the report; default: STORE/report.")
+        Path | None, Option("-o", "--output", help="Folder of the report; default: STORE/report.")
     ] = None,
 ) -> None:
     """Write report.md with its PNG figures, and the same as one report.html.
 
     syntaxformer experiment report experiments/paper000_table1_multi30k.yaml
     """
-    from syntaxformer.base.errors import DataError
     from syntaxformer.study.experiments import load_spec, write_report
 
     loaded = load_spec(spec)
     opened = _store(loaded, store)
     if not opened.path.exists():
         raise DataError("expected the store of an experiment that was run (--store), got none.", opened.path)
-    typer.echo(write_report(loaded, opened, output or opened.folder / "report"))
+    echo(write_report(loaded, opened, output or opened.folder / "report"))
 
 
 @experiment.command(hidden=True)
-def cell(folder: Annotated[Path, typer.Argument(help="Folder of one run.")]) -> None:
+def cell(folder: Annotated[Path, Argument(help="Folder of one run.")]) -> None:
     """Do one run; `experiment run` starts this in a process of its own."""
     from syntaxformer.study.experiments import run_cell
 
     run_cell(folder)
 
 
-def _executor(engine: Engine, jobs: int, address: str | None) -> AbstractContextManager[Executor]:
-    from syntaxformer.study.experiments import LocalExecutor
-
-    if engine is Engine.local:
-        return nullcontext(LocalExecutor(jobs))
-    from syntaxformer.study.experiments.executors import RayExecutor
-
-    return RayExecutor(jobs, address)
-
-
 def _parts(settings: Sequence[str]) -> Only:
-    from syntaxformer.base.errors import ConfigError
-
     parts = [setting.partition("=") for setting in settings]
     if wrong := [name for name, equals, _ in parts if not equals]:
         raise ConfigError(f"--only: expected AXIS=LEVEL, got {wrong[0]}.")
@@ -128,6 +111,7 @@ def _store(spec: Spec, folder: Path | None) -> RunStore:
 
 def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed: bool) -> None:
     from syntaxformer.study.experiments import check_experiment, estimate_seconds, planned_cells
+    from syntaxformer.study.experiments.spec import in_words
 
     runs = store.runs()
     cells = planned_cells(spec, runs, only)
@@ -135,7 +119,6 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed:
     total, n_unknown, n_skipped = 0.0, 0, 0
     for one in cells:
         state = runs[one.key].state if one.key in runs else "waiting"
-        labels = ", ".join(f"{axis} {level}" for axis, level in one.labels.items())
         if state == "done":
             cost = f"{runs[one.key].seconds:.0f} s"
         elif state == "failed" and not retry_failed:
@@ -144,9 +127,9 @@ def _show_plan(spec: Spec, store: RunStore, jobs: int, only: Only, retry_failed:
             guess = estimate_seconds(spec, one, runs)
             cost = "cost unknown" if guess is None else f"about {guess:.0f} s"
             total, n_unknown = total + (guess or 0.0), n_unknown + (guess is None)
-        typer.echo(f"{state:<8} {cost:>14}  {labels}")
+        echo(f"{state:<8} {cost:>14}  {in_words(one.labels)}")
     todo = [f"about {total / 3600 / jobs:.1f} hours with {jobs} at a time"] if total else []
     if n_unknown:
         todo.append(f"{n_unknown} of unknown cost")
     skipped = f"; {n_skipped} failed, skipped without --retry-failed" if n_skipped else ""
-    typer.echo(f"{len(cells)} runs; to do: {', and '.join(todo) or 'nothing'}{skipped}")
+    echo(f"{len(cells)} runs; to do: {', and '.join(todo) or 'nothing'}{skipped}")

@@ -6,28 +6,22 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
 
-__all__ = ["Quantization", "export"]
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.options import OverwriteOption
 
-
-class Quantization(StrEnum):
-    """Types of the stored weights."""
-
-    float32 = "float32"
-    int8 = "int8"
-    int8_float32 = "int8_float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
+Quantization = StrEnum("Quantization", ["float32", "int8", "int8_float32", "float16", "bfloat16"])
+"""Types of the stored weights."""
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder that `train` or `finetune` wrote.")],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="The new folder.")],
+    model: Annotated[Path, Argument(help="Folder that `train` or `finetune` wrote.")],
+    output: Annotated[Path, Argument(metavar="OUT", help="The new folder.")],
     quantization: Annotated[
-        Quantization, typer.Option(help="Type of a translator's weights; int8 is the fastest on a processor.")
+        Quantization, Option(help="Type of a translator's weights; int8 is the fastest on a processor.")
     ] = Quantization.float32,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older export.")] = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Write a model for fast inference.
 
@@ -38,13 +32,12 @@ def export(
 
     syntaxformer export runs/cola-masks runs/cola-onnx
     """
-    from syntaxformer.base.errors import ConfigError
     from syntaxformer.encoders.export_onnx import export_classifier
     from syntaxformer.translation.export_ctranslate2 import export_translator
 
     if (model / "classifier.json").exists():
         if quantization is not Quantization.float32:
             raise ConfigError(f"--quantization: expected float32 for a classifier, got {quantization.value}.")
-        typer.echo(export_classifier(model, output, overwrite))
+        echo(export_classifier(model, output, overwrite))
         return
-    typer.echo(export_translator(model, output, quantization.value, overwrite))
+    echo(export_translator(model, output, quantization.value, overwrite))

@@ -5,55 +5,49 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option, echo
 
 from syntaxformer.cli.options import OverwriteOption, ResumeOption
-
-__all__ = ["finetune"]
 
 
 def finetune(
     task: Annotated[
         str,
-        typer.Option(
+        Option(
             help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, sst1, sst2_trees, snli, sick, "
             "sick_relatedness; classify or regress for a table of your own."
         ),
     ],
-    model: Annotated[str, typer.Option(help="Folder of a pretrained checkpoint, or its name on the Hub.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the finished model.")],
+    model: Annotated[str, Option(help="Folder of a pretrained checkpoint, or its name on the Hub.")],
+    output: Annotated[Path, Option("-o", "--output", help="Folder of the finished model.")],
     data: Annotated[
-        str | None,
-        typer.Option(help="Folder of the task's official files or of a saved data set; or hub:NAME."),
+        str | None, Option(help="Folder of the task's official files or of a saved data set; or hub:NAME.")
     ] = None,
     infuse: Annotated[
-        str, typer.Option(help="masks, relation_bias, lisa, pos_add, pos_concat, let, with commas; or none.")
+        str, Option(help="masks, relation_bias, lisa, pos_add, pos_concat, let, with commas; or none.")
     ] = "none",
-    train: Annotated[
-        str | None, typer.Option(help="Training table: TSV, CSV or JSON lines, plain or .gz.")
-    ] = None,
+    train: Annotated[str | None, Option(help="Training table: TSV, CSV or JSON lines, plain or .gz.")] = None,
     dev: Annotated[
-        str | None, typer.Option(help="Development table; without it a tenth of the rows is held out.")
+        str | None, Option(help="Development table; without it a tenth of the rows is held out.")
     ] = None,
-    text_column: Annotated[str | None, typer.Option(help="Your text's column: name, or number.")] = None,
-    text_pair_column: Annotated[str | None, typer.Option(help="Column of a second text.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column of the label or score.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Default: 3.")] = None,
+    text_column: Annotated[str | None, Option(help="Your text's column: name, or number.")] = None,
+    text_pair_column: Annotated[str | None, Option(help="Column of a second text.")] = None,
+    label_column: Annotated[str | None, Option(help="Column of the label or score.")] = None,
+    epochs: Annotated[int | None, Option(min=1, help="Default: 3.")] = None,
     learning_rate: Annotated[
         str | None,
-        typer.Option(help="A number, or auto: the best on dev of 5e-5, 4e-5, 3e-5, 2e-5. Default: 5e-5."),
+        Option(help="A number, or auto: the best on dev of 5e-5, 4e-5, 3e-5, 2e-5. Default: 5e-5."),
     ] = None,
     fraction: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1.0, help="Share of the training data; smaller ones are nested."),
+        float | None, Option(min=0.0, max=1.0, help="Share of the training data; smaller ones are nested.")
     ] = None,
     annotator: Annotated[
-        str | None, typer.Option(help="Default: en, with +phrases where constituency is needed.")
+        str | None, Option(help="Default: en, with +phrases where constituency is needed.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Default: 1.")] = None,
+    seed: Annotated[int | None, Option(min=0, help="Default: 1.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set", metavar="KEY=VALUE", help="Any other setting: infusion.masks.without=parent; repeatable."
         ),
     ] = None,
@@ -72,8 +66,7 @@ def finetune(
     from syntaxformer.encoders.tasks import missed_note
     from syntaxformer.runs.processes import process_team
 
-    options = {
-        "": {"task": task, "model": model, "output": output, "seed": seed},
+    options: dict[str, dict[str, object]] = {
         "data": {
             "dir": data,
             "train": train,
@@ -86,17 +79,15 @@ def finetune(
         "annotation": {"annotator": annotator},
         "training": {"epochs": epochs, "learning_rate": learning_rate},
     }
-    given = {
-        section: {key: value for key, value in keys.items() if value is not None}
-        for section, keys in options.items()
-    }
-    content = {**given.pop(""), **given}
+    content = {"task": task, "model": model, "output": output, **({} if seed is None else {"seed": seed})}
+    for section, keys in options.items():
+        content[section] = {key: value for key, value in keys.items() if value is not None}
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
     if not process_team().is_main_process:
         return
     report = read_json(folder / "run.json")
     for name, value in report["dev"].items():
-        typer.echo(f"{name} {value:.4f}")
+        echo(f"{name} {value:.4f}")
     if missed := report.get("never_predicted"):
-        typer.echo(missed_note(missed))
-    typer.echo(folder)
+        echo(missed_note(missed))
+    echo(folder)

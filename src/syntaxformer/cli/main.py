@@ -34,42 +34,35 @@ from syntaxformer.cli.serve import serve
 from syntaxformer.cli.train import train
 from syntaxformer.cli.translate import translate
 
-__all__ = ["app", "main"]
+GROUPS = {
+    "Begin": (demo, doctor),
+    "Translate": (train, translate, evaluate),
+    "Fine-tune an encoder": (finetune, predict, scratch),
+    "Look into models": (attend, compare, probe),
+    "Prepare and deliver": (annotate, export, serve),
+}
+"""What one wants to do → verbs, in the order of the help."""
 
-VERBS = (
-    demo,
-    annotate,
-    train,
-    translate,
-    evaluate,
-    scratch,
-    finetune,
-    predict,
-    attend,
-    compare,
-    probe,
-    export,
-    serve,
-    doctor,
-)
+VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 app = typer.Typer(
     name="syntaxformer",
     help="Syntax in Transformers: train, translate and evaluate with parts of speech and trees.",
+    epilog="`syntaxformer VERB --help` has an example of each.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 _PACKAGE = Path(__file__).parents[1]
-_GOES_ON = {
-    **dict.fromkeys(("train", "finetune"), ": with --resume the command goes on from its last checkpoint"),
-    **dict.fromkeys(("annotate", "experiment"), ": the same command goes on"),
-}
+_RESUMES = ": with --resume the command goes on from its last checkpoint"
+_REPEATS = ": the same command goes on"
+_GOES_ON = {"train": _RESUMES, "finetune": _RESUMES, "annotate": _REPEATS, "experiment": _REPEATS}
 """Verbs that need not begin again."""
 
-for verb in VERBS:
-    app.command()(verb)
-app.add_typer(experiment)
+for group, verbs in GROUPS.items():
+    for verb in verbs:
+        app.command(rich_help_panel=group)(verb)
+app.add_typer(experiment, rich_help_panel="Look into models")
 
 
 def _show_version(wanted: bool) -> None:

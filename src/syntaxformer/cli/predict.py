@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
 
-from syntaxformer.cli.options import DeviceOption, JsonOption, ModelAnnotatorOption, TrustOption
-
-__all__ = ["predict"]
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.options import (
+    BlankOption,
+    DeviceOption,
+    JsonOption,
+    ModelAnnotatorOption,
+    ShuffleOption,
+    TrustOption,
+    refuse_inputs,
+)
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Folder that `finetune` wrote.")],
+    model: Annotated[Path, Argument(help="Folder that `finetune` wrote.")],
     source: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[IN]", help="Text, one a line, or a table like the training table; - for stdin."
-        ),
+        Argument(metavar="[IN]", help="Text, one a line, or a table like the training table; - for stdin."),
     ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="Default: the task that the model was trained for.")
-    ] = None,
+    task: Annotated[str | None, Option(help="Default: the task that the model was trained for.")] = None,
     data: Annotated[
-        str | None, typer.Option(help="Folder of the task's official files or of a saved data set.")
+        str | None, Option(help="Folder of the task's official files or of a saved data set.")
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Of --data: dev, test, test_mismatched, …; a test split gives the file for the GLUE server. "
             "Default: dev."
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File, or folder for a submission of the usual name."),
+        Path | None, Option("-o", "--output", help="File, or folder for a submission of the usual name.")
     ] = None,
     annotator: ModelAnnotatorOption = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts together.")] = None,
-    shuffle: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Shuffle pos, a tree, syntax or governors: does the model use it?"),
-    ] = None,
-    blank: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="The same, emptied; also parent, child, sibling, pair. Repeatable."
-        ),
-    ] = None,
+    batch_size: Annotated[int | None, Option(min=1, help="Texts together.")] = None,
+    shuffle: ShuffleOption = None,
+    blank: BlankOption = None,
     as_json: JsonOption = False,
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
@@ -61,10 +56,6 @@ def predict(
 
     echo "They drank the pub dry." | syntaxformer predict runs/cola -
     """
-    import json
-
-    from syntaxformer.base.errors import ConfigError
-    from syntaxformer.cli.options import refuse_inputs
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.encoders.prediction import read_split_for, read_texts_for, submission_rows, write_rows
     from syntaxformer.encoders.tasks import missed_note
@@ -85,15 +76,15 @@ def predict(
     else:
         texts = read_texts_for(classifier.info, str(source))
     labelled = all(one.label is not None for one in texts.examples)
-    is_submission = known is not None and split in known.submission and not labelled
+    submitted = known.submission.get(split) if known is not None and not labelled else None
     target = output
     if output is not None and (output.is_dir() or not output.suffix):
-        target = output / (known.submission[split] if known and is_submission else "predictions.tsv")
+        target = output / (submitted or "predictions.tsv")
     refuse_inputs(target, [source if data is None else texts.source])
     predictions = classifier.predict_set(texts, batch_size, cached=data is not None)
     if predictions.n_truncated:
-        typer.echo(f"warning: {classifier.cut_note(predictions)}", err=True)
-    if known is not None and is_submission:
+        echo(f"warning: {classifier.cut_note(predictions)}", err=True)
+    if known is not None and submitted is not None:
         rows = submission_rows(known, split, texts, predictions)
     else:
         rows = classifier.task_type.table(predictions)
@@ -101,11 +92,10 @@ def predict(
         write_rows(target, rows)
     elif not labelled:
         for row in rows:
-            typer.echo(row)
+            echo(row)
     if labelled:
         scores = classifier.score(texts, predictions)
         lines = [json.dumps(scores)] if as_json else [f"{key} {value:.4f}" for key, value in scores.items()]
-        for line in lines:
-            typer.echo(line)
+        echo("\n".join(lines))
         if missed := classifier.never_predicted(texts, predictions):
-            typer.echo(f"warning: {missed_note(missed)}", err=True)
+            echo(f"warning: {missed_note(missed)}", err=True)

@@ -7,37 +7,36 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, echo
 
-from syntaxformer.cli.options import DeviceOption, JsonOption, TrustOption
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.options import DeviceOption, JsonOption, TrustOption, refuse_inputs
 
 if TYPE_CHECKING:
     from syntaxformer.study.probing import ProbeReport
 
-__all__ = ["probe"]
-
 
 def probe(
-    model: Annotated[Path, typer.Argument(help="A translator, an infused or a Hugging Face encoder.")],
-    treebank: Annotated[Path, typer.Option(help="CoNLL-U that trains the probes, plain or .gz.")],
+    model: Annotated[Path, Argument(help="A translator, an infused or a Hugging Face encoder.")],
+    treebank: Annotated[Path, Option(help="CoNLL-U that trains the probes, plain or .gz.")],
     dev: Annotated[
-        Path | None, typer.Option(help="CoNLL-U that stops them; default: every tenth sentence.")
+        Path | None, Option(help="CoNLL-U that stops them; default: every tenth sentence.")
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="CoNLL-U that is scored; default: dev.")] = None,
-    layers: Annotated[str, typer.Option(help="all, or numbers: 0,3,6; 0 is the embeddings.")] = "all",
-    rank: Annotated[int, typer.Option(min=1, help="Rows of the linear map.")] = 64,
-    depth: Annotated[bool, typer.Option("--depth/--no-depth", help="Train the depth probe, too.")] = True,
+    test: Annotated[Path | None, Option(help="CoNLL-U that is scored; default: dev.")] = None,
+    layers: Annotated[str, Option(help="all, or numbers: 0,3,6; 0 is the embeddings.")] = "all",
+    rank: Annotated[int, Option(min=1, help="Rows of the linear map.")] = 64,
+    depth: Annotated[bool, Option("--depth/--no-depth", help="Train the depth probe, too.")] = True,
     controls: Annotated[
-        bool, typer.Option("--controls/--no-controls", help="Random vectors and a linear chain beside.")
+        bool, Option("--controls/--no-controls", help="Random vectors and a linear chain beside.")
     ] = True,
     annotator: Annotated[
-        str | None, typer.Option(help="Tags and parses for a model that reads them; default: its own.")
+        str | None, Option(help="Tags and parses for a model that reads them; default: its own.")
     ] = None,
-    max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the treebank at most.")] = 30,
+    max_epochs: Annotated[int, Option(min=1, help="Passes over the treebank at most.")] = 30,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Of the maps, the batches and random vectors.")
+        int, Option(min=0, max=2**32 - 1, help="Of the maps, the batches and random vectors.")
     ] = 1,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the scores as JSON.")] = None,
+    output: Annotated[Path | None, Option("-o", "--output", help="Write the scores as JSON.")] = None,
     as_json: JsonOption = False,
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
@@ -46,8 +45,7 @@ def probe(
 
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
-    from syntaxformer.base.files import atomic_file
-    from syntaxformer.cli.options import refuse_inputs
+    from syntaxformer.base.files import write_text
     from syntaxformer.study.probing import ProbeConfig, probe_model
     from syntaxformer.study.treebank import read_probe_treebank
     from syntaxformer.study.word_states import load_word_encoder
@@ -65,34 +63,29 @@ def probe(
     report = probe_model(encoder, train_part, dev_part, test_part, config, wanted)
     text = json.dumps({"model": str(model), **report.as_dict()}, indent=1)
     if output is not None:
-        with atomic_file(output) as temporary:
-            temporary.write_text(text, "utf-8")
-    typer.echo(text) if as_json else _print(report)
+        write_text(output, text)
+    echo(text) if as_json else _print(report)
 
 
 def _layers(text: str) -> list[int] | None:
-    from syntaxformer.base.errors import ConfigError
-
-    if text == "all":
-        return None
     try:
-        return [int(part) for part in text.split(",")]
+        return None if text == "all" else [int(part) for part in text.split(",")]
     except ValueError as error:
         raise ConfigError(f'--layers: expected "all" or numbers with commas, got {text!r}.') from error
 
 
 def _print(report: ProbeReport) -> None:
     parts = f"trained on {report.n_train} sentences, stopped on {report.n_dev}, scored on {report.n_test}"
-    typer.echo(f"rank {report.rank}; {parts}")
+    echo(f"rank {report.rank}; {parts}")
     for reason, count in report.left_out.items():
-        typer.echo(f"left out: {count} sentences {reason}")
+        echo(f"left out: {count} sentences {reason}")
     if report.n_uncovered:
-        typer.echo(f"{report.n_uncovered} words have no piece of their own: their vectors are zero")
-    typer.echo(f"\n{'':<16} {'UUAS':>6} {'Spearman':>9} {'root':>6} {'norm Spearman':>14} {'seconds':>8}")
+        echo(f"{report.n_uncovered} words have no piece of their own: their vectors are zero")
+    echo(f"\n{'':<16} {'UUAS':>6} {'Spearman':>9} {'root':>6} {'norm Spearman':>14} {'seconds':>8}")
     for one in report.scores:
         root, norm = _shown(one.root_accuracy, 100, 1), _shown(one.norm_spearman, 1, 3)
         scores = f"{_shown(one.uuas, 100, 1):>6} {_shown(one.spearman, 1, 3):>9} {root:>6} {norm:>14}"
-        typer.echo(f"{one.name:<16} {scores} {one.seconds:>8.1f}")
+        echo(f"{one.name:<16} {scores} {one.seconds:>8.1f}")
 
 
 def _shown(score: float | None, scale: float, digits: int) -> str:

@@ -5,28 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-__all__ = ["scratch"]
+from typer import Option, echo
 
 
 def scratch(
     train: Annotated[
-        list[Path], typer.Option(help="Text whose words are the vocabulary, plain or .gz; repeatable.")
+        list[Path], Option(help="Text whose words are the vocabulary, plain or .gz; repeatable.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the checkpoint; new or empty.")],
+    output: Annotated[Path, Option("-o", "--output", help="Folder of the checkpoint; new or empty.")],
     glove: Annotated[
-        Path | None, typer.Option(help="GloVe text file, plain or .gz. Default: random vectors.")
+        Path | None, Option(help="GloVe text file, plain or .gz. Default: random vectors.")
     ] = None,
-    layers: Annotated[int, typer.Option(help="Layers.")] = 12,
-    width: Annotated[int, typer.Option(help="Width of the hidden states.")] = 512,
-    heads: Annotated[int, typer.Option(help="Attention heads; a divisor of the width.")] = 8,
-    feed_forward: Annotated[int, typer.Option(help="Width inside the feed-forward layers.")] = 2048,
-    dropout: Annotated[float, typer.Option(help="Dropout probability.")] = 0.1,
-    max_length: Annotated[int, typer.Option(help="Positions.")] = 512,
-    min_count: Annotated[int, typer.Option(min=1, help="Rarer words are unknown.")] = 1,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Read all text in lower case.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random initialisation.")] = 1,
+    layers: Annotated[int, Option(help="Layers.")] = 12,
+    width: Annotated[int, Option(help="Width of the hidden states.")] = 512,
+    heads: Annotated[int, Option(help="Attention heads; a divisor of the width.")] = 8,
+    feed_forward: Annotated[int, Option(help="Width inside the feed-forward layers.")] = 2048,
+    dropout: Annotated[float, Option(help="Dropout probability.")] = 0.1,
+    max_length: Annotated[int, Option(help="Positions.")] = 512,
+    min_count: Annotated[int, Option(min=1, help="Rarer words are unknown.")] = 1,
+    lowercase: Annotated[bool, Option("--lowercase", help="Read all text in lower case.")] = False,
+    seed: Annotated[int, Option(min=0, help="Of the random initialisation.")] = 1,
 ) -> None:
     """Make an untrained Transformer encoder with GloVe word vectors, the "Transformer" of paper 002.
 
@@ -37,7 +35,5 @@ def scratch(
     from syntaxformer.encoders.scratch import EncoderShape, build_scratch_encoder
 
     shape = EncoderShape(layers, width, heads, feed_forward, dropout, max_length)
-    made = build_scratch_encoder(
-        train, output, glove, shape, min_count=min_count, lowercase=lowercase, seed=seed
-    )
-    typer.echo(made)
+    more = {"min_count": min_count, "lowercase": lowercase, "seed": seed}
+    echo(build_scratch_encoder(train, output, glove, shape, **more))

@@ -7,36 +7,36 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from syntaxformer.cli.options import DeviceOption, TrustOption
-
-__all__ = ["serve"]
+from syntaxformer.base.errors import BackendMissingError, ConfigError
+from syntaxformer.cli.options import DeviceOption, ModelAnnotatorOption, TrustOption
 
 
 def serve(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="Folders of `train`, `export` or `finetune`.")
+        list[Path], Argument(metavar="MODEL...", help="Folders of `train`, `export` or `finetune`.")
     ],
-    host: Annotated[str, typer.Option(help="Address; only this machine unless told.")] = "127.0.0.1",
-    allowed_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Name others call it by; needed with --host.")
+    host: Annotated[str, Option(help="Address; only this machine unless told.")] = "127.0.0.1",
+    allowed_hosts: Annotated[
+        list[str] | None,
+        Option("--allowed-host", metavar="NAME", help="Name others call it by; needed with --host."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes, each with models of its own.")] = 1,
-    max_batch: Annotated[int, typer.Option(min=1, help="Texts that are worked on together.")] = 64,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Texts that may wait; more get status 429.")] = 1024,
-    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds; what takes longer gets 503.")] = 30.0,
-    max_texts: Annotated[int, typer.Option(min=1, help="Texts of one request.")] = 128,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters of one text.")] = 5000,
-    max_body_bytes: Annotated[int | None, typer.Option(min=1, help="Of one request; default: 1 MB.")] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    workers: Annotated[int, Option(min=1, help="Processes, each with models of its own.")] = 1,
+    max_batch: Annotated[int, Option(min=1, help="Texts that are worked on together.")] = 64,
+    max_waiting: Annotated[int, Option(min=1, help="Texts that may wait; more get status 429.")] = 1024,
+    deadline_s: Annotated[
+        float, Option("--deadline", min=0.1, help="Seconds; what takes longer gets 503.")
+    ] = 30.0,
+    max_texts: Annotated[int, Option(min=1, help="Texts of one request.")] = 128,
+    max_characters: Annotated[int, Option(min=1, help="Characters of one text.")] = 5000,
+    max_body_bytes: Annotated[int | None, Option(min=1, help="Of one request; default: 1 MB.")] = None,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="File with the key that requests must send; or SYNTAXFORMER_API_KEY.")
+        Path | None, Option(help="File with the key that requests must send; or SYNTAXFORMER_API_KEY.")
     ] = None,
-    annotator: Annotated[
-        str | None, typer.Option(help="Use this annotator, not the models' own, for all that need one.")
-    ] = None,
-    log_texts: Annotated[bool, typer.Option("--log-texts", help="Write users' texts into the log.")] = False,
+    annotator: ModelAnnotatorOption = None,
+    log_texts: Annotated[bool, Option("--log-texts", help="Write users' texts into the log.")] = False,
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
 ) -> None:
@@ -44,7 +44,7 @@ def serve(
 
     syntaxformer serve runs/sit-int8 --port 8000
     """
-    from syntaxformer.base.errors import BackendMissingError, ConfigError
+    given = {name: value for name, value in locals().items() if value is not None}
     from syntaxformer.base.files import read_lines
 
     try:
@@ -52,32 +52,11 @@ def serve(
     except ImportError as error:
         install = 'python -m pip install "syntaxformer[serve]"'
         raise BackendMissingError(f"{error.name}, which the service needs,", install) from error
-    if not math.isfinite(deadline):
-        raise ConfigError(f"--deadline: expected a finite number of seconds, got {deadline}.")
+    if not math.isfinite(deadline_s):
+        raise ConfigError(f"--deadline: expected a finite number of seconds, got {deadline_s}.")
     key = os.environ.get("SYNTAXFORMER_API_KEY") or None
-    if api_key_file is not None:
-        key = next(read_lines(api_key_file), "").strip()
+    if (file := given.pop("api_key_file", None)) is not None:
+        key = next(read_lines(file), "").strip()
         if not key:
-            raise ConfigError(
-                f"--api-key-file: expected a key on the first line of {api_key_file}, got none."
-            )
-    run(
-        ServiceConfig(
-            models=name_models(models),
-            host=host,
-            port=port,
-            allowed_hosts=allowed_host or [],
-            workers=workers,
-            annotator=annotator,
-            trust_annotator=trust_annotator,
-            device=device,
-            max_texts=max_texts,
-            max_characters=max_characters,
-            **({} if max_body_bytes is None else {"max_body_bytes": max_body_bytes}),
-            max_batch=max_batch,
-            max_waiting=max_waiting,
-            deadline_s=deadline,
-            log_texts=log_texts,
-            api_key=key,
-        )
-    )
+            raise ConfigError(f"--api-key-file: expected a key on the first line of {file}, got none.")
+    run(ServiceConfig(**{**given, "models": name_models(models), "api_key": key}))

@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, echo
 
-from syntaxformer.cli.options import OverwriteOption, ResumeOption
-
-__all__ = ["train"]
+from syntaxformer.cli.options import OverwriteOption, ResumeOption, SettingsArgument
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="YAML file, or the name of a bundled recipe (multi30k).")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[key.sub=value]...", help="Settings over the recipe's.")
-    ] = None,
+    recipe: Annotated[str, Argument(help="YAML file, or the name of a bundled recipe (multi30k).")],
+    overrides: SettingsArgument = None,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -30,4 +26,4 @@ def train(
 
     output: Path = train_translator(load_recipe(recipe, overrides or ()), resume, overwrite)
     if process_team().is_main_process:
-        typer.echo(output)
+        echo(output)

@@ -3,48 +3,45 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.options import (
     BeamSizeOption,
     DeviceOption,
     FactorOption,
     ModelAnnotatorOption,
+    TranslatorArgument,
     TrustOption,
+    factor_files,
+    read_factors,
+    refuse_inputs,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from syntaxformer.translation.translator import Translator
-
-__all__ = ["check_factor_names", "read_factors", "translate"]
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(help="Folder that `train` or `export` wrote.")],
+    model: TranslatorArgument,
     source: Annotated[
-        Path | None, typer.Argument(metavar="[IN]", help="Text file, plain or .gz; default stdin.")
+        Path | None, Argument(metavar="[IN]", help="Text file, plain or .gz; default stdin.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
+        Path | None, Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
     ] = None,
     beam_size: BeamSizeOption = None,
-    length_penalty: Annotated[float | None, typer.Option(help="Default: the model's setting.")] = None,
+    length_penalty: Annotated[float | None, Option(help="Default: the model's setting.")] = None,
     n_best: Annotated[
-        int,
-        typer.Option(min=1, help="Translations of each line, best first, as lines number|||text|||score."),
+        int, Option(min=1, help="Translations of each line, best first, as lines number|||text|||score.")
     ] = 1,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Lines decoded together.")] = None,
+    batch_size: Annotated[int | None, Option(min=1, help="Lines decoded together.")] = None,
     annotator: ModelAnnotatorOption = None,
     factor: FactorOption = None,
     inject: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--inject/--no-inject",
             help="LISA's head looks at the annotator's governors; default: as trained.",
         ),
@@ -56,11 +53,8 @@ def translate(
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
-    from syntaxformer.base.ahead import standard_input
-    from syntaxformer.base.errors import ConfigError
     from syntaxformer.base.files import atomic_text, read_lines
-    from syntaxformer.base.progress import track
-    from syntaxformer.cli.options import factor_files, refuse_inputs
+    from syntaxformer.base.progress import standard_input, track
     from syntaxformer.translation.translator import Translator
 
     refuse_inputs(output, [source, *factor_files(factor)])
@@ -69,7 +63,7 @@ def translate(
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = standard_input() if source is None else read_lines(source)
     results = translator.translate(
-        lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor or ())
+        lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor)
     )
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     rows = _rows(results, n_best)
@@ -80,39 +74,6 @@ def translate(
         return
     with atomic_text(output) as file:
         file.writelines(f"{row}\n" for row in rows)
-
-
-def read_factors(settings: Sequence[str]) -> dict[str, Iterator[list[str]]]:
-    """Open the factor files of `--factor NAME=FILE`.
-
-    Raises:
-        ConfigError: A setting of another form.
-    """
-    from syntaxformer.base.errors import ConfigError
-    from syntaxformer.syntax import read_user_values
-
-    pairs = [setting.partition("=") for setting in settings]
-    problems = [
-        f"--factor: expected NAME=FILE, got {name}{equals}{path}."
-        for name, equals, path in pairs
-        if not (name and path)
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return {name: read_user_values(path) for name, _, path in pairs}
-
-
-def check_factor_names(given: Collection[str], translators: Iterable[Translator]) -> None:
-    """Hold that one of the models reads each factor that is given.
-
-    Raises:
-        ConfigError: None does.
-    """
-    from syntaxformer.base.errors import ConfigError
-
-    known = {name for translator in translators for name in translator.encoder.factors}
-    if unknown := set(given) - known:
-        raise ConfigError(f"--factor: expected a factor of the model, got {', '.join(sorted(unknown))}.")
 
 
 def _rows(results: Iterable[list], n_best: int) -> Iterator[str]:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from syntaxformer.base.files import read_lines
 
-__all__ = ["ATTRIBUTION", "read_pairs", "write_corpus"]
-
 ATTRIBUTION = "Tatoeba (tatoeba.org, paired by manythings.org), CC BY 2.0 FR"
 """Whose sentences these are, in one line."""
 
@@ -33,14 +31,7 @@ def read_pairs() -> dict[str, list[tuple[str, str]]]:
 
 
 def write_corpus(folder: str | Path) -> dict[str, list[tuple[str, str]]]:
-    """Write SPLIT.en and SPLIT.de, and the licence beside them.
-
-    Args:
-        folder: Where to; made if missing.
-
-    Returns:
-        What was written.
-    """
+    """Write SPLIT.en and SPLIT.de into a folder, and the licence beside them; give what was written."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(_LICENSE, folder / _LICENSE.name)

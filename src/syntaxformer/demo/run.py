@@ -21,11 +21,9 @@ from syntaxformer.translation.scoring import (
     Comparison,
     TranslationScores,
     compare_translations,
-    score_translations,
+    score_translator,
 )
 from syntaxformer.translation.translator import Translator
-
-__all__ = ["DemoReport", "DemoSystem", "Example", "run_demo"]
 
 _log = logging.getLogger("syntaxformer.demo")
 
@@ -75,37 +73,27 @@ class DemoReport:
 def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()) -> DemoReport:
     """Write the corpus, train both systems side by side, translate the test set, draw attention.
 
-    Args:
-        folder: Gets `corpus`, `baseline`, `infused` and `attention.png`.
-        overwrite: Delete an older demo there.
-        settings: "key.sub=value" over the recipe `tiny`, for both systems.
-
     Raises:
         ConfigError: The folder is not empty, a setting is wrong, or a training says that it cannot work.
         SyntaxformerError: A training was killed, or ended for a reason inside this package.
     """
-    given = {name: _settings(folder, name, settings) for name in SYSTEMS}
+    data = (f"data.dir={folder / CORPUS}", f"data.cache={folder / 'cache'}")
+    given = {name: [*data, f"output={folder / name}", *own, *settings] for name, own in SYSTEMS.items()}
     for one in given.values():
         load_recipe("tiny", one)  # what is wrong with it is said before anything is written
     _make_room(folder, overwrite)
     pairs = write_corpus(folder / CORPUS)
-    seconds = _train({name: _command(one) for name, one in given.items()})
+    quiet = [] if _log.isEnabledFor(logging.INFO) else ["--quiet"]
+    own = [sys.executable, "-m", "syntaxformer.cli.main", *quiet, "train", "tiny"]
+    seconds = _train({name: [*own, *one] for name, one in given.items()})
     sources, references = (list(side) for side in zip(*pairs["test"], strict=True))
     translators = {name: Translator.load(folder / name) for name in SYSTEMS}
-    outputs = {
-        name: [best[0].text for best in translator.translate(sources)]
-        for name, translator in translators.items()
-    }
-    systems = [
-        DemoSystem(
-            name,
-            folder / name,
-            score_translations(outputs[name], references),
-            sum(parameter.numel() for parameter in translator.model.parameters()),
-            seconds[name],
-        )
-        for name, translator in translators.items()
-    ]
+    scored = {name: score_translator(one, sources, references) for name, one in translators.items()}
+    outputs = {name: one.hypotheses for name, one in scored.items()}
+    systems = []
+    for name, one in translators.items():
+        n_parameters = sum(parameter.numel() for parameter in one.model.parameters())
+        systems.append(DemoSystem(name, folder / name, scored[name].scores, n_parameters, seconds[name]))
     alike = [len(set(texts)) == 1 for texts in zip(*outputs.values(), strict=True)]
     examples = _examples(translators["infused"], sources, references, outputs, alike)
     figure = folder / "attention.png"
@@ -125,17 +113,6 @@ def _make_room(folder: Path, overwrite: bool) -> None:
         )
     if names:
         empty_folder(folder, last=CORPUS)
-
-
-def _settings(folder: Path, name: str, settings: Sequence[str]) -> list[str]:
-    places = (f"data.dir={folder / CORPUS}", f"data.cache={folder / 'cache'}", f"output={folder / name}")
-    return [*places, *SYSTEMS[name], *settings]
-
-
-def _command(settings: Sequence[str]) -> list[str]:
-    """This package's own command for one training, by the interpreter of this process."""
-    quiet = [] if _log.isEnabledFor(logging.INFO) else ["--quiet"]
-    return [sys.executable, "-m", "syntaxformer.cli.main", *quiet, "train", "tiny", *settings]
 
 
 def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
@@ -194,11 +171,11 @@ def _examples(
     rows += [row for row, same in enumerate(alike) if not same][: n - len(rows)]
     annotator = tagger.annotator
     sentences = annotator.annotate([sources[row] for row in rows]) if annotator else []
-    tagged = [
-        " ".join(f"{word}/{tag}" for word, tag in zip(one.words, one.upos or (), strict=True))
-        for one in sentences
-    ]
     return [
-        Example(tags, references[row], {name: output[row] for name, output in outputs.items()})
-        for tags, row in zip(tagged, rows, strict=True)
+        Example(
+            " ".join(map("/".join, zip(sentence.words, sentence.upos or (), strict=True))),
+            references[row],
+            {name: output[row] for name, output in outputs.items()},
+        )
+        for sentence, row in zip(sentences, rows, strict=True)
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,11 @@ from transformers import PreTrainedModel
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import annotator_for, trusted_annotator
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
-from syntaxformer.base.folder_checks import check_pieces
+from syntaxformer.base.files import check_pieces
 from syntaxformer.encoders.collator import SyntaxExample
-from syntaxformer.encoders.onnx_network import ONNX, OnnxNetwork
+from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
-from syntaxformer.encoders.tables import TextExample, TextSet
+from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
 from syntaxformer.encoders.task_types import Predictions, Scorer
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
 from syntaxformer.infusion.config import InfusionConfig
@@ -35,30 +35,13 @@ from syntaxformer.trees import Sentence, sentence_of_column
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
 
-__all__ = [
-    "Classifier",
-    "Predictions",
-    "annotate_examples",
-    "annotator_name",
-    "batch_outputs",
-    "load_for",
-    "needed_columns",
-]
-
 Text = str | tuple[str, str]
 
 _SPACE = re.compile(r"\s")
 
 
 class Classifier:
-    """A fine-tuned model with everything that turns raw text into its input.
-
-    Args:
-        model: The network.
-        collator: Examples to batches.
-        info: Task, labels, annotator.
-        annotator: Parses text; None where the model needs no syntax.
-    """
+    """A fine-tuned model with everything that turns raw text into its input."""
 
     def __init__(
         self,
@@ -149,12 +132,6 @@ class Classifier:
     ) -> Predictions:
         """Predict for the examples of a data set; trees that they carry are used as in training.
 
-        Args:
-            texts: The examples.
-            batch_size: Examples together.
-            cache: Folder of the annotation cache.
-            cached: Whether parses go through the cache.
-
         Raises:
             TreeError: A tree does not fit its text.
             ConfigError: Outputs are not finite.
@@ -174,9 +151,7 @@ class Classifier:
     def answers(self, predictions: Predictions) -> list[dict[str, Any]]:
         """Predictions as `pipeline` and the service give them: a label with probabilities, or a score."""
         rows = predictions.probabilities or [None] * len(predictions)
-        return [
-            self.task_type.answer(label, row) for label, row in zip(predictions.labels, rows, strict=True)
-        ]
+        return list(map(self.task_type.answer, predictions.labels, rows))
 
     def score(self, texts: TextSet, predictions: Predictions) -> dict[str, float]:
         """Score predictions for labelled examples by the task's official metrics.
@@ -186,9 +161,8 @@ class Classifier:
         """
         gold = [one.label for one in texts.examples if one.label is not None]
         if len(gold) != len(texts):
-            raise DataError(
-                f"label: expected one in every row, got {len(gold)} in {len(texts)}.", texts.source
-            )
+            problem = f"label: expected one in every row, got {len(gold)} in {len(texts)}."
+            raise DataError(problem, texts.source)
         return self.task_type.score(self.info.metrics, gold, self.task_type.encode(predictions.labels))
 
     def never_predicted(self, texts: TextSet, predictions: Predictions) -> dict[str, int]:
@@ -201,10 +175,7 @@ class Classifier:
         if len(parts) != self.info.n_texts:
             wanted = "one text" if self.info.n_texts == 1 else "a pair of texts"
             raise DataError(f"text: expected {wanted}, got {len(parts)}.", line=number)
-        cleaned = tuple(" ".join(part.split()) for part in parts)
-        if not all(cleaned):
-            raise DataError("text: expected one that is not empty, got ''.", line=number)
-        return TextExample(cleaned, line=number)
+        return raw_example(parts, number)
 
 
 @torch.no_grad()
@@ -216,13 +187,6 @@ def batch_outputs(
     batch_size: int,
 ) -> Tensor:
     """Outputs for examples, long ones first so that little is padded; the order depends on them alone.
-
-    Args:
-        model: The network; its mode is restored.
-        scorer: What a `TaskType` makes of a batch.
-        collate: Examples to a batch.
-        examples: `SyntaxExample`s.
-        batch_size: Examples together.
 
     Returns:
         `[examples, labels]`, fp32, on the CPU.
@@ -317,49 +281,31 @@ def annotate_examples(
         TreeError: A tree of the data does not fit its text; with the line.
         DataError: The cache cannot be written.
     """
-    if use_trees:
-        gold = [sentence for one in examples for sentence in _gold_sentences(one)]
-        lines = [_words_line(sentence) for sentence in gold]
-        parsed = _parse(lines, annotator, True, cache, processes, cached)
-        sentences = iter(map(_merge, gold, parsed))
+    from syntaxformer.annotate import WordsAsGiven, annotate_cached
+
+    gold = [sentence for one in examples for sentence in _gold_sentences(one)] if use_trees else []
+    lines = [text for one in examples for text in one.texts]
+    if use_trees:  # a space inside a word (SST's "2 1/2") would cut it in two
+        lines = [" ".join(_SPACE.sub("_", word) for word in sentence.words) for sentence in gold]
+    parser = WordsAsGiven(annotator) if annotator is not None and use_trees else annotator
+    if parser is None:
+        sentences = (Sentence(line, (), ()) for line in lines)
+    elif cached:
+        sentences = iter(annotate_cached(lines, parser, cache, n_processes=processes, progress=True))
     else:
-        lines = [text for one in examples for text in one.texts]
-        sentences = _parse(lines, annotator, False, cache, processes, cached)
+        sentences = parser.stream(lines)
+    if use_trees:
+        sentences = map(_merge, gold, sentences)
     return [SyntaxExample(tuple(next(sentences) for _ in one.texts), one.label) for one in examples]
 
 
 def _gold_sentences(example: TextExample) -> list[Sentence]:
     """The sentences of an example's own trees."""
     try:
-        return [
-            sentence_of_column(tree or "", text)
-            for tree, text in zip(example.trees, example.texts, strict=True)
-        ]
+        pairs = zip(example.trees, example.texts, strict=True)
+        return [sentence_of_column(tree or "", text) for tree, text in pairs]
     except TreeError as error:
         raise TreeError(str(error), line=example.line) from error
-
-
-def _words_line(sentence: Sentence) -> str:
-    """Words joined by spaces; a space inside a word (SST's "2 1/2") would cut it in two."""
-    return " ".join(_SPACE.sub("_", word) for word in sentence.words)
-
-
-def _parse(
-    lines: list[str],
-    annotator: Annotator | None,
-    as_words: bool,
-    cache: Path | None,
-    processes: int,
-    cached: bool,
-) -> Iterator[Sentence]:
-    if annotator is None:
-        return (Sentence(line, (), ()) for line in lines)
-    from syntaxformer.annotate import WordsAsGiven, annotate_cached
-
-    annotator = WordsAsGiven(annotator) if as_words else annotator
-    if cached:
-        return iter(annotate_cached(lines, annotator, cache, n_processes=processes, progress=True))
-    return annotator.stream(lines)
 
 
 def _merge(tree: Sentence, parsed: Sentence) -> Sentence:

@@ -1,35 +1,39 @@
-"""A fine-tuned classifier as a folder whose network is an ONNX graph, for any batch and any length.
+"""A fine-tuned classifier as a folder whose network is an ONNX graph, for any batch and any length; its use.
 
-Tokenizer, collator and `classifier.json` are those of the model folder; it is written whole or not at all.
-The graph holds infusion and encoder in one, with the plain form of syntax attention (`layers.syntax_graph`).
+A graph is data: nothing in the folder is code. `onnx.json` beside `model.onnx` says what was exported;
+tokenizer, collator and `classifier.json` are those of the model folder. The graph holds infusion and encoder
+in one, with the plain form of syntax attention (`nn.syntax_graph`).
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, atomic_folder, hash_file
+from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors, read_record
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
-from syntaxformer.encoders.onnx_network import GRAPH, INSTALL, ONNX, OnnxInfo, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator, load_finetuned
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
+from syntaxformer.runs.export import (
+    INSTALL,
+    ExportInfo,
+    check_difference,
+    copy_side_files,
+    need_packages,
+    origin,
+    output_problems,
+)
 from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.trees import Sentence
-
-__all__ = ["export_classifier"]
 
 _log = logging.getLogger("syntaxformer.export")
 
@@ -37,9 +41,9 @@ LARGEST_DIFFERENCE = 1e-4
 """Of a logit, in float32; what was measured is below 1e-5."""
 
 OPSET = 18
-PACKAGES = ("syntaxformer", "onnx", "onnxscript", "onnxruntime", "torch", "transformers", "tokenizers")
-LEFT_OUT = ("infusion.json", "generation_config.json", MANIFEST)
-"""Files of a model folder that its export does without or writes anew; weights besides."""
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+LEFT_OUT = ("infusion.json", "generation_config.json", MANIFEST, "*.safetensors", "*.tsv")
+"""Files of a model folder that its export does without or writes anew."""
 
 PAIRWISE, PIECEWISE = "syntax", ("input_ids", "attention_mask", "token_type_ids", "factor_ids")
 CHECKED_LENGTHS = ((1,), (2, 7), (3, 11, 23, 5))
@@ -64,28 +68,24 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
         DataError: The folder cannot be written.
     """
     model_folder, output = Path(model_folder), Path(output)
-    _check_output(output, overwrite)
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        if find_spec(package) is None:
-            raise BackendMissingError(f"{package}, which the export of classifiers needs,", INSTALL)
+    if problems := output_problems(output, ONNX, overwrite):
+        raise ConfigError(problems)
+    need_packages(PACKAGES, "the export of classifiers needs")
     verify_classifier_folder(model_folder)
     info, collator = read_classifier_info(model_folder), load_collator(model_folder)
     _refuse(model_folder, info, collator)
     model = load_finetuned(model_folder, info.task_type)
     batches = [_batch(collator, lengths, info.n_texts) for lengths in CHECKED_LENGTHS]
     with atomic_folder(output) as folder:
-        _copy_side_files(folder, model_folder)
+        copy_side_files(folder, model_folder, LEFT_OUT)
         shortest = 1 + collator.tokenizer.num_special_tokens_to_add(pair=info.n_texts > 1)
         inputs = _write_graph(folder / GRAPH, model, batches[-1], shortest, collator.max_length)
-        stored = OnnxInfo(
-            inputs=inputs,
-            largest_difference=0.0,
-            weights_sha256=hash_file(model_folder / "model.safetensors"),
-            versions={name: version(name) for name in PACKAGES},
-        )
-        _write_info(folder, stored)
-        difference = _largest_difference(model, OnnxNetwork.load(folder), batches)
-        _write_info(folder, stored.model_copy(update={"largest_difference": difference}))
+        stored = OnnxInfo(inputs=inputs, **origin(model_folder, PACKAGES))
+        stored.write(folder / ONNX)
+        network = OnnxNetwork.load(folder)
+        difference = max(_largest_difference(model, network, batch) for batch in batches)
+        check_difference(difference, LARGEST_DIFFERENCE, "logits")
+        stored.model_copy(update={"largest_difference": difference}).write(folder / ONNX)
     _log.info("wrote %s; logits within %.1e", output, difference)
     return output
 
@@ -201,36 +201,70 @@ def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
 
 
 @torch.no_grad()
-def _largest_difference(model: Any, network: OnnxNetwork, batches: list[dict[str, Tensor]]) -> float:
-    """Of a logit, over batches of several sizes.
-
-    Raises:
-        CheckpointError: It is too large.
-    """
-    differences = [float((model(**one).logits - network(**one).logits).abs().max()) for one in batches]
-    if not (largest := max(differences)) <= LARGEST_DIFFERENCE:
-        raise CheckpointError(
-            f"export: expected logits within {LARGEST_DIFFERENCE} of the model's, got {largest:.2g} off. "
-            "This is an error of syntaxformer: please report it with the recipe."
-        )
-    return largest
+def _largest_difference(model: Any, network: OnnxNetwork, batch: dict[str, Tensor]) -> float:
+    """Of a logit; a NaN stays one."""
+    return float((model(**batch).logits - network(**batch).logits).abs().max())
 
 
-def _copy_side_files(folder: Path, model_folder: Path) -> None:
-    for file in model_folder.iterdir():
-        is_kept = file.name not in LEFT_OUT and file.suffix in (".json", ".yaml", ".txt", ".model", ".jinja")
-        if file.is_file() and is_kept and not file.name.startswith("."):
-            shutil.copy(file, folder / file.name)
+GRAPH = "model.onnx"
+ONNX = "onnx.json"
 
 
-def _write_info(folder: Path, info: OnnxInfo) -> None:
-    (folder / ONNX).write_text(json.dumps(info.model_dump(), indent=1), "utf-8")
+class OnnxInfo(ExportInfo):
+    """Content of `onnx.json`."""
+
+    inputs: list[str]
 
 
-def _check_output(output: Path, overwrite: bool) -> None:
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
-        return
-    if not (output / ONNX).is_file():
-        raise ConfigError(f"output: expected a new folder, got {output}, which holds other files.")
-    if not overwrite:
-        raise ConfigError(f"output: expected a new folder, got {output}, an older export. Give --overwrite.")
+class OnnxNetwork:
+    """What the classifier asks of a network; it is never in training."""
+
+    device = torch.device("cpu")
+    training = False
+
+    def __init__(self, session: Any, inputs: list[str]) -> None:
+        self.session, self.inputs = session, inputs
+
+    @classmethod
+    def load(cls, folder: Path, device: str | None = None) -> OnnxNetwork:
+        """Load the graph of a folder.
+
+        Raises:
+            CheckpointError: It is no graph, or another than `onnx.json` says.
+            BackendMissingError: ONNX Runtime is not installed.
+            ConfigError: Another device.
+        """
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise BackendMissingError("ONNX Runtime, which exported classifiers need,", INSTALL) from error
+        if device not in (None, "cpu"):
+            raise ConfigError(f"device: expected cpu for an exported classifier, got {device}.")
+        info = read_record(folder / ONNX, OnnxInfo)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3  # what it would say of the graph's names helps nobody
+        with folder_errors(folder / GRAPH, "an ONNX graph"):
+            session = onnxruntime.InferenceSession(
+                str(folder / GRAPH), options, providers=["CPUExecutionProvider"]
+            )
+        found = [one.name for one in session.get_inputs()]
+        if sorted(found) != sorted(info.inputs):
+            raise CheckpointError(
+                f"{folder / ONNX}: expected the graph's inputs, {', '.join(found)}, got "
+                f"{', '.join(info.inputs)}. It was altered."
+            )
+        return cls(session, found)
+
+    def eval(self) -> OnnxNetwork:
+        """Itself."""
+        return self
+
+    def train(self, mode: bool = True) -> OnnxNetwork:
+        """Itself: there is nothing to train."""
+        return self
+
+    def __call__(self, **batch: Tensor) -> SimpleNamespace:
+        """Logits of a batch, `[batch, labels]`, as an object's `logits`."""
+        given = {name: batch[name].numpy() for name in self.inputs}
+        return SimpleNamespace(logits=torch.from_numpy(self.session.run(["logits"], given)[0]))

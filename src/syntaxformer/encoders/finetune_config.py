@@ -17,8 +17,6 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 
-__all__ = ["FinetuneConfig", "FinetuneTraining", "LabelledData", "ParserConfig", "load_finetune"]
-
 _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
 

@@ -1,7 +1,7 @@
 """`FinetuneTrainer`: Hugging Face's Trainer for classification and regression of sentences.
 
-What differs from the base class: batches of like length, a rate of its own for infusion parameters, the
-official metrics on dev after each epoch, and checkpoints without pickle.
+What it adds to `RunTrainer`: batches of like length, a rate of its own for infusion parameters, and the
+official metrics on dev after each epoch.
 """
 
 from __future__ import annotations
@@ -13,35 +13,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Sampler
-from transformers import (
-    PreTrainedModel,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.finetune_config import FinetuneTraining
 from syntaxformer.nn import Dropout
-from syntaxformer.runs.callbacks import Beginning, Curves, ProgressLines
-from syntaxformer.runs.checkpoints import SafeCheckpoints, shard
-from syntaxformer.runs.processes import one_device, pick_precision
-from syntaxformer.runs.schedules import linear
-
-__all__ = ["FinetuneTrainer"]
-
-Evaluate = Callable[[PreTrainedModel], dict[str, float]]
+from syntaxformer.runs.trainer import RunTrainer, linear, run_arguments
 
 POOL_BATCHES = 50
 """Batches sorted by length together: enough for little padding, few enough to keep epochs different."""
 
 
-class FinetuneTrainer(SafeCheckpoints, Trainer):
+class FinetuneTrainer(RunTrainer, Trainer):
     """Fine-tunes a classifier or regressor.
 
     Args:
@@ -69,92 +53,60 @@ class FinetuneTrainer(SafeCheckpoints, Trainer):
         train: Sequence[Any],
         lengths: Sequence[int],
         collate: Callable[[list[Any]], dict[str, torch.Tensor]],
-        evaluate_dev: Evaluate,
+        evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
         seed: int,
     ) -> None:
-        self.config, self.infusion_names, self.evaluate_dev = config, frozenset(infusion_names), evaluate_dev
-        self.batches = LengthBatches(lengths, config.batch_size, seed)
-        self.epochs = _Epochs(self.batches)
-        arguments = one_device(_arguments(config, learning_rate, folder, seed))
+        self.infusion_names, self.evaluate_dev, self.clock = frozenset(infusion_names), evaluate_dev, _Clock()
+        batches = LengthBatches(lengths, config.batch_size, seed)
+        n_updates = len(batches) * config.epochs
+        arguments = run_arguments(
+            config,
+            folder,
+            seed,
+            num_train_epochs=config.epochs,
+            per_device_train_batch_size=config.batch_size,
+            learning_rate=learning_rate,
+            eval_strategy="epoch",
+            save_strategy="epoch",
+            metric_for_best_model="score",
+            greater_is_better=True,
+            accelerator_config={"split_batches": True},
+            # Losses are means over a process's examples: those of the processes are averaged, not summed.
+            average_tokens_across_devices=False,
+        )
         if config.batch_size % arguments.world_size:
             raise ConfigError(
                 f"training.batch_size: expected a multiple of the {arguments.world_size} processes, "
                 f"got {config.batch_size}."
             )
         Dropout.take_over(model)
-        n_updates = len(self.batches) * config.epochs
         super().__init__(
-            model,
-            arguments,
+            *(model, arguments, config, batches, linear(n_updates, config.warmup_frac), n_updates),
+            curves=folder.parents[1] / "logs" / folder.name,
+            callbacks=[self.clock],
             data_collator=collate,
             train_dataset=train,
             eval_dataset=[],
-            callbacks=[Beginning(), self.epochs, ProgressLines(n_updates)],
         )
-        if config.sharded:
-            shard(self)
-        if config.tensorboard:
-            self.add_callback(Curves(folder.parents[1] / "logs" / folder.name))
-        self.remove_callback(PrinterCallback)
-        self.remove_callback(ProgressCallback)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches of like length."""
-        loader = DataLoader(
-            self.train_dataset,  # type: ignore[arg-type]
-            batch_sampler=self.batches,
-            collate_fn=self.data_collator,
-            pin_memory=self.args.dataloader_pin_memory,
-        )
-        return self.accelerator.prepare(loader)
+        """Batches of like length, each of them shared among the processes."""
+        return self.accelerator.prepare(super().get_train_dataloader())
 
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """AdamW: decay on matrices only; infusion parameters with their own rate."""
-        if self.optimizer is None:
-            rates = (self.args.learning_rate, self.config.infusion_learning_rate)
-            groups: dict[tuple[bool, bool], list[torch.nn.Parameter]] = {}
-            for name, parameter in (model or self.model).named_parameters():
-                if parameter.requires_grad:
-                    key = (name in self.infusion_names, parameter.dim() > 1)
-                    groups.setdefault(key, []).append(parameter)
-            self.optimizer = torch.optim.AdamW(
-                [
-                    {
-                        "params": groups[new, matrix],
-                        "lr": rates[new],
-                        "weight_decay": self.config.weight_decay if matrix else 0.0,
-                    }
-                    for new, matrix in sorted(groups)
-                ],
-                lr=rates[0],
-                fused=True,
-            )
-        return self.optimizer
+    def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
+        """Infusion parameters have their own rate."""
+        is_new = name in self.infusion_names
+        rate = self.config.infusion_learning_rate if is_new else self.args.learning_rate
+        return 2 * is_new + (parameter.dim() > 1), rate
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
-        """Linear warm-up, linear decay to nothing, the same shape for all rates."""
-        if self.lr_scheduler is None:
-            rate = linear(num_training_steps, self.config.warmup_frac)
-            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, rate)
-            self._created_lr_scheduler = True
-        return self.lr_scheduler  # type: ignore[return-value]
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Beside the scores of an epoch, its time."""
+        super().log({**logs, **self.clock.seconds} if "eval_score" in logs else logs, start_time)
 
-    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Not counted: the estimate costs more than it tells."""
-        return 0
-
-    def evaluate(
-        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
-    ) -> dict[str, float]:
+    def dev_scores(self) -> dict[str, float]:
         """Metrics on dev."""
-        start = time.monotonic()
-        found = self.evaluate_dev(self.model)
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
-        metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
-        self.log({**metrics, **self.epochs.seconds})
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
+        return self.evaluate_dev(self.model)
 
 
 class LengthBatches(Sampler[list[int]]):
@@ -193,55 +145,21 @@ class LengthBatches(Sampler[list[int]]):
             yield batches[place]
 
 
-class _Epochs(TrainerCallback):
-    """Sets the order of each epoch's data and takes its time."""
+class _Clock(TrainerCallback):
+    """Takes the time of each epoch."""
 
-    def __init__(self, batches: LengthBatches) -> None:
-        self.batches = batches
+    def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._start = (0.0, 0.0)
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Batches of epoch n are the same however often training was interrupted."""
-        self.batches.set_epoch(round(state.epoch or 0))
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the clock."""
         self._start = (time.monotonic(), time.process_time())
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Stop the clock before evaluation."""
         clock, processor = self._start
         self.seconds = {
             "epoch_seconds": time.monotonic() - clock,
             "epoch_processor_seconds": time.process_time() - processor,
         }
-
-
-def _arguments(config: FinetuneTraining, learning_rate: float, folder: Path, seed: int) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=config.epochs,
-        per_device_train_batch_size=config.batch_size,
-        learning_rate=learning_rate,
-        max_grad_norm=config.max_grad_norm,
-        bf16=pick_precision(config.precision) == "bf16",
-        activation_checkpointing=config.activation_checkpointing,
-        activation_checkpointing_kwargs={"use_reentrant": False},
-        use_cpu=not torch.cuda.is_available(),
-        seed=seed,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        metric_for_best_model="score",
-        greater_is_better=True,
-        logging_steps=config.log_every,
-        logging_nan_inf_filter=False,
-        report_to=[],
-        disable_tqdm=True,
-        dataloader_pin_memory=torch.cuda.is_available(),
-        accelerator_config={"split_batches": True},
-        # Losses are means over a process's examples: those of the processes are averaged, not summed.
-        average_tokens_across_devices=False,
-        remove_unused_columns=False,
-    )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,8 @@ import torch
 from transformers import PreTrainedModel, set_seed
 
 from syntaxformer.annotate.wrappers import annotator_for
-from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import (
-    MANIFEST,
-    atomic_file,
-    read_json,
-    verify_manifest,
-)
+from syntaxformer.base.errors import CheckpointError
+from syntaxformer.base.files import MANIFEST, read_json, verify_manifest, write_json
 from syntaxformer.encoders.classifier import (
     annotate_examples,
     annotator_name,
@@ -46,10 +39,8 @@ from syntaxformer.runs.checkpoints import (
     load_tensors,
     load_weights,
 )
-from syntaxformer.runs.run_folder import Run, running
-from syntaxformer.runs.tallies import TallyBook
-
-__all__ = ["finetune"]
+from syntaxformer.runs.run_folder import Run, running, same_data
+from syntaxformer.runs.trainer import TallyBook
 
 _log = logging.getLogger("syntaxformer.finetune")
 
@@ -63,20 +54,7 @@ TRIAL = "trial.json"
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Everything that the trials of a run share.
-
-    Args:
-        data: Task and texts.
-        train: Training examples with their syntax.
-        dev: Development examples.
-        lengths: Pieces of each training example, at most `training.max_length`.
-        collator: Examples to batches.
-        info: What is stored of them beside the model.
-        task_type: What the network answers.
-        scorer: Its outputs for a batch.
-        n_truncated: Split → examples that are cut.
-        annotators: Name and version of who annotated each split.
-    """
+    """Everything that the trials of a run share."""
 
     data: FinetuneData
     train: list[SyntaxExample]
@@ -110,15 +88,10 @@ class _Trial:
 
 
 def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = False) -> Path:
-    """Fine-tune a checkpoint and write a model folder.
+    """Fine-tune a checkpoint and write a model folder, which is given back.
 
-    Args:
-        config: Settings.
-        resume: Go on from the last complete checkpoint of an interrupted run.
-        overwrite: Delete an older run in the output folder.
-
-    Returns:
-        The output folder.
+    With `resume` from the last complete checkpoint of an interrupted run; with `overwrite` an older run in
+    the output folder is deleted.
 
     Raises:
         ConfigError: The output folder holds another run, the checkpoint cannot be read or infused, a file is
@@ -155,25 +128,10 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
     """
     stored = run.settings.output / "checkpoints" / DATA
     if run.resume and stored.exists():
-        _same_inputs(inputs.sha256, read_json(stored))
+        same_data(inputs.sha256, read_json(stored))
     run.open()
     _discard_lost_trials(stored.parent)
-    with atomic_file(stored) as temporary:
-        temporary.write_text(json.dumps(inputs.sha256), "utf-8")
-
-
-def _same_inputs(found: dict[str, str], stored: dict[str, Any]) -> None:
-    """Hold that a resumed run has its own data; a hash that an older version did not store tells nothing."""
-    changed = {name for name, value in found.items() if stored.get(name, value) != value}
-    if changed - {"annotation"}:
-        raise ConfigError(
-            "resume: expected the data of the interrupted run, got another: its sha256 differs."
-        )
-    if changed:
-        raise ConfigError(
-            "resume: expected the annotator of the interrupted run and its files, got others: "
-            "the version differs."
-        )
+    write_json(stored, inputs.sha256)
 
 
 def _discard_lost_trials(checkpoints: Path) -> None:
@@ -202,7 +160,8 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
     model = _build(config, inputs)
 
     def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
-        with _governor_tally(trained) as tally:
+        tally = TallyBook()
+        with _counting_governors(trained, tally):
             scores, _ = _scores(trained, inputs)
         score = scores.get("mean", next(iter(scores.values())))
         return {**scores, **tally.take(), "score": score}
@@ -229,8 +188,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
     ]
     result = {"score": state.best_metric, "checkpoint": checkpoint, "epochs": epochs}
     if trainer.is_world_process_zero():
-        with atomic_file(folder / TRIAL) as temporary:
-            temporary.write_text(json.dumps(result), "utf-8")
+        write_json(folder / TRIAL, result)
     return _Trial(rate, float(state.best_metric or 0.0), folder / checkpoint, epochs)
 
 
@@ -245,23 +203,15 @@ def _last_checkpoint(folder: Path) -> Path | None:
     return found
 
 
-@contextmanager
-def _governor_tally(model: PreTrainedModel) -> Iterator[TallyBook]:
+def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractContextManager[Any]:
     """Count words whose governor, as annotated, the last LISA head points at: their share is the UAS."""
-    tally, infusion = TallyBook(), getattr(model, "infusion", None)
+    infusion = getattr(model, "infusion", None)
 
     def count(*_: Any) -> None:
         hits = infusion.seen.governor_hits()
         tally.add({"governor_accuracy": hits[max(hits)]} if hits else None)
 
-    if infusion is None:
-        yield tally
-        return
-    handle = model.register_forward_hook(count)
-    try:
-        yield tally
-    finally:
-        handle.remove()
+    return nullcontext() if infusion is None else model.register_forward_hook(count)
 
 
 def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, int]]:
@@ -367,7 +317,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         for texts, one in zip((data.train, data.dev), chosen, strict=True)
     )
     sentences = [sentence for one in train for sentence in one.segments]
-    lengths = {texts.name: _piece_lengths(tokenizer, texts) for texts in (data.train, data.dev)}
+    lengths = {texts.name: _piece_lengths(tokenizer, texts, longest) for texts in (data.train, data.dev)}
     info = ClassifierInfo(
         task=data.task.name,
         type=task_type.name,
@@ -388,31 +338,26 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         data,
         [replace(one, label=task_type.target(one.label)) for one in train],
         dev,
-        [min(length, longest) for length in lengths[data.train.name]],
+        lengths[data.train.name][0],
         SyntaxCollator(tokenizer, config.infusion.fitted(sentences), max_length=longest),
         info,
         task_type,
         task_type.scorer(tokenizer),
-        {texts.name: _report_long(texts, lengths[texts.name], longest) for texts in (data.train, data.dev)},
+        {name: n_long for name, (_, n_long) in lengths.items()},
         tuple(f"{one.name} {one.version}" for one in chosen if one),
     )
 
 
-def _report_long(texts: TextSet, lengths: list[int], max_length: int) -> int:
-    """Count, and say, what is cut."""
-    n_long = sum(length > max_length for length in lengths)
+def _piece_lengths(tokenizer: Any, texts: TextSet, longest: int) -> tuple[list[int], int]:
+    """Pieces of each example, at most as many as are read, and how many examples are cut, which is said."""
+    sides = list(zip(*(one.texts for one in texts.examples), strict=True))
+    encoded = tokenizer(*map(list, sides), split_special_tokens=True, verbose=False)
+    lengths = [len(pieces) for pieces in encoded["input_ids"]]
+    n_long = sum(length > longest for length in lengths)
     if n_long:
         _log.warning(
             "%s: %d of %d examples are longer than %d pieces and are cut to that (longest: %d). Raise "
             "training.max_length to keep more of them.",
-            *(texts.source, n_long, len(texts), max_length, max(lengths)),
+            *(texts.source, n_long, len(texts), longest, max(lengths)),
         )
-    return n_long
-
-
-def _piece_lengths(tokenizer: Any, texts: TextSet) -> list[int]:
-    """Pieces of each example, uncut."""
-    firsts = [one.texts[0] for one in texts.examples]
-    seconds = [one.texts[1] for one in texts.examples] if len(texts.examples[0].texts) > 1 else None
-    encoded = tokenizer(firsts, seconds, add_special_tokens=True, split_special_tokens=True, verbose=False)
-    return [len(pieces) for pieces in encoded["input_ids"]]
+    return [min(length, longest) for length in lengths], n_long

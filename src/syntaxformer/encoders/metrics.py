@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CLASSIFICATION_METRICS", "REGRESSION_METRICS", "score_predictions"]
-
 Numbers = Sequence[float] | np.ndarray
 Metric = Callable[[Numbers, Numbers], float]
 
@@ -63,11 +61,6 @@ def score_predictions(
     metrics: Sequence[str], labels: Sequence[float], predictions: Sequence[float]
 ) -> dict[str, float]:
     """Score predictions by several metrics.
-
-    Args:
-        metrics: Names in `CLASSIFICATION_METRICS` or `REGRESSION_METRICS`.
-        labels: Class numbers, or scores.
-        predictions: As many.
 
     Returns:
         For each metric its value, -1 to 1; `mean` too where there are several, by which GLUE ranks systems.

@@ -14,14 +14,13 @@ from syntaxformer.encoders.tables import (
     TextSet,
     csv_quoted,
     examples_from_rows,
+    raw_example,
     read_table,
     table_format,
 )
 from syntaxformer.encoders.task_data import TableColumns, bind_columns, read_any_split, read_own_table
 from syntaxformer.encoders.task_types import Predictions
 from syntaxformer.encoders.tasks import TASKS, USUAL, ClassifierInfo, Task, find_task
-
-__all__ = ["read_split_for", "read_texts_for", "submission_rows", "write_rows"]
 
 STDIN = "-"
 
@@ -130,10 +129,7 @@ def _example(info: ClassifierInfo, line: str, name: str, number: int) -> TextExa
         raise DataError(
             f"expected {info.n_texts} texts with a tab between them, got {len(parts)}.", name, number
         )
-    texts = tuple(" ".join(part.split()) for part in parts)
-    if not all(texts):
-        raise DataError("text: expected one that is not empty, got ''.", name, number)
-    return TextExample(texts, None, (), str(number - 1), number)
+    return raw_example(parts, number, name, str(number - 1))
 
 
 def _labels(one: ClassifierInfo | Task) -> str:

@@ -6,7 +6,6 @@ Weights are read from safetensors only.
 from __future__ import annotations
 
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +14,15 @@ from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.folder_checks import check_weights, folder_errors
+from syntaxformer.base.files import check_weights, folder_errors
 from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading
+from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading, short
 
-__all__ = [
-    "has_decoder",
-    "load_collator",
-    "load_finetuned",
-    "load_pretrained",
-    "load_tokenizer",
-    "longest_input",
-    "new_parameters",
-]
-
-_HEADS = (
-    "classifier",
-    "classification_head",
-    "score",
-    "pooler",
-    "head",
-    "pre_classifier",
-    "dropout",
-    "summary",
+_HEADS = frozenset(
+    ["classifier", "classification_head", "score", "pooler", "head", "pre_classifier", "dropout", "summary"]
 )
 """Parts that a checkpoint need not have: they are trained from nothing."""
 
@@ -51,15 +33,13 @@ _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
 def load_tokenizer(path: str, max_length: int) -> Any:
     """The tokenizer of a checkpoint.
 
-    Args:
-        path: Folder, or name on the Hub.
-        max_length: Pieces that an example may have.
-
     Raises:
         ConfigError: It cannot be loaded, is not a fast one (pieces must know their characters), or the
             checkpoint has fewer positions, is a translator, or is infused.
     """
-    if _looks_local(path) and not Path(path).is_dir():
+    # A name on the Hub has one slash at most and starts with a letter.
+    looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).exists()
+    if looks_local and not Path(path).is_dir():
         raise ConfigError(
             f"model: expected the folder of a pretrained checkpoint, got {path}, which is none."
         )
@@ -68,7 +48,7 @@ def load_tokenizer(path: str, max_length: int) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
     except Exception as error:  # the tokenizers library raises bare Exception on a broken file
         raise ConfigError(
-            f"model: expected a checkpoint with a tokenizer at {path}, got: {_short(error)}"
+            f"model: expected a checkpoint with a tokenizer at {path}, got: {short(error)}"
         ) from error
     if not tokenizer.is_fast:
         raise ConfigError(f"model: expected a fast tokenizer at {path}, got {type(tokenizer).__name__}.")
@@ -96,12 +76,6 @@ def load_pretrained(
 ) -> PreTrainedModel:
     """A checkpoint with a new head, or none where it writes its labels, infused, in fp32 however stored.
 
-    Args:
-        path: Folder, or name on the Hub.
-        task_type: Its head.
-        infusion: What is put in.
-        max_length: Pieces that an example may have.
-
     Raises:
         ConfigError: It cannot be read, has fewer positions, or a model of its family cannot be infused.
     """
@@ -112,7 +86,9 @@ def load_pretrained(
             path, use_safetensors=True, output_loading_info=True, dtype=torch.float32, **head
         )
     mismatched = {name if isinstance(name, str) else name[0] for name in report["mismatched_keys"]}
-    missing = sorted(name for name in {*report["missing_keys"], *mismatched} if not _is_head(name))
+    missing = sorted(
+        name for name in {*report["missing_keys"], *mismatched} if _HEADS.isdisjoint(name.split("."))
+    )
     if missing:
         raise ConfigError(
             f"model: expected the weights of a {model.config.model_type} model at {path}, missing: "
@@ -168,11 +144,6 @@ def load_collator(folder: Path) -> SyntaxCollator:
         return SyntaxCollator.from_pretrained(folder)
 
 
-def _looks_local(path: str) -> bool:
-    """Whether it cannot be a name on the Hub, which has one slash at most and starts with a letter."""
-    return path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).exists()
-
-
 def _refuse_own_models(folder: Path) -> None:
     """Folders that look like a checkpoint and of which only a part would be loaded."""
     if (folder / TRANSLATOR).is_file():
@@ -185,11 +156,3 @@ def _refuse_own_models(folder: Path) -> None:
             f"model: expected a plain checkpoint, got {folder}, which is infused ({INFUSION_FILE}): its "
             "infusion would be lost. Give the checkpoint that it was made of, and --infuse."
         )
-
-
-def _is_head(name: str) -> bool:
-    return any(part in _HEADS for part in name.split("."))
-
-
-def _short(error: Exception) -> str:
-    return textwrap.shorten(str(error), 300, placeholder=" …")

@@ -22,18 +22,8 @@ from transformers import ElectraConfig, ElectraModel, PreTrainedTokenizerFast
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import atomic_folder, read_lines
+from syntaxformer.base.files import atomic_folder, make_readable, read_lines
 from syntaxformer.runs.loading import quiet_loading
-from syntaxformer.runs.run_folder import share_files
-
-__all__ = [
-    "EncoderShape",
-    "build_scratch_encoder",
-    "count_words",
-    "read_word_vectors",
-    "vectors_for",
-    "word_tokenizer",
-]
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -120,7 +110,8 @@ def build_scratch_encoder(
     with quiet_loading(), atomic_folder(output) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        share_files(folder)
+        for file in folder.iterdir():
+            make_readable(file)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     return f"{output}: {n_parameters / 1e6:.1f}M parameters, {report}"
 
@@ -136,13 +127,7 @@ def count_words(lines: Iterable[str], lowercase: bool) -> Counter[str]:
 
 
 def word_tokenizer(words: Sequence[str], max_length: int, lowercase: bool) -> PreTrainedTokenizerFast:
-    """A tokenizer whose pieces are whole words, with BERT's special pieces.
-
-    Args:
-        words: The vocabulary, in order.
-        max_length: Pieces of an input.
-        lowercase: Read all text in lower case.
-    """
+    """A tokenizer whose pieces are whole words, with BERT's special pieces."""
     names = list(SPECIALS.values())
     vocabulary = {
         word: number for number, word in enumerate([*names, *(word for word in words if word not in names)])

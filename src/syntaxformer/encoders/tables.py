@@ -25,20 +25,6 @@ from syntaxformer.base.files import read_lines
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.runs.config import FRACTION_SEED
 
-__all__ = [
-    "Binding",
-    "Row",
-    "Table",
-    "TextExample",
-    "TextSet",
-    "csv_quoted",
-    "examples_from_rows",
-    "hash_examples",
-    "pick_column",
-    "read_table",
-    "table_format",
-]
-
 _FORMATS = {".jsonl": "json", ".json": "json", ".ndjson": "json", ".csv": "csv"}
 _LONGEST_CELL = 2**27
 _WHOLE_QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -82,13 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A file of rows.
-
-    Args:
-        columns: Their names; of JSON lines those of the first.
-        rows: All rows, once.
-        has_header: Whether the file names them.
-    """
+    """A file of rows."""
 
     columns: list[str]
     rows: Iterator[Row]
@@ -114,16 +94,21 @@ class TextExample:
     line: int = 0
 
 
+def raw_example(texts: Sequence[str], line: int, source: str | None = None, index: str = "") -> TextExample:
+    """An example of raw texts, with one space where there was white space.
+
+    Raises:
+        DataError: A text is empty.
+    """
+    cleaned = tuple(" ".join(text.split()) for text in texts)
+    if not all(cleaned):
+        raise DataError("text: expected one that is not empty, got ''.", source, line)
+    return TextExample(cleaned, None, (), index, line)
+
+
 @dataclass(frozen=True)
 class TextSet:
-    """The examples of one split.
-
-    Args:
-        name: "train", "dev", ….
-        source: File or data set that they came from.
-        examples: In the order of the file.
-        left_out: Why rows were left out → how many.
-    """
+    """The examples of one split."""
 
     name: str
     source: str
@@ -219,7 +204,10 @@ def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
     if not quoted:
         return False, ""
     if len(set(map(len, rows))) > 1:
-        fits = _fits_csv(path)
+        try:
+            fits = len({len(cells) for _, cells in _cells(path, True) if cells}) == 1
+        except DataError:
+            fits = False
         return fits, ("only so have" if fits else "in neither way have") + " all rows as many cells"
     if len(whole) < len(quoted):
         return False, "some do not enclose a cell"
@@ -232,12 +220,6 @@ def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
 
 def pick_column(found: Sequence[str], names: Sequence[str], what: str, path: str | Path | None) -> str:
     """The first of some names that is a column.
-
-    Args:
-        found: Columns of a table.
-        names: Names that the column may have.
-        what: What it holds, for the message.
-        path: The table's file.
 
     Raises:
         DataError: None of them is.
@@ -278,12 +260,6 @@ class Binding:
 
 def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, source: str | Path) -> TextSet:
     """Make examples of rows: the one place that checks texts, labels and scores.
-
-    Args:
-        rows: The table.
-        binding: Its columns.
-        name: Of the split.
-        source: Where the rows came from, for messages.
 
     Raises:
         DataError: With the line: a broken row, an empty text, an unknown label, a score that is no number or
@@ -336,13 +312,6 @@ def _label(row: Row, binding: Binding, source: str | Path) -> Any:
         return binding.task_type.read(cell, binding.fold_case)
     except ValueError as error:
         raise DataError(str(error), source, row.number) from error
-
-
-def _fits_csv(path: str | Path) -> bool:
-    try:
-        return len({len(cells) for _, cells in _cells(path, True) if cells}) == 1
-    except DataError:
-        return False
 
 
 def _not_blank(

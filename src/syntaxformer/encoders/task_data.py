@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import read_lines
+from syntaxformer.base.files import plain_or_packed, read_lines
 from syntaxformer.encoders.tables import (
     Binding,
     Row,
@@ -39,19 +39,6 @@ from syntaxformer.trees import Tree, format_tree, leaves_of, parse_trees
 
 if TYPE_CHECKING:
     from syntaxformer.encoders.finetune_config import FinetuneConfig
-
-__all__ = [
-    "FinetuneData",
-    "TableColumns",
-    "bind_columns",
-    "hold_out",
-    "open_dataset",
-    "read_any_split",
-    "read_dataset_split",
-    "read_finetune_data",
-    "read_own_table",
-    "read_split",
-]
 
 _log = logging.getLogger("syntaxformer.finetune")
 HUB = "hub:"
@@ -105,14 +92,7 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class FinetuneData:
-    """What a run learns from.
-
-    Args:
-        task: The task; for a table of the user's own made from it.
-        train: Training examples.
-        dev: Development examples.
-        columns: Columns of the user's own table.
-    """
+    """What a run learns from."""
 
     task: Task
     train: TextSet
@@ -167,13 +147,9 @@ def _own(config: FinetuneConfig) -> FinetuneData:
         dev, found, _ = read_own_table(path, task_type, columns, name="dev")
         if len(found.texts) != len(columns.texts):
             raise DataError(f"columns: expected those of {train.source}, got others.", path)
-    return FinetuneData(_own_task(config.task, task_type, len(columns.texts)), train, dev, columns)
-
-
-def _own_task(name: str, task_type: TaskType, n_texts: int) -> Task:
-    """The task of a user's table."""
-    task = OWN_TASKS[name]
-    return task.model_copy(update={"labels": task_type.names or None, "texts": task.texts[:n_texts]})
+    task = OWN_TASKS[config.task]
+    update = {"labels": task_type.names or None, "texts": task.texts[: len(columns.texts)]}
+    return FinetuneData(task.model_copy(update=update), train, dev, columns)
 
 
 def _within(folder: Path | None, name: str) -> Path:
@@ -268,13 +244,6 @@ def read_split(
 ) -> TextSet:
     """Read a split of a task from its official files.
 
-    Args:
-        task: The task.
-        folder: Folder of its files.
-        split: "train", "dev", "test", "dev_mismatched", ….
-        given: A file to take instead of the official one.
-        phrases: For a treebank, whether phrases are examples too; None: in training.
-
     Raises:
         ConfigError: There is no such file or split.
         DataError: The file cannot be used; with file and line.
@@ -303,9 +272,8 @@ def _find_file(task: Task, folder: str | Path, split: str, given: str | None = N
         raise ConfigError(f"data: expected the folder of {task.title}'s files, got {folder}.")
     names = (given,) if given is not None else task.files[split]
     for path in [folder / name for name in names] + ([Path(given)] if given is not None else []):
-        for candidate in (path, path.with_name(path.name + ".gz")):
-            if candidate.is_file():
-                return candidate
+        if (found := plain_or_packed(path)) is not None:
+            return found
     raise ConfigError(
         f"data: expected {' or '.join(names)} (plain or .gz) in {folder}, the {split} split of {task.title}, "
         "found none."

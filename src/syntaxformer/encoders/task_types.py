@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from syntaxformer.encoders.tables import Row
 
-__all__ = ["OneLabel", "Predictions", "Score", "Scorer", "TaskType", "TextLabels", "WrittenLabel"]
-
 WORDS_OF_NUMBERS = {"0": "false", "1": "true"}
 """What is written for the labels of tasks with two numbered classes."""
 
@@ -119,11 +117,6 @@ class TaskType:
 
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
         """The type with the labels of a user's own table, and the rows without one that is a header.
-
-        Args:
-            rows: All of them.
-            column: The label's; a number where the table has no header.
-            source: For messages.
 
         Raises:
             DataError: Nothing can be learned from such a column.
@@ -252,11 +245,7 @@ class Score(TaskType):
 
 @dataclass(frozen=True)
 class OneLabel(TaskType):
-    """One of several labels: an output for each, learned by cross-entropy.
-
-    Args:
-        labels: Their names, in the order of their numbers.
-    """
+    """One of several labels: an output for each, learned by cross-entropy."""
 
     labels: tuple[str, ...]
 
@@ -344,9 +333,6 @@ class WrittenLabel(OneLabel):
     """One of several labels, which a text-to-text model writes: the likeliest label is its answer.
 
     Labels are scored, not generated: every label gets a probability, and nothing else can be written.
-
-    Args:
-        words: The text that stands for each label.
     """
 
     words: tuple[str, ...]
@@ -377,24 +363,14 @@ class WrittenLabel(OneLabel):
 
 
 class TextLabels:
-    """Log-probabilities of labels as texts.
-
-    Args:
-        tokenizer: The model's.
-        words: Text of each label.
-    """
+    """Log-probabilities of labels as texts."""
 
     def __init__(self, tokenizer: Any, words: Sequence[str]) -> None:
         written = tokenizer(text_target=list(words), padding="longest", return_tensors="pt")
         self.pieces = written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED)
 
     def __call__(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
-        """Log P(label | text), `[batch, labels]`; the sum over the label's pieces, its end included.
-
-        Args:
-            model: An encoder-decoder.
-            batch: Its inputs.
-        """
+        """Log P(label | text), `[batch, labels]`; the sum over the label's pieces, its end included."""
         from torch import stack
 
         rows, given = len(batch["input_ids"]), batch

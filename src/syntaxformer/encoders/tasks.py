@@ -18,20 +18,6 @@ from syntaxformer.base.files import read_record
 from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WrittenLabel
 from syntaxformer.runs.loading import CLASSIFIER, verify_folder
 
-__all__ = [
-    "CLASSIFIER",
-    "OWN_TASKS",
-    "TASKS",
-    "TYPES",
-    "USUAL",
-    "ClassifierInfo",
-    "Task",
-    "find_task",
-    "missed_note",
-    "read_classifier_info",
-    "verify_classifier_folder",
-]
-
 TYPES: dict[str, type[TaskType]] = {one.name: one for one in (OneLabel, Score, WrittenLabel)}
 """What a network may answer: one of several labels, a score, or a label that it writes."""
 

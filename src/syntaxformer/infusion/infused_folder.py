@@ -21,8 +21,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import cached_file
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import read_json
-from syntaxformer.base.folder_checks import check_settings, check_weights, folder_errors
+from syntaxformer.base.files import check_settings, check_weights, folder_errors, read_json
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.plug_in import infuse

@@ -10,7 +10,7 @@ from syntaxformer.nn.infused_embedding import (
     WidthPlan,
     plan_widths,
 )
-from syntaxformer.nn.kernels.dropout import Dropout, drop
+from syntaxformer.nn.kernels.on_cpu import Dropout, drop
 from syntaxformer.nn.lisa import (
     BiaffineHead,
     check_gradient,

@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from syntaxformer.nn.kernels.dropout import drop
-from syntaxformer.nn.kernels.rows import from_rows, to_rows
+from syntaxformer.nn.kernels.on_cpu import drop, fuses_attention, keep_type, pointwise
 
 __all__ = ["CrossAttention", "FusedLinear", "SelfAttention", "attend", "attend_with_weights"]
 
@@ -33,9 +32,6 @@ def attend(
 ) -> Float[Tensor, "batch heads query d_head"]:
     """softmax(QKᵀ/√d_head + bias) V by whichever kernel is the fastest.
 
-    That is PyTorch's fused one, except for training in bf16 on a CPU: its backward pass takes 6 times as long
-    there as that of the plain formula on sentences of 16 pieces, and 2.5 times on 128.
-
     Args:
         query: Q.
         key: K.
@@ -43,17 +39,17 @@ def attend(
         mask: True where a query may see a key; None for everywhere.
         causal: Query i sees keys 0..i only; not together with `mask`.
         dropout: Probability of dropping an attention weight.
-        bias: Added to the scaled logits; the plain formula is used where there is one.
+        bias: Added to the scaled logits.
         scaling: Factor of QKᵀ; None for 1/√d_head.
 
     Source: Vaswani et al. (2017), eq. 1; Sundararaman et al. (2019), eq. 2 with ρ = d_head.
     """
-    if query.device.type == "cpu" and query.dtype == torch.bfloat16 and torch.is_grad_enabled():
-        with torch.autocast("cpu", enabled=False):
-            return attend_with_weights(query, key, value, mask, causal, dropout, bias, scaling)[0]
-    if bias is not None:
+    if fuses_attention(query, bias):
+        return F.scaled_dot_product_attention(
+            query, key, value, mask, dropout, is_causal=causal, scale=scaling
+        )
+    with keep_type(query):
         return attend_with_weights(query, key, value, mask, causal, dropout, bias, scaling)[0]
-    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal, scale=scaling)
 
 
 def attend_with_weights(
@@ -106,10 +102,8 @@ class _MultiHead(nn.Module):
 
     def _project(self, states: Tensor, linear: nn.Module, n_parts: int) -> tuple[Tensor, ...]:
         """[batch, pieces, d_model] → parts × [batch, heads, pieces, d_head]."""
-        batch, pieces, _ = states.shape
-        projected = from_rows(linear(to_rows(states)), batch, pieces)
-        d_head = projected.shape[-1] // (n_parts * self.n_heads)
-        return projected.view(batch, pieces, n_parts, self.n_heads, d_head).permute(2, 0, 3, 1, 4).unbind(0)
+        projected = pointwise(linear, states)
+        return projected.unflatten(-1, (n_parts, self.n_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
     def _combine(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, weights: bool
@@ -119,8 +113,7 @@ class _MultiHead(nn.Module):
             heads, attention = attend_with_weights(query, key, value, mask, causal, dropout)
         else:
             heads, attention = attend(query, key, value, mask, causal, dropout), None
-        heads = heads.transpose(1, 2)
-        return from_rows(self.output(to_rows(heads)), *heads.shape[:2]), attention
+        return pointwise(self.output, heads.transpose(1, 2)), attention
 
 
 class SelfAttention(_MultiHead):

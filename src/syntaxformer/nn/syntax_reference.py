@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from syntaxformer.nn.kernels.dropout import drop
+from syntaxformer.nn.kernels.on_cpu import drop
 from syntaxformer.nn.syntax import (
     MaskMode,
     OnEmptyRow,

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from syntaxformer.nn.attention import CrossAttention, SelfAttention
-from syntaxformer.nn.kernels.dropout import Dropout
-from syntaxformer.nn.kernels.rows import from_rows, to_rows
+from syntaxformer.nn.kernels.on_cpu import Dropout, pointwise
 
 __all__ = [
     "DecoderLayer",
@@ -68,12 +67,24 @@ class FeedForward(nn.Module):
 
     def forward(self, states: Float[Tensor, "batch pieces d_model"]) -> Float[Tensor, "batch pieces d_model"]:
         """Apply to each piece on its own."""
-        rows = self.outer(self.dropout(self.activation(self.inner(to_rows(states)))))
-        return from_rows(rows, *states.shape[:2])
+        return pointwise(lambda x: self.outer(self.dropout(self.activation(self.inner(x)))), states)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then a position-wise network, each with a residual."""
+class _Layer(nn.Module):
+    """What both layers are made of, in the order in which states pass through it.
+
+    Args:
+        d_model: Width of the states.
+        n_heads: Attention heads, a divisor of `d_model`.
+        d_ff: Inner width of the position-wise network.
+        dropout: On what each sublayer returns.
+        attention_dropout: On attention weights.
+        activation_dropout: On the inner units of the position-wise network.
+        norm: Layer normalisation "pre" or "post", see `Residual`.
+        activation: "relu", "gelu" or "silu".
+    """
+
+    reads_memory = False
 
     def __init__(
         self,
@@ -89,8 +100,19 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = SelfAttention(d_model, n_heads, attention_dropout)
         self.around_self_attention = Residual(d_model, dropout, norm)
+        if self.reads_memory:
+            self.cross_attention = CrossAttention(d_model, n_heads, attention_dropout)
+            self.around_cross_attention = Residual(d_model, dropout, norm)
         self.feed_forward = FeedForward(d_model, d_ff, activation_dropout, activation)
         self.around_feed_forward = Residual(d_model, dropout, norm)
+
+    def _feed_forward(self, states: Tensor) -> Tensor:
+        around = self.around_feed_forward
+        return around.leave(states, self.feed_forward(around.enter(states)))
+
+
+class EncoderLayer(_Layer):
+    """Self-attention, then a position-wise network, each with a residual."""
 
     def forward(
         self,
@@ -104,32 +126,13 @@ class EncoderLayer(nn.Module):
         update, weights = self.self_attention(
             around.enter(states), mask, return_weights=return_weights, syntax=syntax
         )
-        states = around.leave(states, update)
-        around = self.around_feed_forward
-        return around.leave(states, self.feed_forward(around.enter(states))), weights
+        return self._feed_forward(around.leave(states, update)), weights
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(_Layer):
     """Causal self-attention, cross-attention and a position-wise network, each in a residual connection."""
 
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        norm: Literal["pre", "post"] = "pre",
-        activation: str = "relu",
-    ) -> None:
-        super().__init__()
-        self.self_attention = SelfAttention(d_model, n_heads, attention_dropout)
-        self.around_self_attention = Residual(d_model, dropout, norm)
-        self.cross_attention = CrossAttention(d_model, n_heads, attention_dropout)
-        self.around_cross_attention = Residual(d_model, dropout, norm)
-        self.feed_forward = FeedForward(d_model, d_ff, activation_dropout, activation)
-        self.around_feed_forward = Residual(d_model, dropout, norm)
+    reads_memory = True
 
     def forward(
         self,
@@ -152,9 +155,7 @@ class DecoderLayer(nn.Module):
         update, weights = self.cross_attention(
             around.enter(states), memory, memory_mask, cache, layer, return_weights
         )
-        states = around.leave(states, update)
-        around = self.around_feed_forward
-        return around.leave(states, self.feed_forward(around.enter(states))), own, weights
+        return self._feed_forward(around.leave(states, update)), own, weights
 
 
 def sinusoids(n_positions: int, d_model: int) -> Float[Tensor, "positions d_model"]:

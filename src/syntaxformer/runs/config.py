@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.base.config import MAX_SEED
 
-__all__ = ["FRACTION_SEED", "RunConfig", "RunTraining", "Section"]
-
 FRACTION_SEED = 20190919
 """Of the order in which a share of the data is taken: smaller shares lie within larger ones, in every run."""
 

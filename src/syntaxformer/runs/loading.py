@@ -11,19 +11,7 @@ import torch
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, verify_manifest
-from syntaxformer.base.folder_checks import check_settings
-
-__all__ = [
-    "CLASSIFIER",
-    "TRANSLATOR",
-    "check_kind",
-    "checkpoint_errors",
-    "kind_of",
-    "pick_device",
-    "quiet_loading",
-    "verify_folder",
-]
+from syntaxformer.base.files import MANIFEST, check_settings, verify_manifest
 
 TRANSLATOR = "syntaxformer.json"
 """What every translator's folder holds."""
@@ -47,10 +35,6 @@ def kind_of(folder: Path) -> str | None:
 
 def check_kind(folder: Path, wanted: str) -> None:
     """Hold that a path is not plainly something else than the model that is wanted.
-
-    Args:
-        folder: The path.
-        wanted: `TRANSLATOR` or `CLASSIFIER`.
 
     Raises:
         CheckpointError: It is a file, a folder of models, or a model of the other kind.
@@ -97,17 +81,13 @@ def verify_folder(folder: Path, wanted: str) -> None:
 def checkpoint_errors(path: str, expected: str = "model: expected a pretrained checkpoint") -> Iterator[None]:
     """Whatever a library raises while it reads a checkpoint is one line.
 
-    Args:
-        path: Folder, or name on the Hub.
-        expected: The setting that names it, and what it should be.
-
     Raises:
         ConfigError: It did.
     """
     try:
         yield
     except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
-        raise ConfigError(f"{expected} at {path}, got: {_short(error)}") from error
+        raise ConfigError(f"{expected} at {path}, got: {short(error)}") from error
 
 
 @contextmanager
@@ -141,5 +121,6 @@ def pick_device(wanted: str | None) -> torch.device:
     return device
 
 
-def _short(error: Exception) -> str:
+def short(error: Exception) -> str:
+    """What a library says, in a line."""
     return textwrap.shorten(str(error), 300, placeholder=" …")

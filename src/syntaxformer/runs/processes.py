@@ -9,26 +9,19 @@ import atexit
 import functools
 import logging
 import os
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 
 from syntaxformer.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
-import time
-
-import torch.nn.functional as F
-from accelerate.utils import broadcast_object_list
-
-__all__ = [
-    "one_device",
-    "pick_precision",
-    "process_team",
-]
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -61,7 +54,8 @@ def process_team() -> PartialState:
     if os.environ.pop(MIXED_PRECISION, "no").lower() != "no":
         _log.warning("the launcher's mixed precision is left out: training.precision decides")
     team = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
-    _leave_at_exit()
+    atexit.unregister(_leave)  # once, before those that were there
+    atexit.register(_leave)
     if not team.is_main_process:
         logging.getLogger("syntaxformer").setLevel(logging.WARNING)
     return team
@@ -80,11 +74,6 @@ def one_device(arguments: TrainingArguments) -> TrainingArguments:
         )
         arguments._n_gpu = 1
     return arguments
-
-
-@functools.cache
-def _leave_at_exit() -> None:
-    atexit.register(_leave)
 
 
 def _leave() -> None:

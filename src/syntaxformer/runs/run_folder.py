@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,31 +31,15 @@ from syntaxformer.base.files import (
     PARTIAL,
     atomic_file,
     disk_errors,
+    make_readable,
     remove_partials,
+    write_json,
     write_manifest,
 )
 from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
 from syntaxformer.runs.processes import pick_precision, process_team
-from syntaxformer.runs.stopwatch import Stopwatch
-
-__all__ = [
-    "NO_EFFECT",
-    "RECIPE",
-    "RUN",
-    "Run",
-    "check_run",
-    "empty_folder",
-    "hold_run",
-    "is_finished_without_checkpoints",
-    "last_checkpoint",
-    "move_files",
-    "open_run",
-    "running",
-    "settle_precision",
-    "share_files",
-]
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -135,11 +119,6 @@ class Run(Generic[Settings]):
         self, save: Callable[[Path], object], report: Mapping[str, Any], packages: Sequence[str]
     ) -> None:
         """Write the model's files and `run.json`; the manifest comes last.
-
-        Args:
-            save: Writes the model's own files into a folder.
-            report: What `run.json` says of this run beside its environment.
-            packages: Those whose versions it names.
 
         Raises:
             DataError: The folder cannot be written.
@@ -319,17 +298,9 @@ def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -
 
 def move_files(folder: Path, output: Path) -> None:
     """Move the files of a finished model into the output folder, as readable as any that the user creates."""
-    share_files(folder)
     for file in folder.iterdir():
+        make_readable(file)
         file.replace(output / file.name)
-
-
-def share_files(folder: Path) -> None:
-    """Let everyone read the files of a folder whom the umask lets: safetensors writes for the owner alone."""
-    umask = os.umask(0)
-    os.umask(umask)
-    for file in folder.iterdir():
-        file.chmod(0o666 & ~umask)
 
 
 def empty_folder(folder: Path, last: str = RECIPE) -> None:
@@ -377,9 +348,93 @@ def _same_run(recipe: RunConfig, stored: Path) -> None:
         raise ConfigError(problems)
 
 
+def same_data(found: Mapping[str, str], stored: Mapping[str, str]) -> None:
+    """Check that a resumed run has its own data; a hash that an older version did not store tells nothing.
+
+    Args:
+        found: Part of the data → sha256.
+        stored: The same of the interrupted run.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    problems = [
+        f"resume: expected the {_DATA[part]} of the interrupted run, got another: its sha256 differs."
+        for part, sha256 in found.items()
+        if stored.get(part, sha256) != sha256
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+_DATA = {
+    "train": "train text",
+    "dev": "dev text",
+    "annotation": "annotation (annotator, its files, factor files)",
+}
+
+
 def _with_defaults(content: dict[str, Any], kind: type[RunConfig]) -> dict[str, Any]:
     """A stored recipe with what it does not name: an earlier version had fewer settings."""
     try:
         return kind.model_validate(content).model_dump(mode="json")
     except ValidationError:
         return content
+
+
+# The time that the processes of one run take together. Whoever started one may be killed before it ends: each
+# counts by itself, and what it counted stays in the folder.
+
+SECONDS = "seconds.json"
+EVERY_S = 5.0
+"""So much is lost where a process is killed."""
+
+
+class Stopwatch:
+    """Counts while it is entered, on from where the last process of this run stopped."""
+
+    def __init__(self, folder: Path, every_s: float = EVERY_S, start: float | None = None) -> None:
+        self.folder, self.every_s = folder, every_s
+        self._before = counted_seconds(folder)
+        self._start = time.monotonic() if start is None else start
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep_writing, daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        """Of all processes up to now."""
+        return round(self._before + time.monotonic() - self._start, 1)
+
+    def __enter__(self) -> Stopwatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> float:
+        """Count no further; gives the seconds of all processes."""
+        if not self._ended.is_set():
+            self._ended.set()
+            self._thread.join()
+            self._write()
+        return self.seconds
+
+    def _keep_writing(self) -> None:
+        while not self._ended.wait(self.every_s):
+            self._write()
+
+    def _write(self) -> None:
+        """A full disk is the run's own error to report; its time is not worth another one."""
+        try:
+            write_json(self.folder / SECONDS, {"seconds": self.seconds})
+        except DataError as error:
+            _log.warning("time not counted: %s", error)
+
+
+def counted_seconds(folder: Path) -> float:
+    """Seconds that the processes of a run have counted; 0 where none has."""
+    try:
+        return float(json.loads((folder / SECONDS).read_text("utf-8"))["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0

@@ -12,7 +12,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,13 +22,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from syntaxformer.serve.problems import Problem
 
-__all__ = [
-    "Batcher",
-    "Metrics",
-    "Observer",
-]
-
-Work = Callable[[Hashable, list[Any]], Sequence[Any]]
+Work = Callable[[Any, list[Any]], Sequence[Any]]
 """Settings and items → a result for each item."""
 
 
@@ -44,7 +38,7 @@ class Observer:
 @dataclass
 class _Job:
     items: Sequence[Any]
-    settings: Hashable
+    settings: Any
     deadline: float
     answer: asyncio.Future[list[Any]]
     results: list[Any] = field(default_factory=list)
@@ -89,13 +83,8 @@ class Batcher:
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="batch"), init=False
     )
 
-    async def submit(self, items: Sequence[Any], settings: Hashable, deadline_s: float) -> list[Any]:
-        """Wait for the results of some items.
-
-        Args:
-            items: Worked on in one batch, or in parts of `max_batch`.
-            settings: Items with equal settings may share a batch.
-            deadline_s: Seconds to wait at most.
+    async def submit(self, items: Sequence[Any], settings: Any, deadline_s: float) -> list[Any]:
+        """Wait for the results of some items; those with equal settings may share a batch.
 
         Raises:
             Problem: 429 where too many wait already, 503 where the results did not come in time.
@@ -155,7 +144,7 @@ class Batcher:
             if len(batch) == 1 and not batch[0][0].answer.done():
                 batch[0][0].answer.set_exception(error)
 
-    def _work(self, settings: Hashable, items: list[Any]) -> Sequence[Any]:
+    def _work(self, settings: Any, items: list[Any]) -> Sequence[Any]:
         """Work in the thread; what is neither an error nor an end, as a panic of a tokenizer, is an error."""
         try:
             return self.work(settings, items)
@@ -220,19 +209,16 @@ class Metrics:
         self.seconds = Histogram(
             "syntaxformer_request_seconds", "Time to answer.", ["path"], buckets=SECONDS, registry=registry
         )
-        self.texts = Counter("syntaxformer_texts_total", "Texts worked on.", ["model"], registry=registry)
+        of_model: dict[str, Any] = {"labelnames": ["model"], "registry": registry}
+        self.texts = Counter("syntaxformer_texts_total", "Texts worked on.", **of_model)
         self.batch_texts = Histogram(
-            "syntaxformer_batch_texts", "Texts of a batch.", ["model"], buckets=SIZES, registry=registry
+            "syntaxformer_batch_texts", "Texts of a batch.", buckets=SIZES, **of_model
         )
         self.batch_seconds = Histogram(
-            "syntaxformer_batch_seconds", "Time of a batch.", ["model"], buckets=SECONDS, registry=registry
+            "syntaxformer_batch_seconds", "Time of a batch.", buckets=SECONDS, **of_model
         )
         self.waiting = Gauge(
-            "syntaxformer_waiting_texts",
-            "Texts that wait.",
-            ["model"],
-            registry=registry,
-            multiprocess_mode="livesum",
+            "syntaxformer_waiting_texts", "Texts that wait.", multiprocess_mode="livesum", **of_model
         )
         self.refused = Counter(
             "syntaxformer_refused_total",
@@ -243,16 +229,14 @@ class Metrics:
 
     def observer(self, model: str) -> Observer:
         """What a model's batcher tells goes into these counters."""
-        return Observer(
-            waiting=self.waiting.labels(model).set,
-            batch=lambda n_texts, seconds: self._batch(model, n_texts, seconds),
-            refused=lambda reason: self.refused.labels(model, reason).inc(),
-        )
 
-    def _batch(self, model: str, n_texts: int, seconds: float) -> None:
-        self.texts.labels(model).inc(n_texts)
-        self.batch_texts.labels(model).observe(n_texts)
-        self.batch_seconds.labels(model).observe(seconds)
+        def batch(n_texts: int, seconds: float) -> None:
+            self.texts.labels(model).inc(n_texts)
+            self.batch_texts.labels(model).observe(n_texts)
+            self.batch_seconds.labels(model).observe(seconds)
+
+        refused = self.refused.labels
+        return Observer(self.waiting.labels(model).set, batch, lambda why: refused(model, why).inc())
 
     def text(self) -> bytes:
         """All of them in Prometheus's text format."""

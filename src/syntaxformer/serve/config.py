@@ -6,8 +6,6 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["ServiceConfig"]
-
 
 class ServiceConfig(BaseModel):
     """What `syntaxformer serve` was told."""

@@ -2,110 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
-from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info, verify_classifier_folder
+from syntaxformer.encoders.tasks import CLASSIFIER, OWN_TASKS, read_classifier_info, verify_classifier_folder
 from syntaxformer.serve.schemas import (
     Attention,
+    AttentionView,
     Classification,
+    ExplainAnswer,
+    ExplainSettings,
     Hypothesis,
     ModelDescription,
-    Source,
-    Translation,
-)
-from syntaxformer.syntax import FACTORS
-from syntaxformer.translation.model_folder import read_info, verify_model_folder
-
-if TYPE_CHECKING:
-    from syntaxformer.annotate import Annotator
-    from syntaxformer.encoders.classifier import Classifier
-    from syntaxformer.study import CrossAttentionMap
-    from syntaxformer.translation.source import EncodedText
-    from syntaxformer.translation.translator import Translator
-from typing import TYPE_CHECKING
-
-from syntaxformer.encoders.tasks import OWN_TASKS
-from syntaxformer.serve.schemas import (
-    AttentionView,
-    ExplainAnswer,
     NetworksView,
     PiecesView,
     RelationsView,
     SentenceView,
+    Source,
+    Task,
+    TranslateSettings,
+    Translation,
 )
-from syntaxformer.syntax import n_relations, relation_name
+from syntaxformer.syntax import FACTORS, n_relations, relation_name
+from syntaxformer.translation.translator import read_info, verify_model_folder
 from syntaxformer.trees import Sentence, parse_tree, spans_of
 from syntaxformer.trees.sentence import PER_WORD
 
 if TYPE_CHECKING:
-    from syntaxformer.serve.engines import ClassifierEngine, TranslatorEngine
+    from syntaxformer.annotate import Annotator
+    from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.study import Parser, SubnetworkView, TextView
+    from syntaxformer.translation.source import EncodedText
+    from syntaxformer.translation.translator import Translator
 
-__all__ = [
-    "ClassifierEngine",
-    "Engine",
-    "ExplainSettings",
-    "TranslateSettings",
-    "TranslatorEngine",
-    "check_folder",
-    "explain_classification",
-    "explain_translation",
-    "load_engine",
-]
+DIGITS = 5
+"""Of a weight after the point."""
 
 
-@dataclass(frozen=True)
-class TranslateSettings:
-    """Settings that texts of one batch share; None is the model's own."""
-
-    beam_size: int | None = None
-    n_best: int = 1
-    length_penalty: float | None = None
-    scores: bool = False
-    show: frozenset[str] = field(default_factory=frozenset)
-
-
-class Engine(Protocol):
-    """What the service asks of a model."""
+class Engine:
+    """A served model: its name in requests, what it does, and whose annotations it reads."""
 
     description: ModelDescription
 
+    def __init__(self, name: str, task: Task, model: Any, annotator: str | None, **described: Any) -> None:
+        own = model.info.annotator
+        self.parser = annotator or own
+        read = self.parser if model.annotator else own
+        self.description = ModelDescription(name=name, task=task, annotator=read, **described)
+
     def work(self, settings: Any, items: list[Any]) -> Sequence[Any]:
         """A result for each item; runs in a thread of its own, one batch at a time."""
-        ...
+        raise NotImplementedError
 
 
-class TranslatorEngine:
-    """Translates.
-
-    Args:
-        name: Of the model in requests.
-        translator: A loaded model.
-        annotator: Name of the annotator that the user gives; None for its own.
-    """
+class TranslatorEngine(Engine):
+    """Translates; see `Engine`."""
 
     def __init__(self, name: str, translator: Translator, annotator: str | None = None) -> None:
-        self.translator = translator
-        info = translator.info
-        self.parser = annotator or info.annotator
+        self.translator, info = translator, translator.info
+        source, target = info.languages
+        shown: dict[str, Any] = {"shows": ["tags"]}
+        if info.backend == "pytorch":
+            shown = {"shows": ["tags", "alignment", "attention"]}
+            shown |= _shape(translator.model, "decoder_layers", "n_heads")
         factors = list(translator.encoder.factors)
-        inside = ["alignment", "attention"] if info.backend == "pytorch" else []
-        self.description = ModelDescription(
-            name=name,
-            task="translation",
-            backend=info.backend,
-            annotator=self.parser if translator.annotator else info.annotator,
-            source_language=info.languages[0],
-            target_language=info.languages[1],
-            factors=factors,
-            shows=["tags", *inside],  # type: ignore[list-item]
-            **(_shape(translator.model, "decoder_layers", "n_heads") if inside else {}),
-        )
+        described = {"source_language": source, "target_language": target, "factors": factors, **shown}
+        super().__init__(name, "translation", translator, annotator, backend=info.backend, **described)
 
     def work(self, settings: TranslateSettings | ExplainSettings, items: list[str]) -> Sequence[Any]:
         """Translate or explain texts; line breaks in them are spaces."""
@@ -123,71 +88,58 @@ class TranslatorEngine:
         source = self.translator.encode(lines)
         self.translator.encoder.unseen.counts.clear()  # nobody would read the warning
         found = self.translator.search(lines, source, decoding, settings.n_best, settings.scores)
-        several = settings.n_best > 1 or settings.scores
-        translations = [
-            Translation(
-                text=best[0].text,
-                hypotheses=[Hypothesis(text=one.text, score=one.score) for one in best] if several else None,
-            )
-            for best in found
-        ]
-        for place, translation in enumerate(translations):
-            translation.truncated = source.is_cut is not None and bool(source.is_cut[place])
-            self._show(translation, settings.show, lines[place], source, place)
+        translations = []
+        for row, best in enumerate(found):
+            one = Translation(text=best[0].text)
+            if settings.n_best > 1 or settings.scores:
+                one.hypotheses = [Hypothesis(text=other.text, score=other.score) for other in best]
+            one.truncated = source.is_cut is not None and bool(source.is_cut[row])
+            self._show(one, set(settings.show), lines[row], source, row)
+            translations.append(one)
         return translations
 
     def _show(
-        self, translation: Translation, show: frozenset[str], line: str, source: EncodedText, row: int
+        self, translation: Translation, show: set[str], line: str, source: EncodedText, row: int
     ) -> None:
         if "tags" in show:
-            translation.source = self._source(source, row)
+            encoder, (start, stop) = self.translator.encoder, list(pairwise(source.splits.tolist()))[row]
+            factors = {
+                name: encoder.vocabularies[name].decode(source.factors[start:stop, column])
+                for column, name in enumerate(encoder.columns)
+            }
+            pieces = encoder.piece_names(source.pieces[start:stop])
+            translation.source = Source(pieces=pieces, factors=factors)
         if show & {"alignment", "attention"} and translation.text:
             from syntaxformer.study import cross_attention
 
             looked = cross_attention(self.translator, line, translation=translation.text)
+            weights = looked.average()
             if "alignment" in show:
-                best = looked.average().argmax(1).tolist()
+                best = weights.argmax(1).tolist()
                 translation.alignment = [[piece, place] for place, piece in enumerate(best)]
             if "attention" in show:
-                translation.attention = _attention(looked)
-
-    def _source(self, source: EncodedText, row: int) -> Source:
-        encoder = self.translator.encoder
-        start, stop = list(pairwise(source.splits.tolist()))[row]
-        factors = {
-            name: encoder.vocabularies[name].decode(source.factors[start:stop, column])
-            for column, name in enumerate(encoder.columns)
-        }
-        return Source(pieces=encoder.piece_names(source.pieces[start:stop]), factors=factors)
+                translation.attention = Attention(
+                    source=looked.src_pieces, target=looked.tgt_pieces, weights=_rounded(weights)
+                )
 
 
-class ClassifierEngine:
-    """Classifies.
-
-    Args:
-        name: Of the model in requests.
-        classifier: A loaded model.
-        annotator: Name of the annotator that the user gives; None for its own.
-    """
+class ClassifierEngine(Engine):
+    """Classifies; see `Engine`."""
 
     def __init__(self, name: str, classifier: Classifier, annotator: str | None = None) -> None:
-        self.classifier = classifier
-        info = classifier.info
-        self.parser = annotator or info.annotator
+        self.classifier, info, backend = classifier, classifier.info, classifier.backend
         self.n_texts = info.n_texts
-        self.description = ModelDescription(
-            name=name,
-            task="classification",
-            backend=classifier.backend,
-            annotator=self.parser if classifier.annotator else info.annotator,
-            labels=None if info.labels is None else list(info.labels),
-            n_texts=info.n_texts,
-            **(_inside(classifier) if classifier.backend == "pytorch" else {}),
-        )
+        shown: dict[str, Any] = {}
+        if backend == "pytorch":
+            shown = _shape(classifier.model, "num_hidden_layers", "num_attention_heads")
+            shown["networks"] = classifier.collator.config.masks is not None
+        labels = None if info.labels is None else list(info.labels)
+        described = {"backend": backend, "labels": labels, "n_texts": info.n_texts, **shown}
+        super().__init__(name, "classification", classifier, annotator, **described)
 
-    def work(self, settings: Hashable, items: list[str | tuple[str, str]]) -> Sequence[Any]:
+    def work(self, settings: ExplainSettings | None, items: list[str | tuple[str, str]]) -> Sequence[Any]:
         """Classify or explain texts or pairs."""
-        if isinstance(settings, ExplainSettings):
+        if settings is not None:
             texts = [(item,) if isinstance(item, str) else item for item in items]
             return [explain_classification(self, one, settings) for one in texts]
         return self.classify(items)
@@ -201,30 +153,25 @@ class ClassifierEngine:
 
 
 def check_folder(folder: Path) -> None:
-    """Hold that a folder is a model, without loading it.
+    """Check that a folder is a model, without loading it.
 
     Raises:
         CheckpointError: It is unfinished, altered or something else.
     """
-    if (folder / CLASSIFIER).is_file():
-        verify_classifier_folder(folder)
-        read_classifier_info(folder)
-        return
-    verify_model_folder(folder)
-    read_info(folder)
+    is_classifier = (folder / CLASSIFIER).is_file()
+    verify, read = (
+        (verify_classifier_folder, read_classifier_info)
+        if is_classifier
+        else (verify_model_folder, read_info)
+    )
+    verify(folder)
+    read(folder)
 
 
 def load_engine(
     name: str, folder: Path, device: str | None = None, annotator: str | None = None, trust: bool = False
 ) -> Engine:
     """Load a translator (trained or exported) or a classifier that can answer any text.
-
-    Args:
-        name: Of the model in requests.
-        folder: Model folder.
-        device: "cpu", "cuda", …; None for the best there is.
-        annotator: Use this annotator and not the one that the folder names, where the model needs one.
-        trust: Let the folder name an annotator on the network, or at a path outside of it.
 
     Raises:
         CheckpointError: It cannot be read.
@@ -251,11 +198,10 @@ def load_engine(
 
 
 def _try_annotator(annotator: Annotator | None, folder: Path) -> None:
-    """Hold that an annotator takes any text: one that only holds the parses of given lines loads, too."""
-    if annotator is None:
-        return
+    """Check that an annotator takes any text: one that only holds the parses of given lines loads, too."""
     try:
-        annotator.annotate(["a"])
+        if annotator is not None:
+            annotator.annotate(["a"])
     except SyntaxformerError as error:
         raise ConfigError(
             f"{folder}: expected an annotator of any text, got one that fails on 'a': {error} "
@@ -263,38 +209,10 @@ def _try_annotator(annotator: Annotator | None, folder: Path) -> None:
         ) from error
 
 
-def _inside(classifier: Classifier) -> dict[str, Any]:
-    """What can be seen of a classifier's network."""
-    shape = _shape(classifier.model, "num_hidden_layers", "num_attention_heads")
-    return {"networks": classifier.collator.config.masks is not None, **shape}
-
-
 def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:
     """Layers and heads whose attention can be shown."""
     config = model.config
     return {"n_layers": getattr(config, layers, None), "n_heads": getattr(config, heads, None)}
-
-
-def _attention(looked: CrossAttentionMap) -> Attention:
-    return Attention(
-        source=looked.src_pieces,
-        target=looked.tgt_pieces,
-        weights=[[round(float(weight), 5) for weight in row] for row in looked.average()],
-    )
-
-
-DIGITS = 5
-"""Of a weight after the point."""
-
-
-@dataclass(frozen=True)
-class ExplainSettings:
-    """What is to be seen; see `ExplainRequest`."""
-
-    layer: int = -1
-    head: int | None = None
-    network: str | None = None
-    max_distance: int = 15
 
 
 def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSettings) -> ExplainAnswer:
@@ -312,7 +230,7 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
     if info.backend == "pytorch":
         looked = cross_attention(translator, line)
         translation = looked.translation
-        attention = _shown_attention("cross", looked.weights, looked.tgt_pieces, looked.src_pieces, settings)
+        attention = _attention("cross", looked.weights, looked.tgt_pieces, looked.src_pieces, settings)
     else:
         (best,) = translator.translate([line])
         translation = best[0].text
@@ -321,10 +239,7 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
             "Serve the folder that it was exported from."
         )
     view = translator_text(translator, line, parser, settings.max_distance)
-    return _answer(
-        engine.description.name, "translation", view, parser, missing,
-        translation=translation, attention=attention,
-    )  # fmt: skip
+    return _answer(engine, view, parser, missing, translation=translation, attention=attention)
 
 
 def explain_classification(
@@ -339,50 +254,47 @@ def explain_classification(
 
     classifier = engine.classifier
     item: Any = texts[0] if len(texts) == 1 else texts
-    (found,) = engine.classify([item])
-    missing, networks, attention = {}, None, None
+    parts: dict[str, Any] = {"classification": engine.classify([item])[0]}
+    missing = {}
     language = None if classifier.info.task in OWN_TASKS else "en"  # the public tasks are in English
     parser = parser_for(classifier.annotator, engine.parser, language, False)
-    if engine.description.backend != "pytorch":
-        reason = f"This model was exported to {engine.description.backend}, which does not give it."
+    if (backend := engine.description.backend) != "pytorch":
+        reason = f"This model was exported to {backend}, which does not give it."
         missing |= {"attention": reason, "networks": reason}
     else:
-        looked = encoder_attention(classifier, item)
+        looked, inside = encoder_attention(classifier, item), None
         if classifier.collator.config.masks is None:
             missing["networks"] = "This model was fine-tuned without masks."
         else:
             inside = subnetwork_view(classifier, item)
-            networks = _networks(inside)
-            if settings.network is not None:
-                attention = _attention_of_network(inside, len(looked.weights), settings)
-        if attention is None:
-            attention = _shown_attention("self", looked.weights, looked.pieces, looked.pieces, settings)
+            parts["networks"] = NetworksView(
+                layers=inside.layers,
+                names=inside.networks,
+                occurs=inside.masks.any((1, 2)).tolist(),
+                weights=_rounded(inside.topical_weights()),
+            )
+        given = looked.weights, looked.pieces, looked.pieces, settings
+        parts["attention"] = _attention("self", *given, inside)
     view = classifier_text(classifier, texts, parser, settings.max_distance)
-    return _answer(
-        engine.description.name, "classification", view, parser, missing,
-        classification=found, attention=attention, networks=networks,
-    )  # fmt: skip
+    return _answer(engine, view, parser, missing, **parts)
 
 
 def _answer(
-    name: str, task: Any, view: TextView, parser: Parser, missing: dict[str, str], **parts: Any
+    engine: Engine, view: TextView, parser: Parser, missing: dict[str, str], **parts: Any
 ) -> ExplainAnswer:
     if parser.lacks is not None:
         missing["trees"] = parser.lacks
     elif not view.sentences[0].words:
         missing["trees"] = "The text has no words."
     distance = view.max_distance
+    trees = {kind: matrix.tolist() for kind, matrix in view.relations.items()}
     names = [relation_name(one, distance) for one in range(n_relations(distance))]
     return ExplainAnswer(
-        model=name,
-        task=task,
+        model=engine.description.name,
+        task=engine.description.task,
         sentences=[_sentence(one) for one in view.sentences],
         pieces=PiecesView(texts=view.pieces, words=view.words_of_pieces, factors=view.factors),
-        relations=RelationsView(
-            max_distance=distance,
-            names=names,
-            trees={kind: matrix.tolist() for kind, matrix in view.relations.items()},
-        ),
+        relations=RelationsView(max_distance=distance, names=names, trees=trees),
         missing=missing,
         **parts,
     )
@@ -400,41 +312,27 @@ def _sentence(sentence: Sentence) -> SentenceView:
     )
 
 
-def _shown_attention(
-    kind: Any, weights: Any, rows: Sequence[str], columns: Sequence[str], settings: ExplainSettings
+def _attention(
+    kind: Any,
+    weights: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    settings: ExplainSettings,
+    inside: SubnetworkView | None = None,
 ) -> AttentionView:
-    """One layer of `[layers, heads, rows, columns]`."""
+    """One layer of `[layers, heads, rows, columns]`, or the wanted sub-network of it."""
     n_layers, n_heads = weights.shape[:2]
     layer = _place(settings.layer, n_layers, "layer")
     head = None if settings.head is None else _place(settings.head, n_heads, "head")
     shown = weights[layer].mean(0) if head is None else weights[layer, head]
-    return AttentionView(
-        kind=kind, n_layers=n_layers, n_heads=n_heads, layer=layer, head=head, rows=list(rows),
-        columns=list(columns), weights=_rounded(shown),
-    )  # fmt: skip
-
-
-def _attention_of_network(inside: SubnetworkView, n_layers: int, settings: ExplainSettings) -> AttentionView:
-    layer, n_heads = _place(settings.layer, n_layers, "layer"), inside.logits.shape[1]
-    head = None if settings.head is None else _place(settings.head, n_heads, "head")
-    if layer not in inside.layers:
-        layers = ", ".join(map(str, inside.layers))
-        raise ConfigError(f"layer: expected one with sub-networks ({layers}), got {layer}.")
-    name = str(settings.network)
-    weights = inside.sub_attention(inside.layers.index(layer), inside.network(name), head)
-    return AttentionView(
-        kind="self", n_layers=n_layers, n_heads=n_heads, layer=layer, head=head, network=name,
-        rows=inside.pieces, columns=inside.pieces, weights=_rounded(weights),
-    )  # fmt: skip
-
-
-def _networks(inside: SubnetworkView) -> NetworksView:
-    return NetworksView(
-        layers=inside.layers,
-        names=inside.networks,
-        occurs=inside.masks.any((1, 2)).tolist(),
-        weights=_rounded(inside.topical_weights()),
-    )
+    network = None if inside is None else settings.network
+    if inside is not None and network is not None:
+        if layer not in inside.layers:
+            layers = ", ".join(map(str, inside.layers))
+            raise ConfigError(f"layer: expected one with sub-networks ({layers}), got {layer}.")
+        shown = inside.sub_attention(inside.layers.index(layer), inside.network(network), head)
+    place = {"n_layers": n_layers, "n_heads": n_heads, "layer": layer, "head": head, "network": network}
+    return AttentionView(kind=kind, rows=list(rows), columns=list(columns), weights=_rounded(shown), **place)
 
 
 def _place(wanted: int, n_places: int, what: str) -> int:

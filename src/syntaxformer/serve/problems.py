@@ -15,51 +15,34 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-__all__ = [
-    "HEADER",
-    "Problem",
-    "current_request_id",
-    "handle_problems",
-    "problem_response",
-    "set_request_id",
-    "shown",
-]
-
-CODES = {
-    400: "not_json",
-    401: "no_key",
-    404: "no_such_path",
-    405: "wrong_method",
-    413: "too_large",
-    421: "wrong_host",
-    422: "invalid",
-    429: "busy",
-    499: "gone",
-    500: "internal",
-    503: "too_late",
+STATUSES = {
+    400: ("not_json", "The body is not JSON."),
+    401: ("no_key", "The key is missing or wrong."),
+    404: ("no_such_path", ""),
+    405: ("wrong_method", ""),
+    413: ("too_large", "The body is too large."),
+    421: ("wrong_host", "The name in `Host` is none of the service's."),
+    422: ("invalid", "The request asks for what cannot be; the message says what to change."),
+    429: ("busy", "Too many texts are waiting."),
+    499: ("gone", ""),
+    500: ("internal", ""),
+    503: ("too_late", "There was no answer in time."),
 }
-
+"""The usual code of each status, and what OpenAPI says of those that a route may answer with."""
 
 _PREFIX = re.compile(r"^(Value error, |(Input|List|String|Value) should (be |have )?)")
 """How pydantic's messages begin, before what was expected."""
 
 
 class Problem(HTTPException):
-    """An answer that is not the wanted one.
-
-    Args:
-        status: HTTP status.
-        message: `<what>: expected <constraint>, got <value>. <remedy>.`
-        code: For programs; None for the usual one of the status.
-        headers: Further headers, as Retry-After.
-    """
+    """An answer that is not the wanted one; its code is for programs, None for that of the status."""
 
     def __init__(
         self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None
     ) -> None:
         super().__init__(status, message, headers)
         self.status, self.message = status, message
-        self.code = code or CODES[status]
+        self.code = code or STATUSES[status][0]
 
 
 def shown(value: object) -> str:
@@ -74,7 +57,7 @@ def problem_response(problem: Problem) -> JSONResponse:
         "status": problem.status,
         "code": problem.code,
         "message": problem.message[:2000].encode("utf-8", "backslashreplace").decode(),
-        "request_id": current_request_id(),
+        "request_id": _current.get(),
     }
     return JSONResponse({"error": error}, problem.status, problem.headers)
 
@@ -82,30 +65,23 @@ def problem_response(problem: Problem) -> JSONResponse:
 def handle_problems(app: FastAPI) -> None:
     """Give all errors of an application this form."""
 
-    @app.exception_handler(Problem)
-    async def _known(_: Request, problem: Problem) -> JSONResponse:
-        return problem_response(problem)
-
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return problem_response(_problem_of(error))
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> JSONResponse:
-        return problem_response(_http_problem(request, error))
+        return problem_response(error if isinstance(error, Problem) else _http_problem(request, error))
 
 
 def _problem_of(error: RequestValidationError) -> Problem:
     details = error.errors()
     if any(detail["loc"] == ("body",) and isinstance(detail.get("input"), bytes) for detail in details):
-        return Problem(
-            422,
-            "body: expected JSON, got a body that is said to be none. Send `Content-Type: application/json`.",
-        )
+        message = "body: expected JSON, got a body that is said to be none."
+        return Problem(422, f"{message} Send `Content-Type: application/json`.")
     if any(detail["type"] == "json_invalid" for detail in details):
-        return Problem(
-            400, f"body: expected JSON, got: {details[0].get('ctx', {}).get('error', 'other bytes')}."
-        )
+        found = details[0].get("ctx", {}).get("error", "other bytes")
+        return Problem(400, f"body: expected JSON, got: {found}.")
     return Problem(422, " ".join(_sentence(detail) for detail in details[:10]))
 
 
@@ -130,7 +106,7 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
         return Problem(405, f"method: expected {allowed}, got {request.method[:60]}.", headers=headers)
     if error.status_code == 400:
         return Problem(400, "body: expected JSON, got brackets too deep, too long a number, or no UTF-8.")
-    code = CODES.get(error.status_code, "http")
+    code, _ = STATUSES.get(error.status_code, ("http", ""))
     return Problem(error.status_code, f"request: {error.detail}.", code, headers)
 
 
@@ -138,11 +114,6 @@ HEADER = "x-request-id"
 
 _PROPER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _current: ContextVar[str] = ContextVar("request_id", default="")
-
-
-def current_request_id() -> str:
-    """The id of the request that is being answered; empty outside of one."""
-    return _current.get()
 
 
 def set_request_id(given: str | None) -> str:

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.syntax import MAX_DISTANCE
 
-__all__ = [
-    "Attention",
-    "AttentionView",
-    "Classification",
-    "ClassifyAnswer",
-    "ClassifyRequest",
-    "ErrorBody",
-    "ExplainAnswer",
-    "ExplainRequest",
-    "Hypothesis",
-    "ModelDescription",
-    "ModelList",
-    "NetworksView",
-    "PiecesView",
-    "RelationsView",
-    "SentenceView",
-    "Source",
-    "TranslateAnswer",
-    "TranslateRequest",
-    "Translation",
-]
-
 Shown = Literal["tags", "alignment", "attention"]
+Task = Literal["translation", "classification"]
+Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+Truncated = Annotated[bool, Field(description="whether the text was cut to the model's longest input")]
+
+_LARGEST_DISTANCE = 84
 
 
-class TranslateRequest(BaseModel):
-    """Texts to translate."""
+def _with_examples(*examples: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": list(examples)})
 
-    texts: list[str] = Field(
-        min_length=1, fail_fast=True, description="a sentence or segment each; an empty text stays empty"
-    )
-    model: str | None = Field(default=None, description="name of a model; null: the first translator")
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class TranslateSettings(_Request):
+    """Settings that texts of one batch share."""
+
     beam_size: int | None = Field(default=None, ge=1, le=20, description="null: the model's setting")
     n_best: int = Field(default=1, ge=1, le=20, description="translations of each text, at most beam_size")
     length_penalty: float | None = Field(
@@ -52,14 +39,18 @@ class TranslateRequest(BaseModel):
         description="tags of the source; alignment and attention of the best translation",
     )
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"texts": ["A man is standing on a ladder."]},
-                {"texts": ["Two dogs run."], "beam_size": 5, "n_best": 3, "scores": True, "show": ["tags"]},
-            ]
-        },
+
+class TranslateRequest(TranslateSettings):
+    """Texts to translate."""
+
+    texts: list[str] = Field(
+        min_length=1, fail_fast=True, description="a sentence or segment each; an empty text stays empty"
+    )
+    model: str | None = Field(default=None, description="name of a model; null: the first translator")
+
+    model_config = _with_examples(
+        {"texts": ["A man is standing on a ladder."]},
+        {"texts": ["Two dogs run."], "beam_size": 5, "n_best": 3, "scores": True, "show": ["tags"]},
     )
 
 
@@ -95,9 +86,7 @@ class Translation(BaseModel):
         default=None, description="[source piece, target piece]: what each target piece looks at most"
     )
     attention: Attention | None = None
-    truncated: bool = Field(
-        default=False, description="whether the text was cut to the model's longest input"
-    )
+    truncated: Truncated = False
 
 
 class TranslateAnswer(BaseModel):
@@ -106,31 +95,22 @@ class TranslateAnswer(BaseModel):
     model: str
     translations: list[Translation]
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "model": "sit",
-                    "translations": [{"text": "Ein Mann steht auf einer Leiter.", "truncated": False}],
-                }
-            ]
-        }
+    model_config = _with_examples(
+        {"model": "sit", "translations": [{"text": "Ein Mann steht auf einer Leiter.", "truncated": False}]}
     )
 
 
-class ClassifyRequest(BaseModel):
+class ClassifyRequest(_Request):
     """Texts, or pairs of texts, to classify."""
 
-    texts: list[str | Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+    texts: list[str | Pair] = Field(
         min_length=1,
         fail_fast=True,
         description="texts, or pairs where the model was trained on pairs; none of them empty",
     )
     model: str | None = Field(default=None, description="name of a model; null: the first classifier")
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"texts": ["They drank the pub dry."]}]}
-    )
+    model_config = _with_examples({"texts": ["They drank the pub dry."]})
 
 
 class Classification(BaseModel):
@@ -139,9 +119,7 @@ class Classification(BaseModel):
     label: str | None = Field(default=None, description="null where the model gives scores")
     score: float | None = Field(default=None, description="of a model that gives scores")
     probabilities: dict[str, float] | None = None
-    truncated: bool = Field(
-        default=False, description="whether the text was cut to the model's longest input"
-    )
+    truncated: Truncated = False
 
 
 class ClassifyAnswer(BaseModel):
@@ -150,16 +128,10 @@ class ClassifyAnswer(BaseModel):
     model: str
     classifications: list[Classification]
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "model": "cola",
-                    "classifications": [
-                        {"label": "1", "probabilities": {"0": 0.02, "1": 0.98}, "truncated": False}
-                    ],
-                }
-            ]
+    model_config = _with_examples(
+        {
+            "model": "cola",
+            "classifications": [{"label": "1", "probabilities": {"0": 0.02, "1": 0.98}, "truncated": False}],
         }
     )
 
@@ -168,7 +140,7 @@ class ModelDescription(BaseModel):
     """A model that is served."""
 
     name: str
-    task: Literal["translation", "classification"]
+    task: Task
     backend: str
     annotator: str | None = None
     source_language: str | None = None
@@ -201,16 +173,9 @@ class ErrorBody(BaseModel):
     error: _Error
 
 
-_LARGEST_DISTANCE = 84
+class ExplainSettings(_Request):
+    """What is to be seen of a text."""
 
-
-class ExplainRequest(BaseModel):
-    """A text to look into."""
-
-    text: str | Annotated[list[str], Field(min_length=2, max_length=2)] = Field(
-        description="a sentence; two where the model was trained on pairs"
-    )
-    model: str | None = Field(default=None, description="name of a model; null: the first one")
     layer: int = Field(
         default=-1, ge=-1, le=999, description="whose attention is shown, from 0; -1: the last"
     )
@@ -224,14 +189,16 @@ class ExplainRequest(BaseModel):
         default=MAX_DISTANCE, ge=1, le=_LARGEST_DISTANCE, description="largest distance that has a relation"
     )
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"text": "Two dogs play in the snow."},
-                {"text": "They drank the pub dry.", "model": "cola", "layer": 0, "head": 3},
-            ]
-        },
+
+class ExplainRequest(ExplainSettings):
+    """A text to look into."""
+
+    text: str | Pair = Field(description="a sentence; two where the model was trained on pairs")
+    model: str | None = Field(default=None, description="name of a model; null: the first one")
+
+    model_config = _with_examples(
+        {"text": "Two dogs play in the snow."},
+        {"text": "They drank the pub dry.", "model": "cola", "layer": 0, "head": 3},
     )
 
 
@@ -294,7 +261,7 @@ class ExplainAnswer(BaseModel):
     """What there is to see; what there is not, with the reason, in `missing`."""
 
     model: str
-    task: Literal["translation", "classification"]
+    task: Task
     translation: str | None = None
     classification: Classification | None = None
     sentences: list[SentenceView]

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,6 @@ from syntaxformer.serve.app import create_app
 from syntaxformer.serve.config import ServiceConfig
 from syntaxformer.serve.engines import check_folder, load_engine
 from syntaxformer.serve.gate import JsonLines
-
-__all__ = [
-    "FOLDER",
-    "PAGES",
-    "POLICY",
-    "add_explorer",
-    "app_from_environment",
-    "name_models",
-    "run",
-    "serve_app",
-]
 
 FOLDER = Path(__file__).parent / "explorer"
 
@@ -80,9 +68,6 @@ CONFIG = "SYNTAXFORMER_SERVE"
 
 FAILURE, LOADED = "failure.txt", "loaded"
 """Files that worker processes leave for the first one: why none can start; that one has started."""
-
-PAGES: list[Callable[[FastAPI], None]] = [add_explorer]
-"""Each adds web pages to the application."""
 
 
 class SmallReads(H11Protocol):
@@ -194,8 +179,7 @@ def _build(config: ServiceConfig) -> FastAPI:
         for name, folder in config.models.items()
     }
     app = create_app(config, engines)
-    for add in PAGES:
-        add(app)
+    add_explorer(app)
     return app
 
 

@@ -3,22 +3,20 @@
 from syntaxformer.study.ablation import Ablation, ablate_classifier, ablate_translator
 from syntaxformer.study.attention import (
     CrossAttentionMap,
-    EncoderAttention,
-    SpreadOfAttention,
+    SubnetworkView,
     attention_spread,
     cross_attention,
     encoder_attention,
+    plain_attention_beside,
+    subnetwork_view,
 )
 from syntaxformer.study.plots import draw_attention, draw_subnetwork
-from syntaxformer.study.subnetworks import SubnetworkView, plain_attention_beside, subnetwork_view
 from syntaxformer.study.text_view import Parser, TextView, classifier_text, parser_for, translator_text
 
 __all__ = [
     "Ablation",
     "CrossAttentionMap",
-    "EncoderAttention",
     "Parser",
-    "SpreadOfAttention",
     "SubnetworkView",
     "TextView",
     "ablate_classifier",

@@ -26,18 +26,6 @@ from syntaxformer.syntax import FACTORS, LineSyntax, TreeOptions, WordColumns, f
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.translator import Translator
 
-__all__ = [
-    "Ablation",
-    "PieceWords",
-    "ablate_batch",
-    "ablate_classifier",
-    "ablate_factors",
-    "ablate_translator",
-    "drawn_for",
-    "piece_roles",
-    "word_roles",
-]
-
 KINDS = ("parent", "child", "sibling")
 """Kinds of relation, in the order of their ids."""
 

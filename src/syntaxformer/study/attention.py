@@ -1,4 +1,7 @@
-"""Attention of a translator as arrays: which source pieces a target piece looks at. See `plots`."""
+"""Attention as arrays: of a translator, how widely it is spread, and inside syntax attention. See `plots`.
+
+Of syntax attention: what each sub-network attends to in one sentence, and how much it counts.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.progress import track
-from syntaxformer.base.statistics import Interval, bootstrap_interval
+from syntaxformer.base.statistics import Interval
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.tables import TextExample
-from syntaxformer.study.cases import MIN_SENTENCES
+from syntaxformer.study.cases import interval_of
 from syntaxformer.syntax import (
     FACTORS,
     NO_PATH,
@@ -24,22 +28,12 @@ from syntaxformer.syntax import (
     batch_dependency_distances,
     batch_word_of_piece,
     encoding_offsets,
+    n_relations,
+    relation_name,
 )
-from syntaxformer.translation.source import encode_pieces, fitting_pieces, source_batch
+from syntaxformer.translation.source import EncodedText, encode_pieces, fitting_pieces, source_batch
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES, Translator
 from syntaxformer.trees import Sentence
-
-__all__ = [
-    "MEASURES",
-    "CrossAttentionMap",
-    "EncoderAttention",
-    "SpreadOfAttention",
-    "attention_spread",
-    "cross_attention",
-    "encoder_attention",
-    "spread_of_weights",
-    "target_pieces",
-]
 
 
 @dataclass(frozen=True)
@@ -62,8 +56,7 @@ class CrossAttentionMap:
 
     def average(self, layer: int = -1, head: int | None = None) -> NDArray[np.float32]:
         """One layer's weights, `[tgt, src]`: the mean over its heads, or one head."""
-        weights = self.weights[layer]
-        return weights.mean(0) if head is None else weights[head]
+        return _mean(self.weights[layer], head)
 
 
 @torch.inference_mode()
@@ -73,13 +66,7 @@ def cross_attention(
     user_factors: Mapping[str, Sequence[str]] | None = None,
     translation: str | None = None,
 ) -> CrossAttentionMap:
-    """Look at the attention that scores the translation of a line.
-
-    Args:
-        translator: A loaded model.
-        line: Raw text with at least one word.
-        user_factors: For each factor of the user's own, the values of the line's words.
-        translation: As the translator gave it; None to translate the line now.
+    """Look at the attention that scores the translation of a line: the given one, or that made now.
 
     Raises:
         ValueError: The line is empty.
@@ -94,10 +81,7 @@ def cross_attention(
         (best,) = translator.translate([line], user_factors=own)
         translation = best[0].text
     source = translator.encode([line], own)
-    (target,) = target_pieces(translator, [translation])
-    device, pad_id = translator.model.device, translator.model.source_pad_id
-    batch = {name: tensor.to(device) for name, tensor in source_batch(source, [0], pad_id).items()}
-    output = translator.model(**batch, labels=torch.tensor([target], device=device), output_attentions=True)
+    attentions, (target,) = _cross_attentions(translator, source, [translation])
     factors = {
         name: translator.encoder.vocabularies[name].decode(source.factors[:, column])
         for column, name in enumerate(translator.encoder.columns)
@@ -105,33 +89,32 @@ def cross_attention(
     return CrossAttentionMap(
         translator.encoder.piece_names(source.pieces),
         translator.encoder.target_tokenizer.convert_ids_to_tokens(target),
-        torch.stack(output.cross_attentions)[:, 0].float().cpu().numpy(),
+        torch.stack(attentions)[:, 0].float().cpu().numpy(),
         factors,
         translation,
     )
 
 
-def target_pieces(translator: Translator, texts: Sequence[str]) -> list[list[int]]:
-    """Pieces of translations, each with its end piece, as the decoder writes them.
+def _cross_attentions(
+    translator: Translator, source: EncodedText, targets: Sequence[str]
+) -> tuple[Sequence[Tensor], list[list[int]]]:
+    """Of each layer `[sentences, heads, tgt, src]`, and the pieces of the targets with their end pieces.
 
-    Args:
-        translator: A loaded model.
-        texts: In the target language, as a reader sees them: joined after Moses, in any case.
+    Targets are as a reader sees them, and cut into pieces as the decoder writes them.
     """
-    info = translator.info
-    prepared = info.preparation(info.tgt).prepare(texts)
-    return [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]
+    model, info = translator.model, translator.info
+    prepared = info.preparation(info.tgt).prepare(targets)
+    pieces = [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]
+    longest = max(map(len, pieces))
+    labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
+    batch = source_batch(source, range(len(pieces)), model.source_pad_id)
+    batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+    return model(**batch, labels=labels, output_attentions=True).cross_attentions, pieces
 
 
 @dataclass(frozen=True)
 class EncoderAttention:
-    """Self-attention for one text, or pair.
-
-    Args:
-        pieces: `[pieces]`.
-        weights: `[layers, heads, pieces, pieces]`, each row sums to 1; of an infused layer what all its
-            sub-networks together attend to.
-    """
+    """Self-attention, `[layers, heads, pieces, pieces]`; of an infused layer that of all its sub-networks."""
 
     pieces: list[str]
     weights: NDArray[np.float32]
@@ -139,19 +122,12 @@ class EncoderAttention:
 
 @torch.no_grad()
 def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> EncoderAttention:
-    """Run one text through a classifier's encoder and look at its attention.
-
-    Args:
-        classifier: A fine-tuned model, infused or plain.
-        text: A text, or a pair where the model was trained on pairs.
+    """Run one text, or pair, through a classifier's encoder and look at its attention.
 
     Raises:
         ConfigError: The model does not tell its attention.
     """
-    texts = (text,) if isinstance(text, str) else text
-    example = TextExample(tuple(" ".join(one.split()) for one in texts))
-    batch = classifier.collator(annotate_examples([example], classifier.annotator, False, cached=False))
-    pieces = classifier.collator.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
+    batch, pieces = _read(classifier, text)
     infusion = getattr(classifier.model, "infusion", None)
     if infusion is not None and infusion.attends:
         with infusion.record(attention=True):
@@ -161,6 +137,19 @@ def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> En
     else:
         layers = _eager(classifier, batch)
     return EncoderAttention(pieces, torch.stack([one[0] for one in layers]).float().cpu().numpy())
+
+
+def _read(classifier: Classifier, text: str | tuple[str, str]) -> tuple[dict[str, Tensor], list[str]]:
+    """The batch of one text or pair, and its pieces."""
+    texts = (text,) if isinstance(text, str) else text
+    example = TextExample(tuple(" ".join(one.split()) for one in texts))
+    batch = classifier.collator(annotate_examples([example], classifier.annotator, False, cached=False))
+    return batch, classifier.collator.tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
+
+
+def _mean(weights: NDArray[np.float32], head: int | None) -> NDArray[np.float32]:
+    """Over heads, the first axis; or one head."""
+    return weights.mean(0) if head is None else weights[head]
 
 
 def _eager(classifier: Classifier, batch: dict[str, Tensor]) -> list[Tensor]:
@@ -183,39 +172,30 @@ def _eager(classifier: Classifier, batch: dict[str, Tensor]) -> list[Tensor]:
     return list(found)
 
 
-MEASURES = ("entropy", "words", "edges", "on_words")
-"""Entropy in bits, mean distance in words and in tree edges, share of the weight that is on words at all."""
+MEASURES = {
+    "entropy": "entropy, bits",
+    "words": "mean distance, words",
+    "edges": "mean distance, edges",
+    "on_words": "weight on words",
+}
+"""What is measured → what it is; edges are those of the tree, and what is not on words is on other pieces."""
 
 BATCH_LINES = 32
 
 
 @dataclass(frozen=True)
 class SpreadOfAttention:
-    """One value a sentence for each measure, the mean over its target pieces.
-
-    Args:
-        values: Measure → `[sentences]`; NaN where a sentence has no value.
-    """
+    """For each measure one value a sentence, the mean over its target pieces; NaN where it has none."""
 
     values: dict[str, NDArray[np.float64]]
 
     def interval(self, measure: str) -> Interval:
-        """Mean and its 95 % interval over resampled test sets; NaN where no sentence has a value.
-
-        The ends are NaN below `MIN_SENTENCES`.
-        """
-        return _interval(self.values[measure])
+        """Mean and its 95 % interval over resampled test sets; NaN where too few sentences have a value."""
+        return interval_of(self.values[measure])
 
     def difference(self, baseline: SpreadOfAttention, measure: str) -> Interval:
         """Mean difference to a baseline on the same sentences, and its interval, as `interval`."""
-        return _interval(self.values[measure] - baseline.values[measure])
-
-
-def _interval(values: NDArray[np.float64]) -> Interval:
-    kept = values[~np.isnan(values)]
-    if len(kept) < MIN_SENTENCES:
-        return Interval(float(kept.mean()) if len(kept) else np.nan, np.nan, np.nan)
-    return bootstrap_interval(kept.tolist())
+        return interval_of(self.values[measure] - baseline.values[measure])
 
 
 @torch.inference_mode()
@@ -226,14 +206,7 @@ def attention_spread(
     head: int | None = None,
     targets: Sequence[str] | None = None,
 ) -> SpreadOfAttention:
-    """Measure the cross-attention of a test set.
-
-    Args:
-        translator: A loaded model.
-        sentences: Parsed source lines; the words and trees that distances are counted in.
-        layer: Of the decoder, the last by default.
-        head: One head; None for the mean over heads.
-        targets: Text to read the attention on; None for the model's own translations.
+    """Measure the cross-attention of parsed source lines, on the model's own translations or given targets.
 
     Raises:
         ConfigError: The model reads tags between its words or factors of the user's own, or has no such
@@ -257,9 +230,8 @@ def attention_spread(
         for row, one in zip(rows, weights, strict=True):
             if head is not None and head >= len(one):
                 raise ConfigError(f"head: expected below {len(one)}, got {head}.")
-            of_pieces = one.mean(0) if head is None else one[head]
             owners = _owners(translator, sentences[row])
-            found = spread_of_weights(of_pieces, owners, sentences[row])
+            found = spread_of_weights(_mean(one, head), owners, sentences[row])
             for measure, value in found.items():
                 values[measure][row] = value
     return SpreadOfAttention(values)
@@ -310,17 +282,11 @@ def _weights(
     translator: Translator, lines: Sequence[str], targets: Sequence[str], layer: int
 ) -> list[NDArray[np.float32]]:
     """Cross-attention of one layer for each line, `[heads, tgt, src]`, without padding."""
-    source, model = translator.encode(lines), translator.model
-    encoded = target_pieces(translator, targets)
-    longest = max(map(len, encoded))
-    labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in encoded], device=model.device)
-    batch = source_batch(source, range(len(lines)), model.source_pad_id)
-    batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-    found = model(**batch, labels=labels, output_attentions=True).cross_attentions
+    source = translator.encode(lines)
+    found, encoded = _cross_attentions(translator, source, targets)
     if not -len(found) <= layer < len(found):
         raise ConfigError(f"layer: expected {-len(found)} to {len(found) - 1}, got {layer}.")
-    weights = found[layer].float().cpu().numpy()
-    sizes = zip(weights, encoded, source.lengths.tolist(), strict=True)
+    sizes = zip(found[layer].float().cpu().numpy(), encoded, source.lengths.tolist(), strict=True)
     return [one[:, : len(ids), :length] for one, ids, length in sizes]
 
 
@@ -333,3 +299,166 @@ def _owners(translator: Translator, sentence: Sentence) -> NDArray[np.int32]:
     words = preparation.clean_offsets(sentence.text, sentence.offsets)
     owners = batch_word_of_piece(prepared.to_raw(offsets, splits), splits, words, [0, len(sentence)])
     return owners[fitting_pieces(splits, MAX_SOURCE_PIECES)]
+
+
+FULL = "full"
+"""Attention to all pieces, as one of the sub-networks (preset `preserving`)."""
+
+
+@dataclass(frozen=True)
+class SubnetworkView:
+    """One sentence, or pair, in an infused encoder.
+
+    Args:
+        pieces: `[pieces]`.
+        networks: Names, "dependency sibling 3", and "full" where it takes part.
+        topical: α, `[layers, pieces, networks]`.
+        logits: Scaled logits before masks, `[layers, heads, pieces, pieces]`; -inf outside a local layer's
+            window.
+        masks: Whether M_r is 1, `[networks, pieces, pieces]`.
+        attention: What all sub-networks together attend to, `[layers, heads, pieces, pieces]`.
+        layers: Numbers of the layers, as they run: ALBERT's parameters run several times.
+        mode: "multiplicative" or "additive".
+        on_empty_row: "full" or "zero", where the mode is additive.
+        prediction: What the classifier says.
+    """
+
+    pieces: list[str]
+    networks: list[str]
+    topical: NDArray[np.float32]
+    logits: NDArray[np.float32]
+    masks: NDArray[np.bool_]
+    attention: NDArray[np.float32]
+    layers: list[int]
+    mode: str
+    on_empty_row: str
+    prediction: str
+
+    def network(self, name: str) -> int:
+        """Number of a sub-network.
+
+        Raises:
+            ConfigError: There is none of that name.
+        """
+        if name not in self.networks:
+            raise ConfigError(f"network: unknown sub-network {name!r}. {nearest(name, self.networks)}")
+        return self.networks.index(name)
+
+    def sub_attention(self, layer: int, network: int, head: int | None = None) -> NDArray[np.float32]:
+        """A_r without its values, softmax(QKᵀ ⊙ M_r / √d), `[pieces, pieces]`; mean over heads or one head.
+
+        Source: Bai et al. (2021), eq. 1.
+        """
+        logits = self.logits[layer]
+        if self.networks[network] == FULL:
+            return _mean(_softmax(logits), head)
+        mask = self.masks[network] & ~np.isneginf(logits)  # beyond a window a relation counts as none
+        if self.mode == "multiplicative":
+            return _mean(_softmax(np.where(mask, logits, 0)), head)
+        is_empty = ~mask.any(-1, keepdims=True)
+        attention = _softmax(np.where(mask | is_empty, logits, -1e9))
+        return _mean(attention if self.on_empty_row == "full" else attention * ~is_empty, head)
+
+    def plain_attention(self, layer: int, head: int | None = None) -> NDArray[np.float32]:
+        """What the layer's own logits attend to without masks, `[pieces, pieces]`.
+
+        This is not the vanilla model of the paper's figure, which was trained without masks: see
+        `plain_attention_beside`.
+        """
+        return _mean(_softmax(self.logits[layer]), head)
+
+    def topical_weights(self) -> NDArray[np.float32]:
+        """α by layer, mean over pieces, `[layers, networks]`."""
+        return self.topical.mean(1)
+
+    def strongest(self, n: int = 10) -> list[int]:
+        """The sub-networks that count most over all layers, of those that link a pair; not the full one."""
+        weights = self.topical_weights().mean(0)
+        order = np.argsort(-weights, kind="stable").tolist()
+        return [one for one in order if self.networks[one] != FULL and self.masks[one].any()][:n]
+
+
+def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> SubnetworkView:
+    """Run one text, or pair, through a classifier with masks and look inside.
+
+    Raises:
+        ConfigError: The model has no masks.
+        DataError: A text is empty, or single where pairs are expected.
+
+    Source: Bai et al. (2021), section 5.2 and figure 2.
+    """
+    config = classifier.collator.config
+    infusion = getattr(classifier.model, "infusion", None)
+    if config.masks is None or infusion is None:
+        raise ConfigError("model: expected one that was fine-tuned with masks, got one without.")
+    with infusion.record(attention=True):
+        found = classifier.predict([text])
+    batch, pieces = _read(classifier, text)
+    seen = infusion.seen
+    passes = [(number, layer) for number, layer in enumerate(seen.passes) if layer in infusion.masked_layers]
+
+    def of_passes(by_layer: dict[int, list[Tensor]]) -> NDArray[np.float32]:
+        shown = [by_layer[layer][seen.passes[:number].count(layer)][0] for number, layer in passes]
+        return torch.stack(shown).float().cpu().numpy()
+
+    topical, logits, attention = map(of_passes, (seen.weights, seen.logits, seen.attention))
+    names, masks = _networks(batch["syntax"][0].numpy(), config.masks.used_trees, config.masks.max_distance)
+    if topical.shape[-1] == len(names) + 1:
+        names, masks = [*names, FULL], np.concatenate([masks, np.ones_like(masks[:1])])
+    return SubnetworkView(
+        pieces, names, topical, logits, masks, attention, [number for number, _ in passes],
+        config.masks.mode, config.masks.on_empty_row, str(found.labels[0]),
+    )  # fmt: skip
+
+
+def plain_attention_beside(
+    view: SubnetworkView,
+    plain: Classifier,
+    text: str | tuple[str, str],
+    layer: int = -1,
+    head: int | None = None,
+) -> NDArray[np.float32]:
+    """What a model without syntax attention attends to in the layer of a view, `[pieces, pieces]`.
+
+    Raises:
+        ConfigError: The model's attention is not plain, it has no such layer or head, reads other pieces, or
+            does not tell its attention.
+        DataError: The text is single where the model expects pairs, or the reverse.
+
+    Source: Bai et al. (2021), section 5.2 and figure 2.
+    """
+    infusion = getattr(plain.model, "infusion", None)
+    if plain.backend == "onnx" or (infusion is not None and infusion.attends):
+        got = "an exported one" if plain.backend == "onnx" else "one whose attention is infused"
+        raise ConfigError(
+            f"beside: expected a model fine-tuned without masks, relation_bias and lisa, got {got}. "
+            "Fine-tune the checkpoint with --infuse none."
+        )
+    plain.predict([text])  # refuses what is no text for this model
+    found, number = encoder_attention(plain, text), view.layers[layer]
+    n_layers, n_heads = found.weights.shape[:2]
+    if number >= n_layers or (head is not None and head >= n_heads):
+        raise ConfigError(
+            f"beside: expected a model with layer {number} and head {head or 0}, got {n_layers} layers of "
+            f"{n_heads} heads. Choose another layer or head."
+        )
+    if found.pieces != view.pieces:
+        raise ConfigError(
+            f"beside: expected a model that reads the same {len(view.pieces)} pieces, got "
+            f"{len(found.pieces)} others. Use one that was fine-tuned from the same checkpoint."
+        )
+    return _mean(found.weights[number], head)
+
+
+def _networks(
+    relations: NDArray[np.uint8], trees: tuple[str, ...], max_distance: int
+) -> tuple[list[str], NDArray[np.bool_]]:
+    """Names and masks of all sub-networks, tree by tree."""
+    ids = range(1, n_relations(max_distance))
+    names = [f"{tree} {relation_name(one, max_distance)}" for tree in trees for one in ids]
+    return names, np.stack([of_tree == one for of_tree in relations for one in ids])
+
+
+def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)

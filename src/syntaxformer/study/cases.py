@@ -8,49 +8,44 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics import CHRF
 
 from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.base.statistics import Interval, bootstrap_interval
-from syntaxformer.translation.model_folder import FolderInfo
+from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
 from syntaxformer.translation.scoring import scoring
+from syntaxformer.translation.translator import FolderInfo
 from syntaxformer.trees import Sentence, depths_of
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
-from collections.abc import Mapping
 
-from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
+MANY = 10**6
 
-__all__ = [
-    "MIN_SENTENCES",
-    "Case",
-    "CaseGroup",
-    "TagRow",
-    "case_blocks",
-    "cases_of_lines",
-    "compare_cases",
-    "group_cases",
-    "tag_rows",
-    "word_counts",
-]
-
-LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 10**6))
+LENGTHS = {
+    "1 to 5": range(1, 6),
+    "6 to 10": range(6, 11),
+    "11 to 15": range(11, 16),
+    "16 to 20": range(16, 21),
+    "21 to 30": range(21, 31),
+    "31 and more": range(31, MANY),
+}
 """Words of the source."""
 
-DEPTHS = ((0, 2), (3, 3), (4, 4), (5, 5), (6, 10**6))
+DEPTHS = {"0 to 2": range(3), "3": [3], "4": [4], "5": [5], "6 and more": range(6, MANY)}
 """Edges from the root to the deepest word of the source."""
+
+RARITIES = {"never seen": [0], "1 to 3 times": range(1, 4), "more often": range(4, 1 << 62)}
+"""How often the rarest word occurs."""
 
 MIN_SENTENCES = 10
 """Fewer sentences have no interval: resampled, one or two of them look surer than they are."""
-
-RARE_COUNT = 3
-"""A word is rare that occurs no more often than this."""
 
 
 @dataclass(frozen=True)
@@ -156,25 +151,19 @@ def group_cases(cases: Sequence[Case]) -> dict[str, list[CaseGroup]]:
 
     Empty groups are left out, as is a sentence without a tree, or without words, where these count.
     """
-    kinds: dict[str, list[tuple[str, Callable[[Case], bool]]]] = {
-        "words of the source": [(_range(*ends), _between(_length, *ends)) for ends in LENGTHS],
-    }
+    kinds = {"words of the source": (LENGTHS, [len(case.source) for case in cases])}
     if any(case.source.governors is not None for case in cases):
-        kinds["depth of its tree"] = [(_range(*ends), _between(_depth, *ends)) for ends in DEPTHS]
+        depths = [max(depths_of(case.source.governors or ()), default=-1) for case in cases]
+        kinds["depth of its tree"] = DEPTHS, depths
     if any(case.rarest is not None for case in cases):
-        kinds["rarest source word"] = [
-            ("never seen", lambda case: case.rarest == 0),
-            (f"1 to {RARE_COUNT} times", lambda case: 1 <= (case.rarest or 0) <= RARE_COUNT),
-            ("more often", lambda case: (case.rarest or 0) > RARE_COUNT),
-        ]
-    return {
-        kind: [
-            group
-            for name, belongs in parts
-            if (group := _group(name, [one for one in cases if belongs(one)]))
-        ]
-        for kind, parts in kinds.items()
-    }
+        rarest = [-1 if case.rarest is None else case.rarest for case in cases]
+        kinds["rarest source word"] = RARITIES, rarest
+    found: dict[str, list[CaseGroup]] = {}
+    for kind, (parts, measured) in kinds.items():
+        measures = list(zip(cases, measured, strict=True))
+        chosen = {name: [case for case, one in measures if one in part] for name, part in parts.items()}
+        found[kind] = [_group(name, members) for name, members in chosen.items() if members]
+    return found
 
 
 def tag_rows(cases: Sequence[Case]) -> list[TagRow]:
@@ -208,33 +197,21 @@ def _right_words(reference: Sentence, output: Sentence, lowercase: bool) -> set[
     return right
 
 
-def _group(name: str, cases: Sequence[Case]) -> CaseGroup | None:
-    if not cases:
-        return None
+def _group(name: str, cases: Sequence[Case]) -> CaseGroup:
     means = [sum(case.scores[place] for case in cases) / len(cases) for place in (0, 1)]
-    gains = [case.gain for case in cases]
-    if len(gains) < MIN_SENTENCES:
-        return CaseGroup(name, len(cases), *means, Interval(fmean(gains), math.nan, math.nan))
-    return CaseGroup(name, len(cases), *means, bootstrap_interval(gains))
+    return CaseGroup(name, len(cases), *means, interval_of([case.gain for case in cases]))
 
 
-def _length(case: Case) -> int:
-    return len(case.source)
+def interval_of(values: Sequence[float] | NDArray[np.float64]) -> Interval:
+    """Mean of one value a sentence, and its 95 % interval over resampled test sets.
 
-
-def _depth(case: Case) -> int:
-    governors = case.source.governors
-    return max(depths_of(governors), default=-1) if governors is not None else -1
-
-
-def _between(measure: Callable[[Case], int], low: int, high: int) -> Callable[[Case], bool]:
-    return lambda case: low <= measure(case) <= high
-
-
-def _range(low: int, high: int) -> str:
-    if high >= 10**6:
-        return f"{low} and more"
-    return str(low) if low == high else f"{low} to {high}"
+    NaN values are left out; the ends are NaN below `MIN_SENTENCES`, the mean where there is no value.
+    """
+    kept = np.asarray(values, float)
+    kept = kept[~np.isnan(kept)]
+    if len(kept) < MIN_SENTENCES:
+        return Interval(float(kept.mean()) if len(kept) else math.nan, math.nan, math.nan)
+    return bootstrap_interval(kept.tolist())
 
 
 def cases_of_lines(
@@ -276,12 +253,7 @@ def cases_of_lines(
 
 
 def case_blocks(cases: Sequence[Case], names: tuple[str, str], n_examples: int = 10) -> list[Block]:
-    """A report as blocks for `document.to_markdown`.
-
-    Args:
-        cases: From `compare_cases`.
-        names: Of the two systems.
-        n_examples: Sentences shown on each side.
+    """A report of `compare_cases` for `document.to_markdown`; examples are shown of both sides.
 
     Source: Sundararaman et al. (2019), table 3.
     """
@@ -289,12 +261,14 @@ def case_blocks(cases: Sequence[Case], names: tuple[str, str], n_examples: int =
     worse = sorted((case for case in cases if case.gain < 0), key=lambda case: case.gain)
     n_equal = len(cases) - len(better) - len(worse)
     groups = group_cases(cases)
+    is_small = any(one.n < MIN_SENTENCES for of_kind in groups.values() for one in of_kind)
+    exception = f"; groups of fewer than {MIN_SENTENCES} sentences have none (–)" if is_small else ""
     blocks: list[Block] = [
         Heading(f"{names[0]} and {names[1]}, sentence by sentence", 1),
         Paragraph(
             f"{len(cases)} sentences; chrF of a sentence is higher with {names[1]} in {len(better)}, with "
             f"{names[0]} in {len(worse)}, equal in {n_equal}. Gains are {names[1]} minus {names[0]}, with "
-            f"95 % bootstrap intervals{_exception(groups)}."
+            f"95 % bootstrap intervals{exception}."
         ),
     ]
     for kind, of_kind in groups.items():
@@ -306,44 +280,26 @@ def case_blocks(cases: Sequence[Case], names: tuple[str, str], n_examples: int =
     return blocks
 
 
-def _exception(groups: Mapping[str, Sequence[CaseGroup]]) -> str:
-    """What the report says where a group is too small for an interval."""
-    if all(one.n >= MIN_SENTENCES for of_kind in groups.values() for one in of_kind):
-        return ""
-    return f"; groups of fewer than {MIN_SENTENCES} sentences have none (–)"
-
-
 def _group_table(kind: str, groups: Sequence[CaseGroup], names: tuple[str, str]) -> Table:
-    rows = [
-        [
-            one.name,
-            str(one.n),
-            f"{one.first:.2f}",
-            f"{one.second:.2f}",
-            f"{one.gain.mean:+.2f}",
-            f"{one.gain.low:+.2f} to {one.gain.high:+.2f}" if one.n >= MIN_SENTENCES else "–",
-        ]
-        for one in groups
-    ]
+    rows = []
+    for one in groups:
+        interval = f"{one.gain.low:+.2f} to {one.gain.high:+.2f}" if one.n >= MIN_SENTENCES else "–"
+        means = [f"{one.first:.2f}", f"{one.second:.2f}", f"{one.gain.mean:+.2f}"]
+        rows.append([one.name, str(one.n), *means, interval])
     return Table([kind, "sentences", *(f"chrF {name}" for name in names), "gain", "95 %"], rows)
 
 
 def _tag_blocks(cases: Sequence[Case], names: tuple[str, str]) -> list[Block]:
-    rows = tag_rows(cases)
-    if not rows:
-        return []
-    table = [
+    rows = [
         [
             one.tag,
-            str(one.n),
-            str(one.only_first),
-            str(one.only_second),
+            *map(str, (one.n, one.only_first, one.only_second)),
             f"{one.only_second - one.only_first:+d}",
         ]
-        for one in rows
+        for one in tag_rows(cases)
     ]
     header = ["part of speech", "reference words", *(f"only {name}" for name in names), "difference"]
-    return [Heading("Reference words that only one system has"), Table(header, table)]
+    return [Heading("Reference words that only one system has"), Table(header, rows)] if rows else []
 
 
 def _example(case: Case, names: tuple[str, str]) -> Table:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Block", "Code", "Figure", "Heading", "Marked", "Paragraph", "Table", "to_html", "to_markdown"]
-
 
 @dataclass(frozen=True)
 class Heading:
@@ -39,31 +37,10 @@ class Code:
 
 @dataclass(frozen=True)
 class Marked:
-    """Text with some of its characters in bold.
-
-    Args:
-        text: As it is.
-        bold: Starts and ends, in order, none within another.
-    """
+    """Text with some of its characters in bold: starts and ends, in order, none within another."""
 
     text: str
     bold: Sequence[tuple[int, int]]
-
-    def written(self, before: str, after: str, plain: Callable[[str], str] = str) -> str:
-        """The text with something written before and after each bold part; `plain` makes text safe.
-
-        Parts without a character between them are one: Markdown has no other way to write them.
-        """
-        joined: list[tuple[int, int]] = []
-        for start, end in self.bold:
-            if joined and joined[-1][1] == start:
-                start = joined.pop()[0]
-            joined.append((start, end))
-        parts, done = [], 0
-        for start, end in joined:
-            parts += [plain(self.text[done:start]), before, plain(self.text[start:end]), after]
-            done = end
-        return "".join([*parts, plain(self.text[done:])])
 
 
 @dataclass(frozen=True)
@@ -119,23 +96,32 @@ def _markdown(block: Block) -> str:
             return f"![{caption}]({file})\n\n*{caption}*"
         case Table(header, rows):
             lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-            return "\n".join(f"| {' | '.join(_cell(one) for one in line)} |" for line in lines)
+            cells = [[_written(one, "**", "**", _escaped) for one in line] for line in lines]
+            return "\n".join(f"| {' | '.join(line)} |".replace("\n", " ") for line in cells)
 
 
-def _cell(cell: str | Marked) -> str:
-    text = cell.written("**", "**", _escaped) if isinstance(cell, Marked) else _escaped(cell)
-    return text.replace("\n", " ")
+def _written(cell: str | Marked, before: str, after: str, plain: Callable[[str], str]) -> str:
+    """A cell with something written before and after each bold part; `plain` makes text safe.
+
+    Parts without a character between them are one: Markdown has no other way to write them.
+    """
+    if isinstance(cell, str):
+        return plain(cell)
+    joined: list[tuple[int, int]] = []
+    for start, end in cell.bold:
+        if joined and joined[-1][1] == start:
+            start = joined.pop()[0]
+        joined.append((start, end))
+    parts, done = [], 0
+    for start, end in joined:
+        parts += [plain(cell.text[done:start]), before, plain(cell.text[start:end]), after]
+        done = end
+    return "".join([*parts, plain(cell.text[done:])])
 
 
 def _escaped(text: str) -> str:
     """Text in which nothing is read as Markdown or HTML."""
     return re.sub(r"([\\`*|<])", r"\\\1", text)
-
-
-def _html_cell(cell: str | Marked) -> str:
-    if isinstance(cell, Marked):
-        return cell.written("<strong>", "</strong>", html.escape)
-    return html.escape(cell)
 
 
 def _html(block: Block, folder: Path) -> str:
@@ -152,6 +138,7 @@ def _html(block: Block, folder: Path) -> str:
             return f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>"
         case Table(header, rows):
             top = "".join(f"<th>{html.escape(one)}</th>" for one in header)
-            lines = ["".join(f"<td>{_html_cell(one)}</td>" for one in row) for row in rows]
+            cells = [[_written(one, "<strong>", "</strong>", html.escape) for one in row] for row in rows]
+            lines = ["".join(f"<td>{one}</td>" for one in row) for row in cells]
             inside = "".join(f"<tr>{line}</tr>\n" for line in lines)
             return f"<table><thead><tr>{top}</tr></thead><tbody>\n{inside}</tbody></table>"

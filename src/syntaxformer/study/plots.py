@@ -1,9 +1,14 @@
-"""Drawing. Takes arrays, writes files; computes nothing."""
+"""Drawing: heat maps of attention, and line charts. Takes arrays and numbers, writes files, computes nothing.
+
+PNG files are the same bytes for the same numbers: they do not name what drew them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,10 +16,9 @@ from numpy.typing import NDArray
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import atomic_file
-from syntaxformer.study.attention import CrossAttentionMap
-from syntaxformer.study.subnetworks import SubnetworkView
 
-__all__ = ["draw_attention", "draw_subnetwork"]
+if TYPE_CHECKING:
+    from syntaxformer.study.attention import CrossAttentionMap, SubnetworkView
 
 PIECE_INCHES = 0.32
 
@@ -22,13 +26,7 @@ PIECE_INCHES = 0.32
 def draw_attention(
     maps: Mapping[str, CrossAttentionMap], path: Path, layer: int = -1, head: int | None = None
 ) -> None:
-    """Heat maps side by side, target pieces down, source pieces (with their tags) across.
-
-    Args:
-        maps: Title → attention, in the order in which they are drawn.
-        path: PNG, PDF or SVG by its ending.
-        layer: Layer to show, the last by default.
-        head: One head; None for the mean over heads.
+    """Heat maps side by side, target pieces down, source pieces (with their tags) across; PNG, PDF or SVG.
 
     Raises:
         ConfigError: The ending names no format of pictures.
@@ -58,21 +56,12 @@ def draw_subnetwork(
     layer: int = -1,
     n_networks: int = 12,
     head: int | None = None,
-    plain: NDArray[np.float32] | None = None,
-    plain_name: str = "plain model",
+    plain: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> None:
     """One sub-network's attention, plain attention of the same layer, and topical weights by layer.
 
-    Args:
-        view: From `subnetwork_view`.
-        path: PNG, PDF or SVG by its ending.
-        network: The sub-network on the left.
-        layer: Place in the view's layers, the last by default.
-        n_networks: Sub-networks whose weights are shown; the strongest, and the one on the left.
-        head: One head; None for the mean over heads.
-        plain: What a model without syntax attends to, from `plain_attention_beside`; None for the logits of
-            the infused model itself without their masks.
-        plain_name: Of that model.
+    Plain is the attention of a model of some name (`plain_attention_beside`), or the infused model's own
+    without masks. Weights are those of the strongest sub-networks, and of the one on the left.
 
     Raises:
         ConfigError: The ending names no format of pictures.
@@ -86,17 +75,11 @@ def draw_subnetwork(
     left, middle, right = figure.subplots(1, 3)
     number = view.layers[layer]
     weight = float(view.topical_weights()[layer, network])
-    maps = (
-        (
-            left,
-            view.sub_attention(layer, network, head),
-            f"{view.networks[network]}, layer {number}, weight {weight:.3f}",
-        ),
-        (middle, view.plain_attention(layer, head), f"the same logits without masks, layer {number}")
-        if plain is None
-        else (middle, plain, f"{plain_name}, layer {number}"),
-    )
-    for panel, weights, title in maps:
+    own = {"the same logits without masks": view.plain_attention(layer, head)}
+    ((name, beside),) = (plain or own).items()
+    title = f"{view.networks[network]}, layer {number}, weight {weight:.3f}"
+    maps = {title: view.sub_attention(layer, network, head), f"{name}, layer {number}": beside}
+    for panel, (title, weights) in zip((left, middle), maps.items(), strict=True):
         panel.imshow(weights, cmap="Blues", vmin=0, aspect="equal")
         panel.set_xticks(range(len(view.pieces)), view.pieces, rotation=90)
         panel.set_yticks(range(len(view.pieces)), view.pieces)
@@ -111,20 +94,51 @@ def draw_subnetwork(
     _save(figure, path)
 
 
+@dataclass(frozen=True)
+class Curve:
+    """Points of one line, with half the height of their error bars where there are any."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    error: Sequence[float] | None = None
+
+
+def draw_curves(
+    curves: Mapping[str, Curve], path: Path, x_label: str, y_label: str, log_x: bool = False
+) -> None:
+    """One line for each name in the legend, with error bars; dashed where the name ends in "(paper)".
+
+    Raises:
+        DataError: The file cannot be written.
+    """
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for place, (name, curve) in enumerate(curves.items()):
+        style = "--" if name.endswith("(paper)") else "-"
+        marker = "o" if len(curve.x) <= 30 else None
+        axes.errorbar(
+            curve.x, curve.y, curve.error, label=name, color=f"C{place % 10}", linestyle=style,
+            marker=marker, markersize=4, capsize=3, linewidth=1.4,
+        )  # fmt: skip
+    if log_x:
+        axes.set_xscale("log")
+        ticks = sorted({one for curve in curves.values() for one in curve.x})
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(alpha=0.3)
+    if len(curves) > 1:
+        axes.legend(fontsize="small")
+    _save(figure, path)
+
+
 def _check_ending(figure: Figure, path: Path) -> None:
     known = figure.canvas.get_supported_filetypes()
     if path.suffix.lower().removeprefix(".") not in known:
         raise ConfigError(
             f"figure: expected a file ending of {', '.join(sorted(known))}, got {path.name}. Use .png."
         )
-
-
-def _save(figure: Figure, path: Path) -> None:
-    """Without the name of what drew it: the same arrays give the same PNG."""
-    ending = path.suffix.lower().removeprefix(".")
-    metadata = {"Software": None} if ending == "png" else None
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=120, format=ending, metadata=metadata)
 
 
 def _labels(one: CrossAttentionMap) -> list[str]:
@@ -135,3 +149,10 @@ def _labels(one: CrossAttentionMap) -> list[str]:
         piece if tag == "<none>" else f"{piece} {tag}"
         for piece, tag in zip(one.src_pieces, tags, strict=True)
     ]
+
+
+def _save(figure: Figure, path: Path) -> None:
+    ending = path.suffix.lower().removeprefix(".")
+    with atomic_file(path) as temporary:
+        metadata = {"Software": None} if ending == "png" else None
+        figure.savefig(temporary, dpi=120, format=ending, metadata=metadata)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import numpy as np
 import torch
@@ -32,29 +33,9 @@ from syntaxformer.study.treebank import (
 )
 from syntaxformer.study.word_states import WordEncoder, cache_states
 
-__all__ = [
-    "DepthProbe",
-    "DistanceProbe",
-    "ProbeBatches",
-    "ProbeConfig",
-    "ProbeReport",
-    "ProbeScores",
-    "depth_loss",
-    "distance_loss",
-    "linear_chain",
-    "probe_model",
-    "probe_states",
-]
-
 
 class ProbeBatches:
-    """Batches of one treebank; vectors are looked up when a batch is asked for.
-
-    Args:
-        treebank: Sentences with what is to be found.
-        vectors: `[words, d_model]`, all sentences one after the other.
-        batch_size: Sentences of a batch.
-    """
+    """Batches of one treebank; vectors, `[words, d_model]` of all sentences, are looked up when asked for."""
 
     def __init__(self, treebank: ProbeTreebank, vectors: Tensor, batch_size: int) -> None:
         self.vectors, self.n_sentences = vectors, len(treebank)
@@ -63,27 +44,23 @@ class ProbeBatches:
         self.rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
         self.lengths = [lengths[rows] for rows in self.rows]
         self.is_word = [torch.from_numpy(np.arange(one.max()) < one[:, None]) for one in self.lengths]
-        self.where = [
-            torch.from_numpy(
-                np.minimum(treebank.splits[rows][:, None] + np.arange(one.max()), len(vectors) - 1)
-            )
-            for rows, one in zip(self.rows, self.lengths, strict=True)
-        ]
-        self.distances = [self._padded(treebank.distances, place, 2) for place in range(len(self))]
-        self.depths = [self._padded(treebank.depths, place, 1) for place in range(len(self))]
-
-    def __len__(self) -> int:
-        return len(self.rows)
+        self.where = []
+        for rows, one in zip(self.rows, self.lengths, strict=True):
+            places = treebank.splits[rows][:, None] + np.arange(one.max())
+            self.where.append(torch.from_numpy(np.minimum(places, len(vectors) - 1)))
+        places = range(len(self.rows))
+        self.gold = {
+            "distances": [self._padded(treebank.distances, place, 2) for place in places],
+            "depths": [self._padded(treebank.depths, place, 1) for place in places],
+        }
 
     def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
         """Vectors `[batch, words, d_model]`, zero where padded, and what is a word `[batch, words]`."""
-        if not 0 <= place < len(self):
-            raise IndexError(place)
         is_word = self.is_word[place]
         return self.vectors[self.where[place]] * is_word[..., None], is_word
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return (self[place] for place in range(len(self)))
+        return map(self.__getitem__, range(len(self.rows)))
 
     @torch.inference_mode()
     def predict(self, probe: nn.Module) -> list[NDArray[np.float32]]:
@@ -108,39 +85,29 @@ INITIAL_BOUND = 0.05
 """Entries of a fresh map are uniform in ± this."""
 
 
-class _Projection(nn.Module):
-    """x ↦ B x, the one parameter of either probe."""
+class Probe(nn.Module):
+    """A linear map B of at most `d_model` rows, and what stands for edges of the tree in the mapped vectors.
 
-    def __init__(self, d_model: int, rank: int) -> None:
-        super().__init__()
-        if not 1 <= rank <= d_model:
-            raise ValueError(f"rank: expected 1 to the width of the vectors, {d_model}, got {rank}.")
-        self.map = nn.Parameter(torch.empty(d_model, rank).uniform_(-INITIAL_BOUND, INITIAL_BOUND))
-
-    def forward(self, vectors: Float[Tensor, "batch words d_model"]) -> Float[Tensor, "batch words rank"]:
-        return vectors @ self.map
-
-
-class DistanceProbe(nn.Module):
-    """d(i, j)² = ‖B (h_i − h_j)‖²: the squared distance stands for edges in the tree.
-
-    Args:
-        d_model: Width of the word vectors.
-        rank: Rows of B, at most `d_model`.
+    Edges between two words: d(i, j)² = ‖B (h_i − h_j)‖². Edges to the root: ‖B h_i‖².
 
     Raises:
         ValueError: The rank is not between 1 and `d_model`.
 
-    Source: Hewitt & Manning (2019), eq. 1.
+    Source: Hewitt & Manning (2019), eq. 1 and section 2.2.
     """
 
-    def __init__(self, d_model: int, rank: int) -> None:
+    def __init__(self, d_model: int, rank: int, finds: Literal["distances", "depths"]) -> None:
         super().__init__()
-        self.project = _Projection(d_model, rank)
+        if not 1 <= rank <= d_model:
+            raise ValueError(f"rank: expected 1 to the width of the vectors, {d_model}, got {rank}.")
+        self.finds = finds
+        self.map = nn.Parameter(torch.empty(d_model, rank).uniform_(-INITIAL_BOUND, INITIAL_BOUND))
 
-    def forward(self, vectors: Float[Tensor, "batch words d_model"]) -> Float[Tensor, "batch words words"]:
-        """Squared distance of every two words."""
-        projected = self.project(vectors)
+    def forward(self, vectors: Float[Tensor, "batch words d_model"]) -> Float[Tensor, "batch words *words"]:
+        """Squared distance of every two words, or squared norm of every word."""
+        projected = vectors @ self.map
+        if self.finds == "depths":
+            return projected.square().sum(-1)
         # Distances do not see a shift; without it the products below would be large and nearly cancel.
         projected = projected - projected.mean(1, keepdim=True)
         squares = projected.square().sum(-1)
@@ -148,53 +115,19 @@ class DistanceProbe(nn.Module):
         return (squares[:, :, None] + squares[:, None, :] - 2 * products).clamp_min(0)
 
 
-class DepthProbe(nn.Module):
-    """‖B h_i‖²: the squared norm stands for edges to the root.
-
-    Args:
-        d_model: Width of the word vectors.
-        rank: Rows of B, at most `d_model`.
-
-    Raises:
-        ValueError: The rank is not between 1 and `d_model`.
-
-    Source: Hewitt & Manning (2019), section 2.2.
-    """
-
-    def __init__(self, d_model: int, rank: int) -> None:
-        super().__init__()
-        self.project = _Projection(d_model, rank)
-
-    def forward(self, vectors: Float[Tensor, "batch words d_model"]) -> Float[Tensor, "batch words"]:
-        """Squared norm of every word."""
-        return self.project(vectors).square().sum(-1)
-
-
-def distance_loss(
-    predicted: Float[Tensor, "batch words words"],
-    gold: Float[Tensor, "batch words words"],
+def probe_loss(
+    predicted: Float[Tensor, "batch words *words"],
+    gold: Float[Tensor, "batch words *words"],
     is_word: Bool[Tensor, "batch words"],
 ) -> Float[Tensor, ""]:
-    """Mean over sentences of 1/n² Σ_ij |gold_ij − predicted_ij|.
+    """Mean over sentences of 1/n² Σ_ij |gold_ij − predicted_ij|, or of 1/n Σ_i |gold_i − predicted_i|.
 
     Source: Hewitt & Manning (2019), section 2.2.
     """
-    pairs = is_word[:, :, None] & is_word[:, None, :]
-    wrong = (gold - predicted).abs().where(pairs, 0.0)
-    return (wrong.sum((1, 2)) / is_word.sum(1).square()).mean()
-
-
-def depth_loss(
-    predicted: Float[Tensor, "batch words"],
-    gold: Float[Tensor, "batch words"],
-    is_word: Bool[Tensor, "batch words"],
-) -> Float[Tensor, ""]:
-    """Mean over sentences of 1/n Σ_i |gold_i − predicted_i|.
-
-    Source: Hewitt & Manning (2019), section 2.2.
-    """
-    wrong = (gold - predicted).abs().where(is_word, 0.0)
-    return (wrong.sum(1) / is_word.sum(1)).mean()
+    axes = tuple(range(1, gold.ndim))
+    counted = is_word if gold.ndim == 2 else is_word[:, :, None] & is_word[:, None, :]
+    wrong = (gold - predicted).abs().where(counted, 0.0)
+    return (wrong.sum(axes) / counted.sum(axes)).mean()
 
 
 _log = logging.getLogger("syntaxformer.probe")
@@ -275,15 +208,7 @@ def probe_model(
     config: ProbeConfig | None = None,
     layers: Sequence[int] | None = None,
 ) -> ProbeReport:
-    """Probe layers of an encoder, and the controls.
-
-    Args:
-        encoder: See `load_word_encoder`.
-        train: Trains the maps.
-        dev: Decides when to stop.
-        test: Is scored; may be `dev`.
-        config: Settings.
-        layers: 0 for the embeddings, n for the output of layer n; None for all.
+    """Probe layers of an encoder, 0 for the embeddings, and the controls; `test` is scored and may be `dev`.
 
     Raises:
         ConfigError: There is no such layer, or no sentence that the encoder can take.
@@ -301,30 +226,24 @@ def probe_model(
         for layer in wanted:
             name = f"layer {layer}" if layer else "embeddings"
             vectors = cache.layer(layer)
-            scores.append(probe_states(name, vectors, parts, config))
-            _log.info("%s", _line(scores[-1]))
+            one = probe_states(name, vectors, parts, config)
+            found = f"{name}: UUAS {100 * one.uuas:.1f}, Spearman {one.spearman:.3f}"
+            _log.info("%s, %d epochs, %.0f s", found, one.epochs, one.seconds)
+            scores.append(one)
     if config.controls:
         words = [word for one in sentences for word in one.words]
         random = random_vectors(words, vectors.shape[1], config.seed)
         scores += [probe_states(RANDOM, random, parts, config), linear_chain(parts[2])]
     left_out = sum((Counter(part.left_out) for part in _distinct(parts)), Counter())
     sizes = [len(part) for part in parts]
-    rank = _rank(config, vectors)
+    rank = min(config.rank, vectors.shape[1])
     return ProbeReport(scores, *sizes, cache.n_uncovered, dict(left_out), rank, config.seed)
 
 
 def probe_states(
     name: str, vectors: Tensor, parts: Sequence[ProbeTreebank], config: ProbeConfig
 ) -> ProbeScores:
-    """Train on one matrix of word vectors and score it.
-
-    Args:
-        name: What the scores are called.
-        vectors: `[words, d_model]` of train, dev and test, one after the other; of a part that is two of
-            them, once.
-        parts: The three treebanks.
-        config: Settings.
-    """
+    """Train on a matrix of word vectors, those of train, dev and test in turn (of two that are one, once)."""
     start = time.monotonic()
     distinct = _distinct(parts)
     own = vectors.split([int(part.splits[-1]) for part in distinct])
@@ -333,13 +252,13 @@ def probe_states(
     }
     train, dev, test = (batches[id(part)] for part in parts)
     torch.manual_seed(config.seed)
-    rank = _rank(config, vectors)
-    distance = DistanceProbe(vectors.shape[1], rank)
-    epochs = _fit(distance, distance_loss, train.distances, train, dev.distances, dev, config)
+    rank = min(config.rank, vectors.shape[1])  # more rows would find nothing more
+    distance = Probe(vectors.shape[1], rank, "distances")
+    epochs = _fit(distance, train, dev, config)
     depth = None
     if config.depth:
-        depth = DepthProbe(vectors.shape[1], rank)
-        _fit(depth, depth_loss, train.depths, train, dev.depths, dev, config)
+        depth = Probe(vectors.shape[1], rank, "depths")
+        _fit(depth, train, dev, config)
     seconds = time.monotonic() - start
     return _score(name, test.predict(distance), depth and test.predict(depth), parts[2], epochs, seconds)
 
@@ -347,11 +266,6 @@ def probe_states(
 def _distinct(parts: Sequence[ProbeTreebank]) -> list[ProbeTreebank]:
     """Each part once, where the test set is the dev set."""
     return list({id(part): part for part in parts}.values())
-
-
-def _rank(config: ProbeConfig, vectors: Tensor) -> int:
-    """That of the config, at most the width of the vectors: more rows would find nothing more."""
-    return min(config.rank, vectors.shape[1])
 
 
 def linear_chain(treebank: ProbeTreebank) -> ProbeScores:
@@ -377,18 +291,7 @@ def _fitting(treebank: ProbeTreebank, encoder: WordEncoder) -> ProbeTreebank:
     return treebank.select(rows, f"longer than {encoder.longest} pieces")
 
 
-Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-def _fit(
-    probe: nn.Module,
-    loss: Loss,
-    gold: Sequence[Tensor],
-    batches: ProbeBatches,
-    dev_gold: Sequence[Tensor],
-    dev: ProbeBatches,
-    config: ProbeConfig,
-) -> int:
+def _fit(probe: Probe, batches: ProbeBatches, dev: ProbeBatches, config: ProbeConfig) -> int:
     """Train until dev stops improving, then `patience` times more at a tenth of the rate; keep the best."""
     order = np.random.default_rng(config.seed)
     rate, n_rates, best, best_map = config.learning_rate, 0, float("inf"), None
@@ -396,12 +299,12 @@ def _fit(
     n_epochs = 0
     while n_epochs < config.max_epochs:
         n_epochs += 1
-        for place in order.permutation(len(batches)).tolist():
+        for place in order.permutation(len(batches.rows)).tolist():
             vectors, is_word = batches[place]
             optimizer.zero_grad()
-            loss(probe(vectors), gold[place], is_word).backward()
+            probe_loss(probe(vectors), batches.gold[probe.finds][place], is_word).backward()
             optimizer.step()
-        found = _dev_loss(probe, loss, dev_gold, dev)
+        found = _dev_loss(probe, dev)
         if found < best * (1 - 1e-4):
             best, best_map = found, {name: one.clone() for name, one in probe.state_dict().items()}
         elif n_rates == config.patience:
@@ -415,11 +318,9 @@ def _fit(
 
 
 @torch.inference_mode()
-def _dev_loss(probe: nn.Module, loss: Loss, gold: Sequence[Tensor], batches: ProbeBatches) -> float:
-    losses = [
-        float(loss(probe(vectors), gold[place], is_word)) * len(is_word)
-        for place, (vectors, is_word) in enumerate(batches)
-    ]
+def _dev_loss(probe: Probe, batches: ProbeBatches) -> float:
+    pairs = zip(batches, batches.gold[probe.finds], strict=True)
+    losses = [float(probe_loss(probe(one), gold, is_word)) * len(is_word) for (one, is_word), gold in pairs]
     return sum(losses) / batches.n_sentences
 
 
@@ -438,10 +339,3 @@ def _score(
         root = root_accuracy(depths, treebank.depths, treebank.is_scored)
         norms = spearman_score(spearman_by_length(depths, treebank.depths))
     return ProbeScores(name, uuas, spearman, root, norms, epochs, round(seconds, 1))
-
-
-def _line(scores: ProbeScores) -> str:
-    return (
-        f"{scores.name}: UUAS {100 * scores.uuas:.1f}, Spearman {scores.spearman:.3f}, "
-        f"{scores.epochs} epochs, {scores.seconds:.0f} s"
-    )

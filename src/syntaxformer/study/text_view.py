@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
-__all__ = ["Parser", "TextView", "classifier_text", "parser_for", "translator_text"]
-
 
 @dataclass(frozen=True)
 class TextView:
@@ -65,12 +63,7 @@ class TextView:
 
 @dataclass(frozen=True)
 class Parser:
-    """Who finds words and trees for a view.
-
-    Args:
-        annotator: None where nobody does: words are what stands between spaces.
-        lacks: Why there are no trees; None where there are.
-    """
+    """Who finds words and trees for a view, None where nobody does; why there are no trees, else None."""
 
     annotator: Annotator | None
     lacks: str | None = None
@@ -99,7 +92,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
     text, lacks = TextLanguage(language_of(language or ""), told_by), None
     for named in (name, None) if name else (None,):
         try:
-            parser = with_constituency(_loaded(choose_annotator(named, text, "--annotator")))
+            parser = _loaded(choose_annotator(named, text, "--annotator"))
             return Parser(WordsAsGiven(parser) if tokenized else parser)
         except SyntaxformerError as error:
             lacks = str(error)
@@ -109,13 +102,7 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
 def translator_text(
     translator: Translator, line: str, parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A line as a translator reads it.
-
-    Args:
-        translator: A loaded model, exported ones too.
-        line: Raw text with at least one word.
-        parser: From `parser_for`.
-        max_distance: D.
+    """A line with at least one word as a translator reads it, exported ones too.
 
     Raises:
         ConfigError: The model reads factors of the user's own.
@@ -140,13 +127,7 @@ def translator_text(
 def classifier_text(
     classifier: Classifier, texts: Sequence[str], parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A text, or the two of a pair, as a classifier reads them.
-
-    Args:
-        classifier: A loaded model.
-        texts: One or two, none empty.
-        parser: From `parser_for`.
-        max_distance: D.
+    """A text, or the two of a pair, none of them empty, as a classifier reads them.
 
     Raises:
         ValueError: `max_distance` is not between 1 and 84.
@@ -200,6 +181,6 @@ def _spaced_words(line: str) -> Sentence:
 @lru_cache(maxsize=8)
 def _loaded(name: str) -> Annotator:
     """Models of one language share their parser."""
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import prepare, with_constituency
 
-    return load_annotator(name)
+    return with_constituency(prepare(name))

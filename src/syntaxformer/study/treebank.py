@@ -5,7 +5,7 @@ Knows no model. Words are joined by single spaces: each has characters of its ow
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -22,22 +22,8 @@ from syntaxformer.syntax import batch_dependency_distances, dependency_depths
 from syntaxformer.trees import Sentence, read_conllu
 from syntaxformer.trees.sentence import COLUMNS
 
-__all__ = [
-    "SPEARMAN_LENGTHS",
-    "ProbeTreebank",
-    "attachment_score",
-    "probe_treebank",
-    "read_probe_treebank",
-    "root_accuracy",
-    "spanning_edges",
-    "spearman_by_length",
-    "spearman_score",
-]
-
 PUNCTUATION = "PUNCT"
 """Universal part of speech of words that no score counts."""
-
-CHUNK_SENTENCES = 512
 
 
 @dataclass(frozen=True)
@@ -68,12 +54,12 @@ class ProbeTreebank:
 
     def select(self, rows: Sequence[int], reason: str | None = None) -> ProbeTreebank:
         """Some sentences; the others are counted under a reason, or belong to another part."""
-        left_out = dict(self.left_out)
+        left_out = Counter(self.left_out)
         if reason and len(rows) < len(self):
-            left_out[reason] = left_out.get(reason, 0) + len(self) - len(rows)
+            left_out[reason] += len(self) - len(rows)
         columns = ("sentences", "distances", "depths", "is_scored")
         picked = {name: [getattr(self, name)[row] for row in rows] for name in columns}
-        return replace(self, **picked, left_out=left_out)
+        return replace(self, **picked, left_out=dict(left_out))
 
     def hold_out(self, every: int = 10) -> tuple[ProbeTreebank, ProbeTreebank]:
         """The treebank without every tenth sentence, and these; what was left out before counts in the first.
@@ -86,11 +72,8 @@ class ProbeTreebank:
                 f"treebank: expected at least {every} sentences, of which every {every}th is held out, "
                 f"got {len(self)}. Give a dev file (--dev) or a larger treebank."
             )
-        rows = range(len(self))
-        kept, held = (
-            [row for row in rows if (row + 1) % every],
-            [row for row in rows if not (row + 1) % every],
-        )
+        held = range(every - 1, len(self), every)
+        kept = [row for row in range(len(self)) if row not in held]
         return self.select(kept), replace(self.select(held), left_out={})
 
 
@@ -109,15 +92,15 @@ def read_probe_treebank(path: str | Path) -> ProbeTreebank:
 
 def probe_treebank(sentences: Iterable[Sentence]) -> ProbeTreebank:
     """Take the sentences that have one tree over at least two words; count the others."""
-    kept: list[Sentence] = []
-    left_out: dict[str, int] = {}
+    by_reason: dict[str | None, list[Sentence]] = defaultdict(list)
     for sentence in sentences:
-        if reason := _problem(sentence):
-            left_out[reason] = left_out.get(reason, 0) + 1
-        else:
-            kept.append(_spaced(sentence))
-    distances, depths = _measures(kept)
+        by_reason[_problem(sentence)].append(sentence)
+    kept = list(map(_spaced, by_reason.pop(None, [])))
     scored = [np.array([_is_scored(one, word) for word in range(len(one))]) for one in kept]
+    left_out = {str(reason): len(found) for reason, found in by_reason.items()}
+    trees = [([one.governors or ()], [len(one)]) for one in kept]
+    distances = [batch_dependency_distances(*tree)[0] for tree in trees]
+    depths = [dependency_depths(*tree)[0].astype(np.int32) - 1 for tree in trees]
     return ProbeTreebank(kept, distances, depths, scored, left_out)
 
 
@@ -141,26 +124,6 @@ def _is_scored(sentence: Sentence, word: int) -> bool:
     return any(character.isalnum() for character in sentence.words[word])
 
 
-def _measures(
-    sentences: Sequence[Sentence],
-) -> tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]]:
-    """Distances and depths of all sentences, sentences of like length together."""
-    distances: list[NDArray[np.int32]] = [np.zeros((0, 0), np.int32)] * len(sentences)
-    depths: list[NDArray[np.int32]] = [np.zeros(0, np.int32)] * len(sentences)
-    order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
-    for start in range(0, len(order), CHUNK_SENTENCES):
-        rows = order[start : start + CHUNK_SENTENCES]
-        lengths = [len(sentences[row]) for row in rows]
-        governors = np.full((len(rows), max(lengths)), -1)
-        for place, row in enumerate(rows):
-            governors[place, : lengths[place]] = sentences[row].governors
-        between, below = batch_dependency_distances(governors, lengths), dependency_depths(governors, lengths)
-        for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-            distances[row] = between[place, :length, :length].copy()
-            depths[row] = below[place, :length].astype(np.int32) - 1
-    return distances, depths
-
-
 SPEARMAN_LENGTHS = range(5, 51)
 """Sentence lengths whose mean correlations are averaged."""
 
@@ -168,13 +131,9 @@ Array = NDArray[np.floating] | NDArray[np.integer]
 
 
 def spanning_edges(distances: Sequence[Array]) -> list[NDArray[np.int64]]:
-    """Minimum spanning tree of each sentence, all of them in one call.
+    """Minimum spanning tree of each sentence, from the upper half of `[words, words]`, all in one call.
 
-    Args:
-        distances: For each sentence `[words, words]`, symmetric; the upper half is read.
-
-    Returns:
-        For each sentence `[words - 1, 2]`, pairs of words (first < second), in order.
+    For each sentence `[words - 1, 2]`, pairs of words (first < second), in order.
     """
     firsts, seconds, weights = [], [], []
     starts = [0, *accumulate(len(one) for one in distances)]
@@ -231,10 +190,7 @@ def root_accuracy(
 ) -> float:
     """The share of sentences whose word of least predicted depth, punctuation left out, is the root.
 
-    Args:
-        predicted: For each sentence depths `[words]`.
-        gold: Edges to the root, 0 for the root itself.
-        is_scored: For each sentence `[words]`; a sentence without any scored word counts as wrong.
+    A sentence without any scored word counts as wrong.
 
     Source: Hewitt & Manning (2019), section 3.
     """
@@ -246,14 +202,10 @@ def root_accuracy(
 
 
 def spearman_by_length(predicted: Sequence[Array], gold: Sequence[Array]) -> dict[int, float]:
-    """Sentence length → mean Spearman correlation of its sentences.
+    """Sentence length → mean Spearman correlation of its sentences, of `[words, words]` or `[words]` each.
 
     Distances are correlated row by row (from one word to all words, itself included), depths as one row.
     Rows without any spread, where a rank says nothing, are left out.
-
-    Args:
-        predicted: For each sentence `[words, words]` or `[words]`.
-        gold: The same shapes.
     """
     by_length: dict[int, list[tuple[Array, Array]]] = defaultdict(list)
     for one, other in zip(predicted, gold, strict=True):

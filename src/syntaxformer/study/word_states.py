@@ -1,16 +1,16 @@
 """Vectors of words out of any encoder: the mean over a word's pieces, for each layer.
 
-One `WordEncoder` each for a Hugging Face encoder, an infused one and the encoder of a translator.
+A `WordEncoder` each of a Hugging Face encoder, an infused one and the encoder of a translator.
 `cache_states` runs one of them over sentences once and leaves each layer in a file: memory holds one layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
-from syntaxformer.base.folder_checks import folder_errors
+from syntaxformer.base.files import folder_errors
 from syntaxformer.base.progress import track
 from syntaxformer.encoders.pretrained import longest_input
 from syntaxformer.syntax import WordColumns, batch_word_of_piece, encoding_offsets
@@ -31,224 +31,165 @@ if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
     from syntaxformer.translation.translator import Translator
 
-__all__ = [
-    "CachedStates",
-    "HuggingFaceWords",
-    "InfusedWords",
-    "TranslatorWords",
-    "WordEncoder",
-    "cache_states",
-    "load_word_encoder",
-    "word_means",
-]
-
-BATCH_SENTENCES = 64
+BATCH_SENTENCES, LONGEST_SOURCE = 64, 1024
 
 
-class WordEncoder(Protocol):
-    """Sentences in; states of their pieces out, with the word of each piece."""
+Offsets = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""Characters that each piece stands for, and where each sentence's pieces begin, specials included."""
 
+
+@dataclass(frozen=True)
+class WordEncoder:
+    """Sentences in; states of their pieces out, with the word of each piece.
+
+    Args:
+        model: In evaluation mode; gives hidden states of what `inputs` makes.
+        n_states: Layers, and one more for the embeddings that enter the first.
+        longest: Pieces that a sentence may have.
+        offsets: Of the pieces of sentences.
+        inputs: Sentences as the model takes them, padded on the right.
+        words: Characters of a sentence's words, in the text that its pieces stand for.
+    """
+
+    model: Any
     n_states: int
-    """Layers, and one more for the embeddings that enter the first."""
+    longest: int
+    offsets: Callable[[Sequence[Sentence]], Offsets]
+    inputs: Callable[[Sequence[Sentence]], Mapping[str, Tensor]]
+    words: Callable[[Sentence], Sequence[tuple[int, int]]] = lambda sentence: sentence.offsets
 
     def n_pieces(self, sentences: Sequence[Sentence]) -> NDArray[np.int64]:
         """Pieces of each sentence, specials included."""
-        ...
+        return np.diff(self.offsets(sentences)[1])
 
-    @property
-    def longest(self) -> int:
-        """Pieces that a sentence may have."""
-        ...
-
+    @torch.inference_mode()
     def encode(self, sentences: Sequence[Sentence]) -> tuple[Sequence[Tensor], NDArray[np.int64]]:
-        """States, `n_states × [sentences, pieces, d_model]`, and words of pieces, `[sentences, pieces]`."""
-        ...
+        """States, `n_states × [sentences, pieces, d_model]`, and words of pieces, `[sentences, pieces]`.
+
+        Raises:
+            AlignmentError: A translator's source has other pieces than the text: tags between the words.
+        """
+        device = next(self.model.parameters()).device
+        inputs = {name: tensor.to(device) for name, tensor in self.inputs(sentences).items()}
+        states = self.model(**inputs, output_hidden_states=True).hidden_states
+        width = inputs["input_ids"].shape[1]
+        return states, _owners(*self.offsets(sentences), list(map(self.words, sentences)), width)
 
 
-class HuggingFaceWords:
+def huggingface_words(model: Any, tokenizer: Any) -> WordEncoder:
     """A Hugging Face encoder; of an encoder-decoder, its encoder.
-
-    Args:
-        model: In evaluation mode.
-        tokenizer: A fast one.
 
     Raises:
         ConfigError: The tokenizer reports no character offsets.
     """
+    if not tokenizer.is_fast:
+        raise ConfigError("tokenizer: expected a fast one, which knows offsets, got a slow one.")
+    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
+    tokenizer = copy(tokenizer)
+    tokenizer.padding_side = "right"  # where the words of a batch are looked for
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
-        if not tokenizer.is_fast:
-            raise ConfigError("tokenizer: expected a fast one, which knows offsets, got a slow one.")
-        self.model = model.get_encoder() if model.config.is_encoder_decoder else model
-        self.tokenizer = copy(tokenizer)
-        self.tokenizer.padding_side = "right"  # where the words of a batch are looked for
-        self.n_states = model.config.num_hidden_layers + 1
+    def offsets(sentences: Sequence[Sentence]) -> Offsets:
+        return encoding_offsets(tokenizer([one.text for one in sentences], verbose=False))
 
-    @property
-    def longest(self) -> int:
-        """The tokenizer's or the position table's limit."""
-        return int(min(self.tokenizer.model_max_length, longest_input(self.model)))
+    def inputs(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
+        return dict(tokenizer([one.text for one in sentences], padding=True, return_tensors="pt"))
 
-    def n_pieces(self, sentences: Sequence[Sentence]) -> NDArray[np.int64]:
-        """Pieces of each sentence, specials included."""
-        encoded = self.tokenizer([one.text for one in sentences], verbose=False)
-        return np.array([len(ids) for ids in encoded["input_ids"]], np.int64)
-
-    @torch.inference_mode()
-    def encode(self, sentences: Sequence[Sentence]) -> tuple[Sequence[Tensor], NDArray[np.int64]]:
-        """States of all layers and the word of each piece."""
-        inputs = self.inputs(sentences)
-        inputs = {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
-        states = self.model(**inputs, output_hidden_states=True).hidden_states
-        offsets, splits = encoding_offsets(self.tokenizer([one.text for one in sentences]))
-        words = [one.offsets for one in sentences]
-        return states, _owners(offsets, splits, words, inputs["input_ids"].shape[1])
-
-    def inputs(self, sentences: Sequence[Sentence]) -> dict[str, Tensor]:
-        """The batch as the model takes it."""
-        return dict(self.tokenizer([one.text for one in sentences], padding=True, return_tensors="pt"))
+    longest = int(min(tokenizer.model_max_length, longest_input(encoder)))
+    return WordEncoder(encoder, model.config.num_hidden_layers + 1, longest, offsets, inputs)
 
 
-class InfusedWords(HuggingFaceWords):
-    """An infused encoder. Its tags and trees come from an annotator: gold ones would be the answer itself.
+def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncoder:
+    """An infused encoder. Its tags and trees come from an annotator: gold ones would be the answer itself."""
+    from syntaxformer.encoders.collator import SyntaxExample
 
-    Args:
-        model: What `load` gave.
-        collator: A `SyntaxCollator` of the same folder.
-        annotator: Tags and parses the words as they are.
-    """
+    plain = huggingface_words(model, collator.tokenizer)
+    if collator.config.is_plain:
+        return plain
+    collator = copy(collator)
+    collator.tokenizer = copy(collator.tokenizer)
+    collator.tokenizer.padding_side = "right"
+    collator.max_length = plain.longest  # that of fine-tuning is often shorter than a sentence
 
-    def __init__(self, model: Any, collator: Any, annotator: Annotator) -> None:
-        super().__init__(model, collator.tokenizer)
-        self.annotator = annotator
-        self.collator = copy(collator)
-        self.collator.tokenizer = self.tokenizer
-        self.collator.max_length = self.longest  # that of fine-tuning is often shorter than a sentence
+    def inputs(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
+        annotated = annotator.annotate_words([one.words for one in sentences])
+        return dict(collator([SyntaxExample((one,), None) for one in annotated]))
 
-    def inputs(self, sentences: Sequence[Sentence]) -> dict[str, Tensor]:
-        """The batch with what the annotator says."""
-        from syntaxformer.encoders.collator import SyntaxExample
-
-        if self.collator.config.is_plain:
-            return super().inputs(sentences)
-        annotated = self.annotator.annotate_words([one.words for one in sentences])
-        return dict(self.collator([SyntaxExample((one,), None) for one in annotated]))
+    return replace(plain, inputs=inputs)
 
 
-class TranslatorWords:
-    """The encoder of one of our translators; its factors come from its own annotator.
+def translator_words(translator: Translator) -> WordEncoder:
+    """The encoder of one of our translators; its factors come from its own annotator."""
+    encoder, preparation = translator.encoder, translator.encoder.preparation
 
-    Args:
-        translator: A loaded model.
-    """
+    def clean(sentences: Sequence[Sentence]) -> list[str]:
+        """The text as the annotator sees it; `encoder.encode` prepares it for subwords."""
+        return [preparation.clean(one.text) for one in sentences]
 
-    longest = 1024
+    def offsets(sentences: Sequence[Sentence]) -> Offsets:
+        prepared = preparation.prepare(clean(sentences))
+        found, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
+        return prepared.to_raw(found, splits), splits
 
-    def __init__(self, translator: Translator) -> None:
-        self.translator = translator
-        self.n_states = translator.model.config.encoder_layers + 1
-
-    def n_pieces(self, sentences: Sequence[Sentence]) -> NDArray[np.int64]:
-        """Pieces of each sentence, the end included."""
-        return np.diff(self._offsets(self._lines(sentences))[1])
-
-    @torch.inference_mode()
-    def encode(self, sentences: Sequence[Sentence]) -> tuple[Sequence[Tensor], NDArray[np.int64]]:
-        """States of all layers and the word of each piece.
-
-        Raises:
-            AlignmentError: The model's source has other pieces than the text: tags between the words.
-        """
-        translator, lines = self.translator, self._lines(sentences)
-        words = None
+    def inputs(sentences: Sequence[Sentence]) -> Mapping[str, Tensor]:
+        lines, words = clean(sentences), None
         if translator.annotator is not None:
             annotated = translator.annotator.annotate_words([given_words(line) for line in lines])
             words = WordColumns.from_sentences(annotated)
-        source = translator.encoder.encode(lines, words)
-        offsets, splits = self._offsets(lines)
-        if source.splits.tolist() != splits.tolist():
+        source = encoder.encode(lines, words)
+        if source.splits.tolist() != offsets(sentences)[1].tolist():
             raise AlignmentError(
                 "probe: expected one source piece for each piece of the text, got more: this model reads "
                 "tags between its words. Probe a model with another infusion.kind."
             )
-        batch = source_batch(source, range(len(lines)), translator.encoder.tokenizer.pad_token_id)
-        batch = {name: tensor.to(translator.model.device) for name, tensor in batch.items()}
-        output = translator.model.get_encoder()(**batch, output_hidden_states=True)
-        clean_offsets = translator.encoder.preparation.clean_offsets
-        places = [clean_offsets(one.text, one.offsets) for one in sentences]
-        return output.hidden_states, _owners(offsets, splits, places, batch["input_ids"].shape[1])
+        return source_batch(source, range(len(lines)), encoder.tokenizer.pad_token_id)
 
-    def _lines(self, sentences: Sequence[Sentence]) -> list[str]:
-        """The text as the annotator sees it; `encoder.encode` prepares it for subwords."""
-        return [self.translator.encoder.preparation.clean(one.text) for one in sentences]
+    def words(sentence: Sentence) -> Sequence[tuple[int, int]]:
+        return preparation.clean_offsets(sentence.text, sentence.offsets)
 
-    def _offsets(self, lines: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Characters of the lines that each piece stands for, and where each line's pieces begin."""
-        encoder = self.translator.encoder
-        prepared = encoder.preparation.prepare(lines)
-        offsets, splits = encoding_offsets(encode_pieces(encoder.tokenizer, prepared.texts))
-        return prepared.to_raw(offsets, splits), splits
+    n_states = translator.model.config.encoder_layers + 1
+    return WordEncoder(translator.model.get_encoder(), n_states, LONGEST_SOURCE, offsets, inputs, words)
 
 
 def load_word_encoder(
     folder: str | Path, annotator: str | None = None, device: str | None = None, trust_annotator: bool = False
 ) -> WordEncoder:
-    """Load whatever kind of model a folder holds.
+    """Load whatever kind of model a folder holds: a translator, an infused or a Hugging Face encoder.
 
-    Args:
-        folder: A translator, an infused encoder, or a Hugging Face encoder.
-        annotator: Gives a translator or an infused encoder its tags and trees; None for the one that it was
-            trained with, else, for an infused encoder, `en+phrases`.
-        device: "cpu", "cuda", …; None for the best there is.
-        trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
+    Without a given annotator a model reads what it was trained with, else, where it is infused, `en+phrases`.
 
     Raises:
         CheckpointError: It holds none of them, or names an annotator that needs `trust_annotator`.
         ConfigError: There is no such annotator or device, or its encoder cannot be probed.
     """
-    from syntaxformer.annotate.wrappers import trusted_annotator
+    from syntaxformer.annotate.wrappers import prepare, trusted_annotator
+    from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
+    from syntaxformer.infusion import load
     from syntaxformer.runs.loading import pick_device
     from syntaxformer.translation.translator import Translator
 
     folder = Path(folder)
     if (folder / "syntaxformer.json").exists():
-        return TranslatorWords(Translator.load(folder, annotator, device, trust_annotator=trust_annotator))
+        return translator_words(Translator.load(folder, annotator, device, trust_annotator=trust_annotator))
     if not (folder / "config.json").exists():
         raise CheckpointError(f"{folder}: expected a model folder, got none with a config.json.")
     if (folder / "infusion.json").exists():
         stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
         annotator = trusted_annotator(stored, annotator, folder, trust_annotator)
-        return _load_infused(folder, annotator or "en+phrases", pick_device(device))
-    return _load_plain(folder, pick_device(device))
-
-
-def _load_infused(folder: Path, annotator: str, device: torch.device) -> InfusedWords:
-    from syntaxformer.annotate import load_annotator
-    from syntaxformer.encoders.collator import SyntaxCollator
-    from syntaxformer.infusion import load
-
-    parser = load_annotator(annotator)
-    return InfusedWords(load(folder).eval().to(device), SyntaxCollator.from_pretrained(folder), parser)
-
-
-def _load_plain(folder: Path, device: torch.device) -> HuggingFaceWords:
+        place, parser = pick_device(device), prepare(annotator or "en+phrases")
+        return infused_words(load(folder).eval().to(place), SyntaxCollator.from_pretrained(folder), parser)
     from transformers import AutoModel, AutoTokenizer
 
+    place = pick_device(device)
     with folder_errors(folder, "an encoder"):
         model = AutoModel.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, use_fast=True)
-    return HuggingFaceWords(model.eval().to(device), tokenizer)
+    return huggingface_words(model.eval().to(place), tokenizer)
 
 
 @dataclass(frozen=True)
 class CachedStates:
-    """States of words in files, one a layer.
-
-    Args:
-        paths: Layer → `.npy` of `[words, d_model]`, float32.
-        n_uncovered: Words without a piece of their own; their vectors are zero.
-    """
+    """States of words in files, `.npy` of `[words, d_model]`, one a layer; words without a piece are zero."""
 
     paths: dict[int, Path]
     n_uncovered: int
@@ -261,19 +202,15 @@ class CachedStates:
 def cache_states(
     encoder: WordEncoder, sentences: Sequence[Sentence], layers: Sequence[int], folder: Path
 ) -> CachedStates:
-    """Run an encoder over sentences once and write the wanted layers.
-
-    Args:
-        encoder: Where states come from.
-        sentences: In the order of the words in the files.
-        layers: 0 for the embeddings, n for the output of layer n.
-        folder: Gets a file for each layer.
-    """
+    """Run an encoder over sentences once and write the wanted layers into a folder, 0 for the embeddings."""
     folder.mkdir(parents=True, exist_ok=True)
     splits = np.cumsum([0, *map(len, sentences)])
     files: dict[int, Any] = {}
     n_uncovered = 0
-    for rows in _batches([len(one) for one in sentences]):
+    # Sentences of like length together, the longest first: a lack of memory shows at once.
+    order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
+    for start in track(range(0, len(order), BATCH_SENTENCES), "encoding sentences", unit="batches"):
+        rows = order[start : start + BATCH_SENTENCES]
         states, owners = encoder.encode([sentences[row] for row in rows])
         where = np.concatenate([np.arange(splits[row], splits[row + 1]) for row in rows])
         for place, layer in enumerate(layers):
@@ -309,14 +246,6 @@ def word_means(
     sums = states.new_zeros(total, states.shape[-1]).index_add_(0, flat[owned], states[owned])
     counts = torch.bincount(flat[owned], minlength=total).to(states.dtype)
     return sums / counts.clamp_min(1)[:, None], counts
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Sentences of like length together, the longest first: a lack of memory shows at once."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    starts = range(0, len(order), BATCH_SENTENCES)
-    for start in track(starts, "encoding sentences", unit="batches"):
-        yield order[start : start + BATCH_SENTENCES]
 
 
 def _owners(

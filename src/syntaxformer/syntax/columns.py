@@ -185,7 +185,7 @@ class WordColumns:
             AlignmentError: The corpus has fewer lines.
         """
         stored = corpus.columns(start, start + len(texts), columns)
-        found = {
+        found: dict[str, Any] = {
             name: CodedColumn(values, stored.tags[name]) if name in stored.tags else values
             for name, values in stored.values.items()
         }

@@ -171,8 +171,9 @@ def _constituency(
 ) -> _Built:
     phrases = [_wanted(example.phrases, "phrases") for example in examples]
     rows = zip(*(tree.arrays for tree in phrases), strict=True) if phrases else [()] * 3
-    depths, *gaps = (_padded(row, widest, NO_PHRASE) for row in rows)
-    return batch_constituency_relations(depths, *gaps, n_words, max_distance, nodes), depths + 1
+    depths, gap_depths, gap_heads = (_padded(row, widest, NO_PHRASE) for row in rows)
+    ids = batch_constituency_relations(depths, gap_depths, gap_heads, n_words, max_distance, nodes)
+    return ids, depths + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ class Ragged:
         chosen = np.asarray(rows, np.int64)
         lengths = self.lengths[chosen]
         starts = splits_of(lengths)
-        return np.repeat(self.splits[chosen] - starts[:-1], lengths) + np.arange(starts[-1])
+        places: NDArray[np.int64] = np.arange(starts[-1], dtype=np.int64)
+        return places + np.repeat(self.splits[chosen] - starts[:-1], lengths)
 
     def take(self, rows: ArrayLike) -> Ragged:
         """Some rows, in the order given."""

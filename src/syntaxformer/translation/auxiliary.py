@@ -18,8 +18,6 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.nn.lisa import governor_hits
 
-__all__ = ["Auxiliary", "TranslationOutput", "governor_task", "tag_task"]
-
 Tallies = dict[str, tuple[int, int]]
 """For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""
 
@@ -37,14 +35,7 @@ class TranslationOutput(Seq2SeqLMOutput):
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """One auxiliary task of one batch.
-
-    Args:
-        name: Of its accuracy.
-        loss: Mean over what it judges, already weighted.
-        right: Right answers.
-        total: All answers.
-    """
+    """One auxiliary task of one batch; its loss is a mean over what it judges, weighted."""
 
     name: str
     loss: Float[Tensor, ""]
@@ -59,15 +50,7 @@ def governor_task(
     counted: Bool[Tensor, "batch src"] | None,
     weight: float,
 ) -> Auxiliary:
-    """LISA's heads pointing at governors: mean loss of the heads, hits of one.
-
-    Args:
-        losses: Of each head.
-        pointed_at: Where the last one points.
-        governors: Place of each piece's governor, negative for none.
-        counted: Pieces whose answers count, one a word; None for all.
-        weight: Of the loss beside that of translation.
-    """
+    """LISA's heads pointing at governors: mean loss of the heads, hits of the last; None counts all."""
     right, total = governor_hits(pointed_at, governors, counted)
     return Auxiliary("governor_accuracy", weight * torch.stack(list(losses)).mean(), right, total)
 
@@ -76,11 +59,6 @@ def tag_task(
     logits: Float[Tensor, "batch tgt tags"], tag_labels: Int[Tensor, "batch tgt"], weight: float
 ) -> Auxiliary:
     """The decoder naming the tag of the piece that it is about to write; pieces without a word do not count.
-
-    Args:
-        logits: Of the tags.
-        tag_labels: Tag of each target piece, -100 where there is none.
-        weight: Of the loss beside that of translation.
 
     Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 2.
     """

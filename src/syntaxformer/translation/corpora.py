@@ -1,65 +1,294 @@
-"""Training and development text of a recipe: several splits in one, the sentences of test sets kept out.
+"""Parallel text of a recipe, checked before anything else: line n of one side translates line n of the other.
 
-Splits come from files or a Hugging Face dataset. One split of two files is read by `parallel`, one of a
-dataset by `hub`.
+A split is two files or a split of a Hugging Face dataset; training text is several splits in one, with the
+sentences of test sets kept out, in memory or, where it is large, on the disk.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.base.files import hash_file, read_json
-from syntaxformer.translation.parallel import (
-    CorpusConfig,
-    ParallelText,
-    hash_lines,
-    parallel_files,
-    parallel_lines,
-    read_parallel,
-)
-from syntaxformer.translation.source import detokenize, unescape
+from syntaxformer.base.files import count_lines, hash_file, plain_or_packed, read_json, read_lines
+from syntaxformer.base.languages import given_language, language_of_side
+from syntaxformer.translation.source import TextPreparation, detokenize, unescape
 from syntaxformer.translation.stored import StoredLines, stored_folder
 
-__all__ = [
-    "keeps_on_disk",
-    "read_dataset",
-    "read_dev",
-    "read_split",
-    "read_train",
-]
+_log = logging.getLogger("syntaxformer.data")
+
+LOST = "\ufffd"
+LARGE_BYTES = 200 * 2**20
+_TEXT_SETTINGS = {
+    "src", "tgt", "src_language", "tgt_language", "train", "exclude", "detokenize", "drop_unreadable", "tabs",
+    "tokenized", "unescape", "moses", "lowercase",
+}  # fmt: skip
+"""What of the data section decides the training text."""
 
 
-def read_dataset(config: CorpusConfig, split: str) -> ParallelText:
-    """Read one split of the recipe's dataset. Line ends inside a text become spaces: a row is a line.
+class CorpusConfig(BaseModel):
+    """Data section of a recipe: files DIR/SPLIT.ENDING, plain or with .gz, or a Hugging Face dataset."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    dir: Path | None = Field(default=None, description="folder of the parallel files")
+    dataset: str | None = Field(
+        default=None, description="instead of dir: a Hugging Face dataset, its name on the hub or a folder"
+    )
+    dataset_config: str | None = Field(default=None, description="configuration of the dataset: de-en")
+    columns: dict[str, str] | None = Field(
+        default=None,
+        description="language → column of the dataset, translation.en for a field of a column; "
+        "null: translation.LANGUAGE, or LANGUAGE",
+    )
+    src: str = Field(default="en", description="ending of the source's files, most often its language")
+    tgt: str = Field(default="de", description="ending of the target's files")
+    src_language: Annotated[str, AfterValidator(given_language)] | None = Field(
+        default=None, description="code of the source's language; null: told by data.src"
+    )
+    tgt_language: Annotated[str, AfterValidator(given_language)] | None = Field(
+        default=None, description="code of the target's language; null: told by data.tgt"
+    )
+    train: str | list[str] = Field(
+        default="train", description="name of the training split, or a list of them, one after the other"
+    )
+    dev: str = Field(default="dev", description="name of the development split")
+    exclude: list[str] = Field(
+        default_factory=list,
+        description="splits whose sentences may not stand in training, on either side; pairs that do are "
+        "left out, and counted",
+    )
+    detokenize: list[str] = Field(
+        default_factory=list,
+        description="training splits that were split by Moses' tokenizer: entities and spaces are undone",
+    )
+    drop_unreadable: bool = Field(
+        default=False, description="leave out training pairs with U+FFFD, the sign of lost characters"
+    )
+    fraction: float = Field(
+        default=1.0, gt=0, le=1, description="share of the training pairs to use; smaller ones are nested"
+    )
+    max_pieces: int = Field(
+        256,
+        ge=8,
+        description="pairs with more pieces than this on a side are left out of training, and counted",
+    )
+    tabs: Literal["refuse", "space"] = Field(
+        default="refuse",
+        description="a tab in a line: an error (a TSV by mistake?), or read as a space and counted",
+    )
+    tokenized: bool = Field(
+        default=False, description="both sides are words separated by single spaces, taken as they are"
+    )
+    unescape: bool = Field(
+        default=False, description="read &apos; &quot; &amp; … as the characters that they stand for"
+    )
+    moses: bool = Field(
+        default=False,
+        description="Moses' tokenizer splits lines before subwords and joins output; the annotator sees "
+        "the raw text",
+    )
+    lowercase: bool = Field(
+        default=False,
+        description="subwords in lower case; the annotator and the factor `case` see the original",
+    )
+    factor_files: dict[str, str] = Field(
+        default_factory=dict,
+        description="your own factors: name → file ending; DIR/SPLIT.ENDING has one value a source word",
+    )
+    on_disk: bool | None = Field(
+        default=None,
+        description="training text and encoded pairs are kept in the cache folder and read from the disk, "
+        "not held in memory; null: where the training files are larger than 200 MB",
+    )
+    cache: Path | None = Field(
+        default=None, description="folder for tagged and encoded text; null: the user's cache folder"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CorpusConfig:
+        problems = []
+        if (self.dir is None) == (self.dataset is None):
+            both = "neither" if self.dir is None else "both"
+            problems.append(f"expected one of dir and dataset, got {both}.")
+        if self.src == self.tgt:
+            problems.append(
+                f"tgt: expected another ending than src (src.en, tgt.en), got {self.tgt} for both."
+            )
+        for key, ending in (("src", self.src), ("tgt", self.tgt)):
+            if (self.moses or self.detokenize) and language_of_side(self, ending).code is None:
+                problems.append(f"{key}_language: expected a code, for Moses' rules of it, got none.")
+        if self.moses and self.tokenized:
+            problems.append("moses: expected raw text, got tokenized=true. Set one of them to false.")
+        if self.factor_files and (self.dataset or not isinstance(self.train, str)):
+            problems.append("factor_files: expected data.dir and one training split beside them, got others.")
+        if self.on_disk and self.dir is None:
+            problems.append("on_disk: expected data.dir, got a dataset, whose text is read into memory.")
+        if extra := set(self.detokenize) - set(self.train_splits):
+            problems.append(f"detokenize: expected training splits, got {', '.join(sorted(extra))}.")
+        if problems:
+            raise ValueError(" ".join(problems))
+        return self
+
+    @property
+    def train_splits(self) -> list[str]:
+        """The training splits as a list."""
+        return [self.train] if isinstance(self.train, str) else list(self.train)
+
+    def preparation(self, ending: str) -> TextPreparation:
+        """What happens to the lines of one side."""
+        language = language_of_side(self, ending).code or ending
+        return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """Parallel lines: lists, or, where they are many, `StoredLines`.
+
+    Args:
+        src: Source lines.
+        tgt: Target lines, as many.
+        src_path: Where the source came from.
+        tgt_path: Where the target came from.
+        n_tabs: Lines whose tabs were read as spaces.
+        sha256: Hash of both sides.
+        rows: The lines of the files that these are, ascending, where they are only some; None for all.
+        n_file_lines: Lines of each file.
+    """
+
+    src: Sequence[str]
+    tgt: Sequence[str]
+    src_path: Path
+    tgt_path: Path
+    n_tabs: int = 0
+    sha256: str = field(default="", repr=False)
+    rows: Sequence[int] | None = field(default=None, repr=False)
+    n_file_lines: int = 0
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def select(self, rows: Sequence[int]) -> ParallelText:
+        """The pairs of some rows, in that order."""
+        src, tgt = _taken(self.src, rows), _taken(self.tgt, rows)
+        of_file = rows if self.rows is None else [self.rows[row] for row in rows]
+        return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=of_file)
+
+
+def _taken(lines: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
+    return lines.take(rows) if isinstance(lines, StoredLines) else [lines[row] for row in rows]
+
+
+def find_file(folder: Path, split: str, ending: str) -> Path:
+    """The file of a split with an ending, plain or packed.
 
     Raises:
-        ConfigError: There is no such dataset, configuration, split or column; names those there are.
-        DataError: A row holds no text.
+        ConfigError: Neither is there; names both.
     """
-    dataset = _load(config, split)
-    sides = {}
-    for ending in (config.src, config.tgt):
-        clean = config.preparation(ending).clean
-        texts = _column(dataset, config, ending)
-        sides[ending] = [
-            clean(" ".join(_checked(text, config, split, row).splitlines()))
-            for row, text in enumerate(texts, 1)
-        ]
-    src, tgt = sides[config.src], sides[config.tgt]
-    name = Path(f"{config.dataset}/{split}")
-    if not src:
+    plain = folder / f"{split}.{ending}"
+    if (path := plain_or_packed(plain)) is None:
+        raise ConfigError(
+            f"data: expected the file {plain} or {plain}.gz, found neither. Check data.dir and the names of "
+            "the split and the languages."
+        )
+    return path
+
+
+def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
+    """What the two sides of a split are called: their files, or the dataset.
+
+    Raises:
+        ConfigError: A file is missing.
+    """
+    if config.dir is None:
+        name = Path(f"{config.dataset}/{split}")
+        return name, name
+    return find_file(config.dir, split, config.src), find_file(config.dir, split, config.tgt)
+
+
+def read_split(config: CorpusConfig, split: str) -> ParallelText:
+    """One split, from wherever the recipe takes its text.
+
+    Raises:
+        ConfigError: A file is missing, or there is no such dataset, split or column; names those there are.
+        DataError: The files have different numbers of lines (both named), a line has a tab or is not UTF-8
+            text, a row holds no text, or there is no pair with words on both sides.
+    """
+    tabs: Counter[str] = Counter()
+    src, tgt = [], []
+    for one, other in _pairs(config, split, tabs):
+        src.append(one)
+        tgt.append(other)
+    sha256 = hash_lines(src, tgt)
+    return ParallelText(src, tgt, *_paths(config, split), tabs.total(), sha256, n_file_lines=len(src))
+
+
+def _pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of a split, clean, one at a time; lines with tabs are counted. Errors as in `read_split`."""
+    pairs = _file_pairs(config, split, tabs) if config.dataset is None else _dataset_pairs(config, split)
+    clean_src, clean_tgt = config.preparation(config.src).clean, config.preparation(config.tgt).clean
+    return ((clean_src(src), clean_tgt(tgt)) for src, tgt in pairs)
+
+
+def _file_pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterator[tuple[str, str]]:
+    src_path, tgt_path = _paths(config, split)
+    number = n_filled = n_alike = n_other = 0
+    for number, (src, tgt) in enumerate(zip_longest(read_lines(src_path), read_lines(tgt_path)), 1):
+        if src is None or tgt is None:
+            n_src, n_tgt = count_lines(src_path), count_lines(tgt_path)
+            raise DataError(
+                f"expected as many lines as {tgt_path}, got {n_src} and {n_tgt}. "
+                "Line n of one file must translate line n of the other.",
+                src_path,
+            )
+        for path, line in ((src_path, src), (tgt_path, tgt)):
+            if "\t" in line and config.tabs == "refuse":
+                raise DataError(
+                    f"expected one sentence, got a tab at character {line.index(chr(9)) + 1}: is it a table? "
+                    "Set data.tabs=space to read tabs as spaces.",
+                    path,
+                    number,
+                )
+            tabs[split] += "\t" in line
+        n_filled += bool(src.strip() and tgt.strip())
+        n_alike, n_other = n_alike + bool(src.strip()), n_other + (src != tgt)
+        yield src, tgt
+    if n_alike and not n_other:
+        raise DataError(f"expected another text than {tgt_path}, got the same. Check data.tgt.", src_path)
+    if not n_filled:
+        raise DataError(
+            f"expected at least one pair of lines with text, got {number} lines without.", src_path
+        )
+    if tabs[split]:
+        _log.info("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, tabs[split])
+
+
+def _dataset_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
+    """Line ends inside a text become spaces: a row is a line."""
+    dataset, name = _load(config, split), _paths(config, split)[0]
+    columns = [_column(dataset, config, ending) for ending in (config.src, config.tgt)]
+    row = n_other = 0
+    for row, pair in enumerate(zip(*columns, strict=True), 1):
+        for text in pair:
+            if not isinstance(text, str):
+                raise DataError(f"expected text, got {type(text).__name__}.", name, row)
+        src, tgt = (" ".join(text.splitlines()) for text in pair)
+        n_other += src != tgt
+        yield src, tgt
+    if not row:
         raise DataError("expected at least one pair, got none.", name)
-    if src == tgt:
+    if not n_other:
         raise DataError("expected another text as target, got the source's. Check data.columns.", name)
-    return ParallelText(src, tgt, name, name, 0, hash_lines(src, tgt), n_file_lines=len(src))
 
 
 def _load(config: CorpusConfig, split: str) -> Any:
@@ -97,36 +326,14 @@ def _column(dataset: Any, config: CorpusConfig, language: str) -> Any:
     )
 
 
-def _checked(text: Any, config: CorpusConfig, split: str, row: int) -> str:
-    if not isinstance(text, str):
-        raise DataError(f"expected text, got {type(text).__name__}.", f"{config.dataset}/{split}", row)
-    return text
-
-
-_log = logging.getLogger("syntaxformer.data")
-
-LOST = "\ufffd"
-LARGE_BYTES = 200 * 2**20
-_TEXT_SETTINGS = {
-    "src", "tgt", "src_language", "tgt_language", "train", "exclude", "detokenize", "drop_unreadable", "tabs",
-    "tokenized", "unescape", "moses", "lowercase",
-}  # fmt: skip
-"""What of the data section decides the training text."""
-
-
-def read_split(config: CorpusConfig, split: str) -> ParallelText:
-    """One split, from wherever the recipe takes its text.
-
-    Raises:
-        ConfigError: It is not there.
-        DataError: It cannot be used.
-    """
-    return read_parallel(config, split) if config.dataset is None else read_dataset(config, split)
-
-
-def read_dev(config: CorpusConfig) -> ParallelText:
-    """The development split; errors as in `read_split`."""
-    return read_split(config, config.dev)
+def hash_lines(*sides: Sequence[str]) -> str:
+    """sha256 over lines; tells apart where one line ends and the next begins."""
+    digest = hashlib.sha256()
+    for side in sides:
+        digest.update(f"{len(side)}\n".encode())
+        for start in range(0, len(side), 10_000):
+            digest.update("\n".join(side[start : start + 10_000]).encode())
+    return digest.hexdigest()
 
 
 def read_train(config: CorpusConfig) -> ParallelText:
@@ -136,10 +343,27 @@ def read_train(config: CorpusConfig) -> ParallelText:
         ConfigError: A split is not there.
         DataError: A split cannot be used, or nothing is left.
     """
-    if keeps_on_disk(config):
-        return _stored_train(config)
-    parts = [_read_part(config, split) for split in config.train_splits]
-    return _without_excluded(config, parts[0] if len(parts) == 1 else _joined(parts))
+    if not keeps_on_disk(config):
+        return _joined(config, _in_memory)
+    splits = [*config.train_splits, *config.exclude]
+    files = [path for split in splits for path in _paths(config, split)]
+    made_from = {
+        "files": [hash_file(path) for path in files],
+        "settings": config.model_dump(mode="json", include=_TEXT_SETTINGS),
+        "names": [path.name for path in files],
+    }
+
+    def build(folder: Path) -> None:
+        text = _joined(config, lambda pairs: StoredLines.write(folder, pairs))
+        about = {name: getattr(text, name) for name in ("n_tabs", "sha256", "n_file_lines")}
+        (folder / "about.json").write_text(json.dumps(about), "utf-8")
+
+    folder = stored_folder(config.cache, "text", made_from, build)
+    about = read_json(folder / "about.json")
+    src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
+    return ParallelText(
+        src, tgt, *files[:2], **about, rows=rows if len(src) < about["n_file_lines"] else None
+    )
 
 
 def keeps_on_disk(config: CorpusConfig) -> bool:
@@ -150,111 +374,54 @@ def keeps_on_disk(config: CorpusConfig) -> bool:
     """
     if config.on_disk is not None or config.dir is None:
         return bool(config.on_disk)
-    files = [path for split in config.train_splits for path in parallel_files(config, split)]
+    files = [path for split in config.train_splits for path in _paths(config, split)]
     return sum(path.stat().st_size for path in files) > LARGE_BYTES
 
 
-def _stored_train(config: CorpusConfig) -> ParallelText:
-    """The training text in the cache folder, put there if the files or the settings are new."""
-    splits = [*config.train_splits, *config.exclude]
-    files = [path for split in splits for path in parallel_files(config, split)]
-    folder = stored_folder(
-        config.cache,
-        "text",
-        {
-            "files": [hash_file(path) for path in files],
-            "settings": config.model_dump(mode="json", include=_TEXT_SETTINGS),
-            "names": [path.name for path in files],
-        },
-        lambda folder: _store_train(config, folder),
-    )
-    about = read_json(folder / "about.json")
-    src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
-    return ParallelText(
-        src, tgt, *files[:2], **about, rows=rows if len(src) < about["n_file_lines"] else None
-    )
+Sides = tuple[Sequence[str], Sequence[str], Sequence[int]]
 
 
-def _store_train(config: CorpusConfig, folder: Path) -> None:
+def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]], Sides]) -> ParallelText:
+    """The training splits as one text, called by the place of its first; `keep` stores its pairs."""
     tabs: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
-    n_kept = StoredLines.write(folder, _kept_pairs(config, tabs, counts))
-    n_lines = counts.pop("lines")
-    path = parallel_files(config, config.train_splits[0])[0]
-    if not n_kept:
-        raise DataError("expected pairs that data.exclude leaves, got none.", path)
-    src, tgt = StoredLines(folder, "src"), StoredLines(folder, "tgt")
-    if not any(one.strip() and other.strip() for one, other in zip(src, tgt, strict=True)):
-        raise DataError(f"expected at least one pair of lines with text, got {n_lines} lines without.", path)
-    if n_kept < n_lines:
-        _say_left_out(path, n_lines - n_kept, n_lines, counts)
-    about = {"n_tabs": tabs.total(), "sha256": hash_lines(src, tgt), "n_file_lines": n_lines}
-    (folder / "about.json").write_text(json.dumps(about), "utf-8")
+    reasons = _reasons(config)
+    left_out = dict.fromkeys(reasons, 0)
+    n_lines = 0
+
+    def kept() -> Iterator[tuple[str, str, int]]:
+        nonlocal n_lines
+        for split in config.train_splits:
+            for src, tgt in _pairs(config, split, tabs):
+                if split in config.detokenize:
+                    src, tgt = _detokenized(src, config, config.src), _detokenized(tgt, config, config.tgt)
+                reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
+                if reason is None:
+                    yield src, tgt, n_lines
+                else:
+                    left_out[reason] += 1
+                n_lines += 1
+
+    src, tgt, rows = keep(kept())
+    paths, n_out = _paths(config, config.train_splits[0]), sum(left_out.values())
+    if not len(src):
+        raise DataError("expected pairs that data.exclude leaves, got none.", paths[0])
+    if n_out:
+        shown = ", ".join(f"{count} {name}" for name, count in left_out.items() if count)
+        _log.info("%s: left out %d of %d pairs: %s", paths[0], n_out, n_lines, shown)
+    sha256 = hash_lines(src, tgt)
+    return ParallelText(src, tgt, *paths, tabs.total(), sha256, rows if n_out else None, n_lines)
 
 
-def _kept_pairs(
-    config: CorpusConfig, tabs: Counter[str], counts: Counter[str]
-) -> Iterator[tuple[str, str, int]]:
-    """The pairs that stay and their numbers; the others are counted by reason, and all under "lines"."""
-    reasons, number = _reasons(config), 0
-    for split in config.train_splits:
-        raw = split in config.detokenize
-        for src, tgt in parallel_lines(config, split, tabs):
-            if raw:
-                src, tgt = _detokenized(src, config, config.src), _detokenized(tgt, config, config.tgt)
-            reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
-            if reason is None:
-                yield src, tgt, number
-            else:
-                counts[reason] += 1
-            number += 1
-    counts["lines"] = number
-
-
-def _read_part(config: CorpusConfig, split: str) -> ParallelText:
-    text = read_split(config, split)
-    if split not in config.detokenize:
-        return text
-    src = [_detokenized(line, config, config.src) for line in text.src]
-    tgt = [_detokenized(line, config, config.tgt) for line in text.tgt]
-    return replace(text, src=src, tgt=tgt, sha256=hash_lines(src, tgt))
+def _in_memory(pairs: Iterable[tuple[str, str, int]]) -> Sides:
+    sides: tuple[list, list, list] = ([], [], [])
+    for pair in pairs:
+        for side, one in zip(sides, pair, strict=True):
+            side.append(one)
+    return sides
 
 
 def _detokenized(line: str, config: CorpusConfig, ending: str) -> str:
     return detokenize(unescape(line), config.preparation(ending).language)
-
-
-def _joined(parts: Sequence[ParallelText]) -> ParallelText:
-    """Splits as one text; it is called by the place of its first."""
-    src = list(chain.from_iterable(part.src for part in parts))
-    tgt = list(chain.from_iterable(part.tgt for part in parts))
-    n_tabs = sum(part.n_tabs for part in parts)
-    return replace(
-        parts[0], src=src, tgt=tgt, n_tabs=n_tabs, sha256=hash_lines(src, tgt), n_file_lines=len(src)
-    )
-
-
-def _without_excluded(config: CorpusConfig, text: ParallelText) -> ParallelText:
-    """Leave out and count pairs with a sentence of an excluded split, and those with lost characters."""
-    reasons = _reasons(config)
-    kept, counts = [], Counter(dict.fromkeys(reasons, 0))
-    for row, (src, tgt) in enumerate(zip(text.src, text.tgt, strict=True)):
-        reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
-        if reason is None:
-            kept.append(row)
-        else:
-            counts[reason] += 1
-    if not kept:
-        raise DataError("expected pairs that data.exclude leaves, got none.", text.src_path)
-    if len(kept) == len(text):
-        return text
-    _say_left_out(text.src_path, len(text) - len(kept), len(text), counts)
-    return text.select(kept)
-
-
-def _say_left_out(path: Path, n_out: int, n_all: int, counts: Counter[str]) -> None:
-    shown = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    _log.info("%s: left out %d of %d pairs: %s", path, n_out, n_all, shown)
 
 
 def _reasons(config: CorpusConfig) -> dict[str, Callable[[str, str], bool]]:
@@ -262,11 +429,11 @@ def _reasons(config: CorpusConfig) -> dict[str, Callable[[str, str], bool]]:
     reasons: dict[str, Callable[[str, str], bool]] = {}
     for split in config.exclude:
         held_out = read_split(config, split)
-        reasons[f"of {split}"] = _contains({*held_out.src} - {""}, {*held_out.tgt} - {""})
+        reasons[f"of {split}"] = partial(_holds, {*held_out.src} - {""}, {*held_out.tgt} - {""})
     if config.drop_unreadable:
         reasons["with U+FFFD"] = lambda src, tgt: LOST in src or LOST in tgt
     return reasons
 
 
-def _contains(src_lines: set[str], tgt_lines: set[str]) -> Callable[[str, str], bool]:
-    return lambda src, tgt: src in src_lines or tgt in tgt_lines
+def _holds(src_lines: set[str], tgt_lines: set[str], src: str, tgt: str) -> bool:
+    return src in src_lines or tgt in tgt_lines

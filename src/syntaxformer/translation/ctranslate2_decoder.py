@@ -14,32 +14,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import read_record
-from syntaxformer.base.folder_checks import check_pieces, folder_errors
+from syntaxformer.base.files import check_pieces, folder_errors, read_record
+from syntaxformer.runs.export import INSTALL, ExportInfo
 from syntaxformer.translation.decoding import (
-    DecodingConfig,
     Hypothesis,
+    Search,
     longest_translations,
     n_best_lists,
     never_output,
     normalised,
 )
 from syntaxformer.translation.source import EncodedText, SourceEncoder
-
-__all__ = [
-    "EXPORT",
-    "INSTALL",
-    "SEPARATOR",
-    "CTranslate2Decoder",
-    "ExportInfo",
-    "SourceTokens",
-    "load",
-    "read_export",
-    "read_names",
-]
 
 PATIENCE = 2.0
 """Finished translations, in beams, after which CTranslate2 stops looking.
@@ -53,14 +40,7 @@ SMALLEST_SHARE = 8
 
 
 class CTranslate2Decoder:
-    """See `decoding.PieceDecoder`.
-
-    Args:
-        network: A `ctranslate2.Translator`.
-        tokens: Encoded lines → its source tokens.
-        target_pieces: Names of its target pieces, by id.
-        never: Ids of pieces that are no output.
-    """
+    """See `decoding.PieceDecoder`."""
 
     n_ahead = 2
     """One call's batches keep the threads busy where the other's run out."""
@@ -72,47 +52,39 @@ class CTranslate2Decoder:
         self._ids = {name: piece for piece, name in enumerate(target_pieces)}
         self._suppressed = [[target_pieces[piece]] for piece in never]
 
-    def decode(
-        self,
-        source: EncodedText,
-        rows: Sequence[int],
-        settings: DecodingConfig,
-        n_best: int = 1,
-        scored: bool = False,
-    ) -> list[list[Hypothesis]]:
+    def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
         """See `decoding.PieceDecoder`; batches are decoded side by side."""
-        limits = longest_translations(source.text_lengths[list(rows)], settings.max_length_factor).tolist()
+        limits = longest_translations(source.text_lengths[list(rows)], search.max_length_factor).tolist()
         tokens = self.tokens(source, rows)
         waiting = []
-        size = self._batch_size(len(tokens), settings.batch_size)
+        size = self._batch_size(len(tokens), search.batch_size)
         for start in range(0, len(tokens), size):
             stop = start + size
-            waiting += self._search(tokens[start:stop], max(limits[start:stop]), settings, n_best)
+            waiting += self._search(tokens[start:stop], max(limits[start:stop]), search)
         results = [one.result() for one in waiting]
         for place, limit in enumerate(limits):
             # A line's result must not depend on the longest line of its batch.
             if any(len(hypothesis) >= limit for hypothesis in results[place].hypotheses):
-                (again,) = self._search([tokens[place]], limit, settings, n_best)
+                (again,) = self._search([tokens[place]], limit, search)
                 results[place] = again.result()
         names = [hypothesis for result in results for hypothesis in result.hypotheses]
         pieces = [[self._ids[name] for name in one] for one in names]
-        return n_best_lists(pieces, self._scores(tokens, names, settings) if scored else None, n_best)
+        scores = self._scores(tokens, names, search) if search.scored else None
+        return n_best_lists(pieces, scores, search.n_best)
 
     def _batch_size(self, n_lines: int, wanted: int) -> int:
         """Lines of a batch: few lines are shared out, so that no thread is idle; tiny batches cost more."""
         share = -(-n_lines // self.network.num_translators)
         return max(1, min(wanted, max(share, SMALLEST_SHARE)))
 
-    def _search(
-        self, tokens: list[list[str]], limit: int, settings: DecodingConfig, n_best: int
-    ) -> list[Any]:
+    def _search(self, tokens: list[list[str]], limit: int, search: Search) -> list[Any]:
         return self.network.translate_batch(
             tokens,
             asynchronous=True,
-            beam_size=settings.beam_size,
+            beam_size=search.beam_size,
             patience=PATIENCE,
-            num_hypotheses=n_best,
-            length_penalty=settings.length_penalty,
+            num_hypotheses=search.n_best,
+            length_penalty=search.length_penalty,
             max_decoding_length=limit - 1,  # the limit counts the end piece, CTranslate2 does not
             min_decoding_length=0,
             max_input_length=0,
@@ -120,18 +92,18 @@ class CTranslate2Decoder:
         )
 
     def _scores(
-        self, tokens: Sequence[list[str]], translations: Sequence[list[str]], settings: DecodingConfig
+        self, tokens: Sequence[list[str]], translations: Sequence[list[str]], search: Search
     ) -> list[float]:
         """The score of each translation, those of a line one after the other, by one pass."""
         n_best = len(translations) // len(tokens)
         found = self.network.score_batch(
             [line for line in tokens for _ in range(n_best)],
             translations,
-            max_batch_size=settings.batch_size,
+            max_batch_size=search.batch_size,
             max_input_length=0,
         )
         logs = [one.log_probs for one in found]
-        return [normalised(sum(log), len(log), settings.length_penalty) for log in logs]
+        return [normalised(sum(log), len(log), search.length_penalty) for log in logs]
 
 
 def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate2Decoder:
@@ -173,51 +145,35 @@ def _n_processors() -> int:
 
 EXPORT = "export.json"
 
-INSTALL = 'python -m pip install "syntaxformer[export]"'
-"""What installs CTranslate2."""
-
 SEPARATOR = "￨"
 """U+FFE8, between the source factors of a CTranslate2 token; no name of a piece or value contains it."""
 
 
-class ExportInfo(BaseModel):
+class CTranslate2Info(ExportInfo):
     """Content of `export.json`.
 
     Args:
         quantization: Type of the stored weights.
         streams: Factor names of each source stream after the pieces; several stand for each combination.
         max_positions: Rows of the position table: most pieces of a source or a translation.
-        largest_difference: Of a log-probability from the trained model, at export, with weights in float32.
-        weights_sha256: Of the trained model's weights.
-        versions: Of the packages that exported.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     quantization: str
     streams: list[list[str]]
     max_positions: int
-    largest_difference: float
-    weights_sha256: str
-    versions: dict[str, str]
 
 
-def read_export(folder: Path) -> ExportInfo:
+def read_export(folder: Path) -> CTranslate2Info:
     """Read `export.json`.
 
     Raises:
         CheckpointError: It is missing or not what this version writes.
     """
-    return read_record(folder / EXPORT, ExportInfo)
+    return read_record(folder / EXPORT, CTranslate2Info)
 
 
 def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
     """The names of a vocabulary of CTranslate2, in the order of their ids.
-
-    Args:
-        folder: Exported folder.
-        side: "source" or "target".
-        place: Which of several source streams, from 0.
 
     Raises:
         CheckpointError: There is no such vocabulary, or it is not a list of strings.
@@ -258,7 +214,7 @@ class SourceTokens:
         self.columns, self.sizes = columns, sizes
 
     @classmethod
-    def read(cls, folder: Path, info: ExportInfo, encoder: SourceEncoder) -> SourceTokens:
+    def read(cls, folder: Path, info: CTranslate2Info, encoder: SourceEncoder) -> SourceTokens:
         """Read the names of an exported folder, for lines that its source encoder encodes.
 
         Raises:

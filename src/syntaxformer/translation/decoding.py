@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from itertools import repeat
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,18 +21,6 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.translation.model import SyntaxTransformer, TranslationCache
 from syntaxformer.translation.source import EncodedText, source_batch
-
-__all__ = [
-    "DecodingConfig",
-    "Hypothesis",
-    "LengthLimit",
-    "PieceDecoder",
-    "TorchDecoder",
-    "longest_translations",
-    "n_best_lists",
-    "never_output",
-    "normalised",
-]
 
 
 class DecodingConfig(BaseModel):
@@ -47,6 +36,13 @@ class DecodingConfig(BaseModel):
         default=2.0, gt=0, le=100, description="longest output = factor × source pieces + 10"
     )
     batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
+
+
+class Search(DecodingConfig):
+    """One search: also how many translations of each line it gives, best first, and whether with scores."""
+
+    n_best: int = 1
+    scored: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,17 +74,8 @@ def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
 def n_best_lists(
     found: Sequence[Sequence[int]], scores: Sequence[float] | None, n_best: int
 ) -> list[list[Hypothesis]]:
-    """For each line its `n_best` translations, best first: by their scores, or as the search ranked them.
-
-    Args:
-        found: Pieces of all translations, those of a line one after the other.
-        scores: Of each; None where they were not asked for.
-        n_best: Translations of a line.
-    """
-    if scores is None:
-        every = [Hypothesis(pieces=pieces) for pieces in found]
-    else:
-        every = [Hypothesis("", score, pieces) for pieces, score in zip(found, scores, strict=True)]
+    """For each line its `n_best` translations, best first: by their scores, or as the search ranked them."""
+    every = [Hypothesis("", score, one) for one, score in zip(found, scores or repeat(None), strict=False)]
     by_line = [every[start : start + n_best] for start in range(0, len(every), n_best)]
     return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
 
@@ -104,7 +91,6 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
 
-@runtime_checkable
 class PieceDecoder(Protocol):
     """Beam search over a loaded network.
 
@@ -115,22 +101,13 @@ class PieceDecoder(Protocol):
 
     n_ahead: int
 
-    def decode(
-        self,
-        source: EncodedText,
-        rows: Sequence[int],
-        settings: DecodingConfig,
-        n_best: int = 1,
-        scored: bool = False,
-    ) -> list[list[Hypothesis]]:
+    def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
         """Translate some rows of a text.
 
         Args:
             source: Encoded lines, none of the chosen ones empty.
-            rows: Which lines, best given longest first: `settings.batch_size` neighbours share a batch.
-            settings: Beam, length penalty, batch size and the limit of the length.
-            n_best: Translations of each row, best first.
-            scored: Give each translation its score.
+            rows: Which lines, best given longest first: `search.batch_size` neighbours share a batch.
+            search: Beam, length penalty, batch size, the limit of the length, and what is asked for.
 
         Returns:
             For each row its `n_best` translations, as pieces.
@@ -139,54 +116,41 @@ class PieceDecoder(Protocol):
 
 
 class TorchDecoder:
-    """`generate` of transformers over a `SyntaxTransformer`, a batch at a time.
-
-    Args:
-        model: The network, in evaluation mode.
-        tokenizer: The tokenizer of its target side.
-    """
+    """`generate` of transformers over a `SyntaxTransformer`, a batch at a time."""
 
     n_ahead = 0
 
     def __init__(self, model: SyntaxTransformer, tokenizer: PreTrainedTokenizerFast) -> None:
         self.model, self.tokenizer = model, tokenizer
 
-    def decode(
-        self,
-        source: EncodedText,
-        rows: Sequence[int],
-        settings: DecodingConfig,
-        n_best: int = 1,
-        scored: bool = False,
-    ) -> list[list[Hypothesis]]:
+    def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
         """See `PieceDecoder`."""
         if self.model.device.type == "cpu":
             keep_freed_memory()
         found: list[list[Hypothesis]] = []
-        for start in range(0, len(rows), settings.batch_size):
-            batch_rows = rows[start : start + settings.batch_size]
-            found += self._decode_batch(source, batch_rows, settings, n_best, scored)
+        for start in range(0, len(rows), search.batch_size):
+            found += self._decode_batch(source, rows[start : start + search.batch_size], search)
         return found
 
     @torch.inference_mode()
     def _decode_batch(
-        self, source: EncodedText, rows: Sequence[int], settings: DecodingConfig, n_best: int, scored: bool
+        self, source: EncodedText, rows: Sequence[int], search: Search
     ) -> list[list[Hypothesis]]:
         tokenizer = self.tokenizer
         batch = source_batch(source, rows, self.model.source_pad_id)
         if (batch["input_ids"] == tokenizer.pad_token_id).any():
             # In a vocabulary of its own that may be a word, which `generate` would take for padding.
             batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
-        limits = torch.from_numpy(longest_translations(source.text_lengths[rows], settings.max_length_factor))
+        limits = torch.from_numpy(longest_translations(source.text_lengths[rows], search.max_length_factor))
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
         sequences = self.model.generate(
             **batch,
-            num_beams=settings.beam_size,
-            num_return_sequences=n_best,
-            length_penalty=settings.length_penalty if settings.beam_size > 1 else 1.0,
+            num_beams=search.beam_size,
+            num_return_sequences=search.n_best,
+            length_penalty=search.length_penalty if search.beam_size > 1 else 1.0,
             do_sample=False,
             max_new_tokens=int(limits.max()),
-            logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, settings.beam_size)],
+            logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, search.beam_size)],
             suppress_tokens=never_output(tokenizer),
             past_key_values=TranslationCache(),
         )
@@ -195,11 +159,11 @@ class TorchDecoder:
         made = ends.cumsum(1) - ends.long() == 0
         lengths = made.sum(1)
         pieces = [one[:n] for one, n in zip(sequences[:, 1:].tolist(), lengths.tolist(), strict=True)]
-        if not scored:
-            return n_best_lists(pieces, None, n_best)
-        log_probs = self._log_probs(batch, sequences).where(made, 0.0).sum(1)
-        scores = normalised(log_probs, lengths, settings.length_penalty).tolist()
-        return n_best_lists(pieces, scores, n_best)
+        scores = None
+        if search.scored:
+            log_probs = self._log_probs(batch, sequences).where(made, 0.0).sum(1)
+            scores = normalised(log_probs, lengths, search.length_penalty).tolist()
+        return n_best_lists(pieces, scores, search.n_best)
 
     def _log_probs(self, batch: dict[str, Tensor], sequences: Tensor) -> Tensor:
         """Log-probability of each piece, `[translations, pieces]`, by one pass over all of them."""
@@ -210,13 +174,7 @@ class TorchDecoder:
 
 
 class LengthLimit(LogitsProcessor):
-    """Ends each sentence at a length of its own, so that a translation does not depend on its batch.
-
-    Args:
-        limits: `[batch]`, most pieces of each sentence's translation, the end piece included.
-        end_id: Piece id of the end.
-        n_beams: Rows for each sentence.
-    """
+    """Ends each sentence at a length of its own, so that a translation does not depend on its batch."""
 
     def __init__(self, limits: Tensor, end_id: int, n_beams: int) -> None:
         self.limits = limits.repeat_interleave(n_beams)

@@ -20,7 +20,7 @@ from syntaxformer.infusion.families import OWN, parts_in
 from syntaxformer.infusion.infusion import Infusion, SyntaxBatch
 from syntaxformer.infusion.inside_attention import own_layer
 from syntaxformer.nn.infused_embedding import InfusedEmbedding, MappedEmbedding
-from syntaxformer.nn.kernels.dropout import Dropout
+from syntaxformer.nn.kernels.on_cpu import Dropout
 from syntaxformer.nn.transformer import EncoderLayer, SinusoidalPositions
 from syntaxformer.translation.model_config import (
     Stack,

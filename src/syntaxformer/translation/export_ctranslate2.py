@@ -2,47 +2,62 @@
 
 It holds CTranslate2's files (model.bin, config.json, vocabularies) beside the model folder's own tokenizer
 and `syntaxformer.json`, and `export.json`; it is written whole or not at all.
+
+The network is a `TransformerSpec` of CTranslate2: h(w, v) = W[w] + Σ F_k[v_k] for every embedding infusion. A
+sum is that already; for a concatenation the tables have zeros in the columns of the others; a linear map
+W [e ; f] + b = W₁ e + (W₂ f + b) goes into the tables. CTranslate2 adds or concatenates streams, all of them
+the same way, so factors share one.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import json
+import copy
+import itertools
 import logging
-import shutil
-from collections.abc import Sequence
-from importlib.metadata import version
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, atomic_folder, hash_file
-from syntaxformer.translation.ctranslate2_decoder import EXPORT, INSTALL, ExportInfo, SourceTokens, read_names
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.files import MANIFEST, atomic_folder
+from syntaxformer.nn import InfusedEmbedding
+from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, sinusoids
+from syntaxformer.runs.export import (
+    check_difference,
+    copy_side_files,
+    need_packages,
+    origin,
+    output_problems,
+)
+from syntaxformer.syntax import FactorVocabulary
+from syntaxformer.translation.ctranslate2_decoder import (
+    EXPORT,
+    SEPARATOR,
+    CTranslate2Info,
+    SourceTokens,
+    read_names,
+)
 from syntaxformer.translation.decoding import longest_translations
-from syntaxformer.translation.export_network import fold_embedding, network_spec
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import (
+from syntaxformer.translation.source import EncodedText, SourceEncoder, source_batch
+from syntaxformer.translation.translator import (
     INFO,
+    MAX_SOURCE_PIECES,
     FolderInfo,
     load_network,
     load_source_encoder,
     read_info,
     verify_model_folder,
 )
-from syntaxformer.translation.source import EncodedText, SourceEncoder, source_batch
-from syntaxformer.translation.translator import MAX_SOURCE_PIECES
-
-__all__ = [
-    "QUANTIZATIONS",
-    "difference_on",
-    "export_translator",
-    "largest_difference",
-    "why_not",
-]
 
 _log = logging.getLogger("syntaxformer.export")
 
@@ -54,8 +69,6 @@ LARGEST_DIFFERENCE = 1e-3
 
 REPLACED = ("config.json", "model.safetensors", "generation_config.json", MANIFEST, INFO)
 """Files of a model folder that its export does without or writes anew."""
-
-PACKAGES = ("syntaxformer", "ctranslate2", "torch", "transformers", "tokenizers")
 
 
 def export_translator(
@@ -79,9 +92,13 @@ def export_translator(
         DataError: The folder cannot be written.
     """
     model_folder, output = Path(model_folder), Path(output)
-    _check_arguments(output, quantization, overwrite)
-    if importlib.util.find_spec("ctranslate2") is None:
-        raise BackendMissingError("CTranslate2, which exported models need,", INSTALL)
+    problems = output_problems(output, EXPORT, overwrite)
+    if quantization not in QUANTIZATIONS:
+        known = ", ".join(QUANTIZATIONS)
+        problems.insert(0, f"quantization: expected one of {known}, got {quantization!r}.")
+    if problems:
+        raise ConfigError(problems)
+    need_packages(("CTranslate2",), "exported models need")
     verify_model_folder(model_folder)
     info = read_info(model_folder)
     if info.backend != "pytorch":
@@ -92,7 +109,10 @@ def export_translator(
         raise ConfigError(reasons)
     with atomic_folder(output) as folder:
         export = _write_network(folder, model, encoder, info, quantization, model_folder)
-        _write_side_files(folder, model_folder, info, export)
+        copy_side_files(folder, model_folder, REPLACED)
+        exported = info.model_copy(update={"backend": "ctranslate2"})
+        (folder / INFO).write_text(exported.model_dump_json(indent=1), "utf-8")
+        export.write(folder / EXPORT)
     _log.info(
         "wrote %s, %s; log-probabilities within %.1e of the model's%s",
         output,
@@ -110,7 +130,7 @@ def _write_network(
     info: FolderInfo,
     quantization: str,
     model_folder: Path,
-) -> ExportInfo:
+) -> CTranslate2Info:
     """CTranslate2's files, checked in float32 before they are quantized."""
     pieces = _source_names(model, encoder)
     target_pieces = _piece_names(encoder.target_tokenizer, model.config.vocab_size)
@@ -122,13 +142,11 @@ def _write_network(
     columns = {name: encoder.vocabularies[name] for name in encoder.columns}
     tables = fold_embedding(model.encoder.embedding, pieces, columns, every_stream)
     longest = longest_translations(np.array([MAX_SOURCE_PIECES]), info.decoding.max_length_factor)
-    export = ExportInfo(
+    export = CTranslate2Info(
         quantization=quantization,
         streams=[list(stream.factors) for stream in tables.streams[1:]],
         max_positions=max(MAX_SOURCE_PIECES, int(longest[0])) + 1,
-        largest_difference=0.0,
-        weights_sha256=hash_file(model_folder / "model.safetensors"),
-        versions={name: version(name) for name in PACKAGES},
+        **origin(model_folder, ("ctranslate2",)),
     )
 
     def save(into: Path, precision: str | None) -> None:
@@ -140,11 +158,7 @@ def _write_network(
     with TemporaryDirectory(prefix="syntaxformer-") as temporary:
         save(Path(temporary), None)
         difference = largest_difference(model, encoder, Path(temporary), export, len(pieces))
-    if not difference <= LARGEST_DIFFERENCE:
-        raise CheckpointError(
-            f"export: expected log-probabilities within {LARGEST_DIFFERENCE} of the model's, got "
-            f"{difference:.2g} off. This is an error of syntaxformer: please report it with the recipe."
-        )
+    check_difference(difference, LARGEST_DIFFERENCE, "log-probabilities")
     save(folder, quantization)
     return export.model_copy(update={"largest_difference": difference})
 
@@ -163,31 +177,6 @@ def _piece_names(tokenizer: PreTrainedTokenizerFast, n_pieces: int) -> list[str]
     """Names by id; rows of the table beyond the tokenizer's pieces are named too, and never used."""
     known = tokenizer.convert_ids_to_tokens(range(min(n_pieces, len(tokenizer))))
     return [*known, *(f"<unused_{place}>" for place in range(len(known), n_pieces))]
-
-
-def _write_side_files(folder: Path, model_folder: Path, info: FolderInfo, export: ExportInfo) -> None:
-    for file in model_folder.iterdir():
-        if file.is_file() and file.name not in REPLACED and not file.name.startswith("."):
-            shutil.copy(file, folder / file.name)
-    exported = info.model_copy(update={"backend": "ctranslate2"})
-    (folder / INFO).write_text(exported.model_dump_json(indent=1), "utf-8")
-    (folder / EXPORT).write_text(json.dumps(export.model_dump(), indent=1), "utf-8")
-
-
-def _check_arguments(output: Path, quantization: str, overwrite: bool) -> None:
-    problems = []
-    if quantization not in QUANTIZATIONS:
-        problems.append(f"quantization: expected one of {', '.join(QUANTIZATIONS)}, got {quantization!r}.")
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        is_export = (output / EXPORT).is_file()
-        if not is_export:
-            problems.append(f"output: expected a new folder, got {output}, which holds other files.")
-        elif not overwrite:
-            problems.append(
-                f"output: expected a new folder, got {output}, an older export. Give --overwrite."
-            )
-    if problems:
-        raise ConfigError(problems)
 
 
 REASONS = {
@@ -221,17 +210,9 @@ MAX_PIECES = 2048
 
 
 def largest_difference(
-    model: SyntaxTransformer, encoder: SourceEncoder, folder: Path, info: ExportInfo, n_pieces: int
+    model: SyntaxTransformer, encoder: SourceEncoder, folder: Path, info: CTranslate2Info, n_pieces: int
 ) -> float:
-    """The largest difference of a log-probability between a network and its export, over random lines.
-
-    Args:
-        model: The trained network, in evaluation mode.
-        encoder: Its tokenizer and factor vocabularies.
-        folder: CTranslate2's files, with weights in float32.
-        info: What was exported.
-        n_pieces: Source pieces, tags that are pieces included.
-    """
+    """The largest difference of a log-probability between a network and its export, over random lines."""
     random = np.random.default_rng(1)
     source = _random_text(random, n_pieces, [len(encoder.vocabularies[name]) for name in encoder.columns])
     sizes = random.integers(1, LONGEST, N_LINES)
@@ -245,18 +226,9 @@ def difference_on(
     model: SyntaxTransformer,
     encoder: SourceEncoder,
     folder: Path,
-    info: ExportInfo,
+    info: CTranslate2Info,
 ) -> float:
-    """As `largest_difference`, over given lines.
-
-    Args:
-        source: Encoded lines, none of them empty.
-        targets: For each line the pieces of a translation, without the end.
-        model: The trained network, in evaluation mode.
-        encoder: Its tokenizer and factor vocabularies.
-        folder: CTranslate2's files.
-        info: What was exported.
-    """
+    """As `largest_difference`, over given lines."""
     import ctranslate2
 
     tokens = SourceTokens.read(folder, info, encoder)(source, range(len(targets)))
@@ -287,3 +259,182 @@ def _random_text(random: np.random.Generator, n_pieces: int, sizes: list[int]) -
     return EncodedText(
         pieces, splits, np.stack(factors, 1) if sizes else np.zeros((len(pieces), 0), np.int32)
     )
+
+
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
+
+
+def network_spec(
+    model: SyntaxTransformer,
+    tables: SourceTables,
+    target_pieces: list[str],
+    specials: dict[str, str],
+    max_positions: int,
+) -> Any:
+    """Build the specification; CTranslate2 must be installed."""
+    from ctranslate2.specs import common_spec, transformer_spec
+
+    config = model.config
+    merge = common_spec.EmbeddingsMerge
+    spec = transformer_spec.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.n_heads,
+        pre_norm=config.norm == "pre",
+        activation=common_spec.Activation[ACTIVATIONS[config.activation]],
+        num_source_embeddings=len(tables.streams),
+        embeddings_merge=merge.CONCAT if tables.concatenated else merge.ADD,
+    )
+    spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
+    spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
+    spec.config.layer_norm_epsilon = max(one.eps for one in model.modules() if isinstance(one, nn.LayerNorm))
+    for part, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
+        part.weight = stream.table
+        spec.register_source_vocabulary(stream.names)
+    spec.register_target_vocabulary(unique_names(target_pieces))
+    # Our positions and not CTranslate2's own, which counts from 1.
+    positions = sinusoids(max_positions, config.d_model).numpy()
+    for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        side.scale_embeddings = float(stack.scale)
+        side.position_encodings.encodings = positions
+        if isinstance(stack.norm, nn.LayerNorm):
+            _fill(side.layer_norm, stack.norm)
+        for part, layer in zip(side.layer, stack.layers, strict=True):
+            _fill_layer(part, layer)
+    spec.decoder.embeddings.weight = _array(model.decoder.embedding.weight)
+    spec.decoder.projection.weight = _array(model.output.weight)
+    return spec
+
+
+def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    own, network = layer.self_attention, layer.feed_forward
+    _fill(spec.self_attention.layer_norm, layer.around_self_attention.norm)
+    _fill(spec.self_attention.linear[0], own.query_key_value)
+    _fill(spec.self_attention.linear[1], own.output)
+    if isinstance(layer, DecoderLayer):
+        cross = layer.cross_attention
+        _fill(spec.attention.layer_norm, layer.around_cross_attention.norm)
+        _fill(spec.attention.linear[0], cross.query)
+        _fill(spec.attention.linear[1], cross.key_value)
+        _fill(spec.attention.linear[2], cross.output)
+    _fill(spec.ffn.layer_norm, layer.around_feed_forward.norm)
+    _fill(spec.ffn.linear_0, network.inner)
+    _fill(spec.ffn.linear_1, network.outer)
+
+
+def _fill(spec: Any, module: nn.Linear | nn.LayerNorm) -> None:
+    """Weight and bias, which CTranslate2 calls gamma and beta in a norm."""
+    names = ("gamma", "beta") if isinstance(module, nn.LayerNorm) else ("weight", "bias")
+    for name, value in zip(names, (module.weight, module.bias), strict=True):
+        setattr(spec, name, _array(value))
+
+
+def _array(weight: Tensor) -> NDArray[np.float32]:
+    return weight.detach().float().cpu().numpy().copy()
+
+
+LARGEST_TABLE = 4_000_000
+"""Numbers in the table of a stream that stands for all combinations of its factors' values; 16 MB."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One source table."""
+
+    names: list[str]
+    table: NDArray[np.float32]
+    factors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceTables:
+    """All source tables, and whether they stand side by side or are added."""
+
+    streams: list[Stream]
+    concatenated: bool
+
+
+def fold_embedding(
+    embedding: InfusedEmbedding,
+    pieces: Sequence[str],
+    vocabularies: Mapping[str, FactorVocabulary],
+    specials: Mapping[str, str],
+) -> SourceTables:
+    """The tables whose merge is the embedding."""
+    words, factors = _contributions(embedding, len(pieces), [len(one) for one in vocabularies.values()])
+    piece_names = unique_names(pieces)
+    if not factors:
+        return SourceTables([Stream(piece_names, words.astype(np.float32))], concatenated=False)
+    groups = _groups([len(one) for one in factors], words.shape[1])
+    concatenated = embedding.kind.join == "concat" and len(groups) == 1
+    if concatenated:
+        width = embedding.plan.word_width
+        factors[0] = factors[0] + words[0]  # what the first value of each factor gave to every word
+        words, factors = words[:, :width], [table[:, width:] for table in factors]
+    streams = [Stream(piece_names, words.astype(np.float32))]
+    known = list(vocabularies.values())
+    for group in groups:
+        streams.append(_combined([known[k] for k in group], [factors[k] for k in group], specials))
+    return SourceTables(streams, concatenated)
+
+
+def _contributions(
+    embedding: InfusedEmbedding, n_pieces: int, sizes: Sequence[int]
+) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
+    """W and each F_k, found by asking the embedding for one piece and one value after the other.
+
+    In double precision, where a difference of two sums is exact to float32.
+    """
+    exact = copy.deepcopy(embedding).double().eval()
+    with torch.inference_mode():
+        none = torch.zeros(1, n_pieces, len(sizes), dtype=torch.long)
+        words = exact(torch.arange(n_pieces)[None], none if sizes else None)[0]
+        factors = []
+        for column, size in enumerate(sizes):
+            ids = torch.zeros(1, size, len(sizes), dtype=torch.long)
+            ids[0, :, column] = torch.arange(size)
+            factors.append((exact(torch.zeros(1, size, dtype=torch.long), ids)[0] - words[0]).numpy())
+    return words.numpy(), factors
+
+
+def _groups(sizes: Sequence[int], width: int) -> list[list[int]]:
+    """Factors that share a stream: all of them, unless their combinations are too many."""
+    if math.prod(sizes) * width <= LARGEST_TABLE:
+        return [list(range(len(sizes)))]
+    return [[place] for place in range(len(sizes))]
+
+
+def _combined(
+    vocabularies: Sequence[FactorVocabulary],
+    tables: Sequence[NDArray[np.float64]],
+    specials: Mapping[str, str],
+) -> Stream:
+    """One stream for all combinations of the values of some factors, the last factor changing fastest."""
+    table = tables[0]
+    for other in tables[1:]:
+        table = (table[:, None] + other[None]).reshape(-1, table.shape[1])
+    entries = itertools.product(*(one.entries for one in vocabularies))
+    names = unique_names("/".join(values) for values in entries)
+    # A value of no word for the start and the end, the unknown value of each factor for what is unknown.
+    unknown = sum(
+        math.prod(len(one) for one in vocabularies[place + 1 :]) for place in range(len(vocabularies))
+    )
+    rows = {"unk": unknown, "bos": 0, "eos": 0}
+    added = [(name, rows[role]) for role, name in specials.items() if name not in set(names)]
+    table = np.concatenate([table, table[[row for _, row in added]]])
+    names += [name for name, _ in added]
+    return Stream(names, table.astype(np.float32), tuple(one.name for one in vocabularies))
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Names that CTranslate2 can take: ￨, which separates its factors, is spelled out, none stands twice."""
+    given = list(names)
+    reserved, used = {name for name in given if SEPARATOR not in name}, set()
+    result = []
+    for name in given:
+        if SEPARATOR in name or name in used:
+            name = name.replace(SEPARATOR, "<U+FFE8>")
+            while name in reserved or name in used:
+                name += "_"
+        used.add(name)
+        result.append(name)
+    return result

@@ -28,7 +28,7 @@ from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.nn.attention import FusedLinear
 from syntaxformer.nn.infused_embedding import JoinedMap
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
-from syntaxformer.nn.kernels.dropout import Dropout
+from syntaxformer.nn.kernels.on_cpu import Dropout
 from syntaxformer.nn.transformer import DecoderLayer, SinusoidalPositions
 from syntaxformer.translation.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
 from syntaxformer.translation.encoder import Encoder

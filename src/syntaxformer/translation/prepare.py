@@ -1,4 +1,4 @@
-"""Parallel text to encoded pairs: subwords learned, source annotated, factors carried to pieces."""
+"""Parallel text to encoded pairs: subwords learned, both sides annotated, factors carried to pieces."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
@@ -21,8 +22,8 @@ from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
-from syntaxformer.translation.batches import EncodedPairs
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
+from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
@@ -42,18 +43,6 @@ from syntaxformer.translation.subwords import (
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus, Annotator
-
-__all__ = [
-    "annotated_columns",
-    "encode_pairs",
-    "encoded_chunks",
-    "get_tokenizer",
-    "get_tokenizers",
-    "needs_annotator",
-    "nested_fraction",
-    "source_encoder",
-    "stored_pairs",
-]
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -77,20 +66,12 @@ def get_tokenizers(
 ) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast | None]:
     """The tokenizer of the source, and that of the target where it is another; learned on prepared text.
 
-    Args:
-        text: Training text.
-        config: Subword section of the recipe.
-        corpus: Data section.
-        pretrained: For source and target, the encoder whose own tokenizer is wanted; None learns one.
-
     Raises:
         ConfigError: As `get_tokenizer` and `encoder_tokenizer`.
     """
     raw = not (corpus.tokenized or corpus.moses)
-    sides = {
-        "src": (text.src, corpus.preparation(corpus.src)),
-        "tgt": (text.tgt, corpus.preparation(corpus.tgt)),
-    }
+    sides = {"src": (text.src, corpus.src), "tgt": (text.tgt, corpus.tgt)}
+    sides = {name: (lines, corpus.preparation(ending)) for name, (lines, ending) in sides.items()}
 
     def learn(*names: str) -> PreTrainedTokenizerFast:
         def train() -> PreTrainedTokenizerFast:
@@ -123,11 +104,6 @@ def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -
     """The tokenizer that the recipe names, or one learned on both sides of the training text.
 
     Either ends each line with one end piece, begins it with none, and neither cuts nor pads it.
-
-    Args:
-        text: Training text, prepared.
-        config: Subword section of the recipe.
-        raw: False for text that is split into words.
 
     Raises:
         ConfigError: The named tokenizer cannot be loaded, is not a fast one, or has no end piece.
@@ -175,32 +151,30 @@ def annotated_columns(
         AlignmentError: A user column does not fit the words; names file, line and word.
         DataError: The cache cannot be written, or the parsed file of the split is missing.
     """
-    _check_one_split(annotator, config, split)
-    chunks = AnnotatedChunks(
-        text, annotator, config, split, [name for name in factors if name in config.factor_files],
-        processes, columns,
-    )  # fmt: skip
+    from syntaxformer.annotate.wrappers import SPLIT
+
+    splits = config.train_splits
+    if SPLIT in annotator.name and split in splits and len(splits) > 1:
+        raise ConfigError(
+            f"annotator: expected one training split beside parsed files with {SPLIT} in their path, got "
+            f"{annotator.name} and data.train={', '.join(splits)}. Join the splits, text and parses, to one."
+        )
+    own = [name for name in factors if name in config.factor_files]
+    chunks = AnnotatedChunks(text, annotator, config, split, own, processes, columns)
     return chunks if isinstance(text.src, StoredLines) else list(chunks)
 
 
+@dataclass(eq=False)
 class AnnotatedChunks(Sequence[WordColumns]):
-    """An annotated text in chunks of `CHUNK_LINES`, each made when it is asked for; see `annotated_columns`.
+    """An annotated text in chunks of `CHUNK_LINES`, each made when it is asked for."""
 
-    The text is annotated, or its annotation looked up, when the first chunk is asked for.
-    """
-
-    def __init__(
-        self,
-        text: ParallelText,
-        annotator: Annotator,
-        config: CorpusConfig,
-        split: str,
-        user_columns: Sequence[str],
-        processes: int,
-        columns: Collection[str],
-    ) -> None:
-        self.text, self.annotator, self.config, self.split = text, annotator, config, split
-        self.user_columns, self.processes, self.columns = user_columns, processes, columns
+    text: ParallelText
+    annotator: Annotator
+    config: CorpusConfig
+    split: str
+    user_columns: Sequence[str]
+    processes: int
+    columns: Collection[str]
 
     def __len__(self) -> int:
         return -(-len(self.text) // CHUNK_LINES)
@@ -254,17 +228,6 @@ class AnnotatedChunks(Sequence[WordColumns]):
         return found
 
 
-def _check_one_split(annotator: Annotator, config: CorpusConfig, split: str) -> None:
-    from syntaxformer.annotate.wrappers import SPLIT
-
-    splits = config.train_splits
-    if SPLIT in annotator.name and split in splits and len(splits) > 1:
-        raise ConfigError(
-            f"annotator: expected one training split beside parsed files with {SPLIT} in their path, got "
-            f"{annotator.name} and data.train={', '.join(splits)}. Join the splits, text and parses, to one."
-        )
-
-
 def source_encoder(
     tokenizer: PreTrainedTokenizerFast, columns: Sequence[WordColumns], factors: Sequence[str], min_count: int
 ) -> SourceEncoder:
@@ -309,17 +272,9 @@ def stored_pairs(
     target_columns: Sequence[WordColumns] | None = None,
     annotators: Sequence[str] = (),
 ) -> EncodedPairs:
-    """What `encode_pairs` returns, on disk; encoded only if the cache does not hold it.
+    """What `encode_pairs` returns for the same arguments, on disk; encoded only if the cache lacks it.
 
-    Args:
-        cache: Folder of the cache; None for the user's.
-        text: As in `encode_pairs`, likewise the next five.
-        encoder: For the source.
-        columns: Annotation, made when it is asked for.
-        max_pieces: Longest side of a pair.
-        target: For the target.
-        target_columns: Annotation of the target.
-        annotators: What decides the annotations: names, versions, hashes of the user's own files.
+    `annotators` are what decides the annotations: names, versions, hashes of the user's own files.
 
     Raises:
         DataError: As `encode_pairs`, or the cache cannot be written.
@@ -413,23 +368,14 @@ def encoded_chunks(
 
 @dataclass
 class _Tally:
-    """Counts what is left out of the pairs, and why.
-
-    Args:
-        n_kept: Pairs that stay.
-        n_empty: Pairs with nothing on a side.
-        n_long: Pairs with too many pieces.
-        n_bare: Pairs that would fit without tags.
-        n_tagged_out: Those of them that do not fit with tags.
-        longest: Most pieces of a source among those, with tags.
-    """
+    """Counts the pairs that stay, and what is left out and why."""
 
     n_kept: int = 0
-    n_empty: int = 0
-    n_long: int = 0
-    n_bare: int = 0
-    n_tagged_out: int = 0
-    longest: int = 0
+    n_empty: int = 0  # with nothing on a side
+    n_long: int = 0  # with too many pieces
+    n_bare: int = 0  # that would fit without tags
+    n_tagged_out: int = 0  # those of them that do not fit with tags
+    longest: int = 0  # most pieces of a source among those, with tags
 
     def judge(
         self, src: EncodedText, tgt: EncodedText, filled: NDArray[np.bool_], limit: int
@@ -466,11 +412,89 @@ class _Tally:
                 text.src_path,
             )
         if self.n_empty or self.n_long:
-            _log.info(
-                "%s: left out %d empty pairs and %d of more than %s pieces%s",
-                text.src_path,
-                self.n_empty,
-                self.n_long,
-                max_pieces,
-                f", {self.n_tagged_out} of them for their tags alone" if self.n_tagged_out else "",
-            )
+            for_tags = f", {self.n_tagged_out} of them for their tags alone" if self.n_tagged_out else ""
+            shown = (text.src_path, self.n_empty, self.n_long, max_pieces, for_tags)
+            _log.info("%s: left out %d empty pairs and %d of more than %s pieces%s", *shown)
+
+
+# The target side of training; a translation needs neither its annotator nor its tags.
+
+AT_ONCE = 2**20
+"""Pieces that are looked at together: a large text is on disk."""
+TAG_FACTOR = "pos"
+"""What the decoder predicts beside each piece."""
+
+
+class TargetPosConfig(BaseModel):
+    """The decoder also predicts the part of speech of each target piece; in training only."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    annotator: str = Field(description="who tags the target side: en, de, spacy:NAME, conllu:PATH, …")
+    weight: float = Field(default=0.1, gt=0, description="of its loss beside that of translation")
+
+
+def target_annotator(name: str, tokenized: bool) -> Annotator:
+    """The annotator of the target language.
+
+    Raises:
+        ConfigError: There is no such annotator, or it gives no tags.
+        BackendMissingError: It is not installed.
+    """
+    from syntaxformer import annotate
+
+    annotator = annotate.prepare(name, words_given=tokenized)
+    if "upos" not in annotator.provides:
+        raise ConfigError(
+            f"predict_target_pos.annotator: expected one that gives parts of speech, got {annotator.name}, "
+            f"which gives {', '.join(sorted(annotator.provides)) or 'none'}. "
+            "The target side would have no tags."
+        )
+    return annotator
+
+
+def target_columns(
+    text: ParallelText, annotator: Annotator, config: CorpusConfig, split: str, processes: int = 1
+) -> Sequence[WordColumns]:
+    """The annotated target side, chunk by chunk as `annotated_columns` gives the source.
+
+    Raises:
+        ConfigError: The annotation holds no tags.
+    """
+    turned = ParallelText(text.tgt, text.src, text.tgt_path, text.src_path, n_file_lines=text.n_file_lines)
+    columns = annotated_columns(turned, annotator, config, split, (), processes)
+    at_hand = columns if isinstance(columns, list) else ()  # one on the disk is held when it is encoded
+    if bare := sum(part.upos is None for part in at_hand):
+        raise ConfigError(
+            f"predict_target_pos: expected tags on the target side, {text.tgt_path}, got none in {bare} of "
+            f"{len(columns)} parts of it. Choose another predict_target_pos.annotator."
+        )
+    return columns
+
+
+def check_tags(text: EncodedText, target: SourceEncoder) -> None:
+    """Warn of tags that are none of Universal Dependencies', and hold that a tagged text has others.
+
+    Raises:
+        ConfigError: No piece has a tag that is known.
+    """
+    if not target.vocabularies:
+        return
+    unknown, tags = target.unseen.message(), text.factors[:, 0]
+    target.unseen.warn()
+    if not any((tags[start : start + AT_ONCE] > UNKNOWN_TAG).any() for start in range(0, len(tags), AT_ONCE)):
+        raise ConfigError(
+            "predict_target_pos: expected tags of Universal Dependencies on the target side, got "
+            f"{unknown or 'none'}. Choose another predict_target_pos.annotator."
+        )
+
+
+def target_tags() -> tuple[str, ...]:
+    """The tags that the decoder chooses from, in the order of their ids."""
+    return build_vocabularies([], (TAG_FACTOR,), 1)[TAG_FACTOR].entries
+
+
+def target_encoder(encoder: SourceEncoder, config: CorpusConfig, tagged: bool) -> SourceEncoder:
+    """How target lines become pieces and, where it is asked for, tags: a factor `pos` of the pieces."""
+    vocabularies = build_vocabularies([], (TAG_FACTOR,), 1) if tagged else {}
+    return SourceEncoder(encoder.target_tokenizer, vocabularies, preparation=config.preparation(config.tgt))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -24,22 +25,6 @@ from syntaxformer.runs.loading import checkpoint_errors, quiet_loading
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import encoder_tokenizer
-
-__all__ = [
-    "PieceVectors",
-    "PretrainedConfig",
-    "PretrainedTable",
-    "check_columns",
-    "check_rows",
-    "check_tables",
-    "contextual_vectors",
-    "fill_tables",
-    "freeze_tables",
-    "input_vectors",
-    "load_vectors",
-    "pretrained_problems",
-    "reduce_width",
-]
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -83,14 +68,7 @@ class PretrainedConfig(BaseModel):
 def pretrained_problems(
     config: PretrainedConfig | None, word_width: int, d_model: int, tokenizer: str | None
 ) -> list[str]:
-    """What does not fit in a recipe.
-
-    Args:
-        config: The section.
-        word_width: Columns of the source's words.
-        d_model: Columns of the target's.
-        tokenizer: `subwords.tokenizer`.
-    """
+    """What does not fit in a recipe."""
     if config is None:
         return []
     problems = []
@@ -120,10 +98,6 @@ _EXPECTED = "pretrained_embeddings: expected an encoder"
 def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
     """Hold that each encoder has the columns and rows of its table, by its config and tokenizer alone.
 
-    Args:
-        config: Which tables, and from where.
-        widths: Columns of the source's words and of the target's.
-
     Raises:
         ConfigError: An encoder cannot be loaded, has another tokenizer, or is narrower than its table.
     """
@@ -134,11 +108,9 @@ def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
         own_width = getattr(shape, "hidden_size", width)
         if section.vectors == "input":  # some encoders have a narrow table and a map behind it
             own_width = getattr(shape, "embedding_size", None) or own_width
-        try:
+        with _refused(side, section):
             check_rows(getattr(shape, "vocab_size", n_pieces), n_pieces)
             check_columns(width, own_width)
-        except ValueError as error:
-            raise _refusal(side, section, error) from error
 
 
 def load_vectors(
@@ -148,12 +120,6 @@ def load_vectors(
     lines: tuple[Sequence[str], Sequence[str]],
 ) -> dict[str, PieceVectors]:
     """The vectors that the recipe's tables begin with.
-
-    Args:
-        config: Which tables, and from where.
-        widths: Columns of the source's words and of the target's.
-        encoders: Of source and target; the tokenizer is the pretrained encoder's where the table is.
-        lines: Both sides of the training text.
 
     Raises:
         ConfigError: As `check_tables`, or the text has fewer pieces than PCA needs.
@@ -166,39 +132,28 @@ def load_vectors(
     return found
 
 
-def fill_tables(
-    model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors]
+def start_tables(
+    model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors] | None
 ) -> dict[str, dict[str, Any]]:
-    """Give the tables of a fresh network their pretrained values.
+    """Give the tables of a fresh network their pretrained values, and take frozen ones out of training.
 
-    Args:
-        model: The network.
-        config: Which tables, and from where.
-        vectors: Of `load_vectors`.
+    The decoder's table is its output, too. A network that comes from a checkpoint has its values: no vectors.
 
     Returns:
-        For each table what was done: explained variance, pieces with a vector.
+        For each table that was filled what was done: explained variance, pieces with a vector.
     """
     reports = {}
-    for side, section, _ in _tables(config, 0, 0):
-        _fill(_embedding(model, side), vectors[side], section.freeze)
-        reports[side] = _report(side, section, vectors[side])
+    for side, section, _ in _tables(config):
+        table = model.encoder.embedding.word if side == "source" else model.decoder.embedding
+        table.weight.requires_grad_(not section.freeze)
+        if vectors is not None:
+            _fill(table, vectors[side], section.freeze)
+            reports[side] = _report(side, section, vectors[side])
     return reports
 
 
-def freeze_tables(model: SyntaxTransformer, config: PretrainedConfig) -> None:
-    """Take the tables that the recipe freezes out of training; the decoder's is its output, too."""
-    for side, section, _ in _tables(config, 0, 0):
-        if section.freeze:
-            _embedding(model, side).weight.requires_grad_(False)
-
-
-def _embedding(model: SyntaxTransformer, side: str) -> Any:
-    return model.encoder.embedding.word if side == "source" else model.decoder.embedding
-
-
 def _tables(
-    config: PretrainedConfig, word_width: int, d_model: int
+    config: PretrainedConfig, word_width: int = 0, d_model: int = 0
 ) -> Iterator[tuple[str, PretrainedTable, int]]:
     """Side, section and columns of each pretrained table."""
     if config.source is not None:
@@ -212,7 +167,7 @@ def _vectors(
 ) -> PieceVectors:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     pretrained = _encoder(section).eval().to(device)
-    try:
+    with _refused(side, section):
         vectors = input_vectors(pretrained, len(encoder.tokenizer))
         if section.vectors == "contextual":
             texts = encoder.preparation.prepare(_some(side, lines, section.max_lines)).texts
@@ -220,8 +175,6 @@ def _vectors(
             own = encoder_tokenizer(section.model, target=False)
             vectors = contextual_vectors(pretrained, own, texts)
         return reduce_width(vectors, width)
-    except ValueError as error:
-        raise _refusal(side, section, error) from error
 
 
 def _some(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
@@ -233,11 +186,15 @@ def _some(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
     return [str(lines[row]) for row in rows.tolist()]
 
 
-def _refusal(side: str, section: PretrainedTable, problem: ValueError) -> ConfigError:
-    return ConfigError(
-        f"pretrained_embeddings.{side}: {problem} Change model.d_model, "
-        f"pretrained_embeddings.{side}.width or the encoder, {section.model}."
-    )
+@contextmanager
+def _refused(side: str, section: PretrainedTable) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(
+            f"pretrained_embeddings.{side}: {error} Change model.d_model, "
+            f"pretrained_embeddings.{side}.width or the encoder, {section.model}."
+        ) from error
 
 
 def _encoder(section: PretrainedTable) -> PreTrainedModel:
@@ -342,10 +299,6 @@ def check_columns(width: int, own_width: int) -> None:
 
 def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
     """The encoder's own input embeddings.
-
-    Args:
-        model: The encoder.
-        n_pieces: Pieces of its tokenizer.
 
     Raises:
         ValueError: The encoder has fewer rows than the tokenizer has pieces.

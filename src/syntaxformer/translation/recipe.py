@@ -19,11 +19,11 @@ from syntaxformer.nn.infused_embedding import WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
 from syntaxformer.syntax.inputs import SyntaxInputs
+from syntaxformer.translation.corpora import CorpusConfig
 from syntaxformer.translation.decoding import DecodingConfig
-from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.prepare import TargetPosConfig
 from syntaxformer.translation.pretrained_tables import PretrainedConfig, pretrained_problems
 from syntaxformer.translation.subwords import SubwordConfig
-from syntaxformer.translation.target import TargetPosConfig
 from syntaxformer.trees.sentence import PER_WORD
 
 __all__ = [

@@ -20,22 +20,7 @@ from syntaxformer.base.languages import language_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from syntaxformer.translation.model_folder import FolderInfo
-    from syntaxformer.translation.translator import Translator
-
-__all__ = [
-    "Comparison",
-    "ScoredText",
-    "TranslationScores",
-    "best_translations",
-    "check_directions",
-    "common_scoring",
-    "compare_translations",
-    "reference_note",
-    "score_translations",
-    "score_translator",
-    "scoring",
-]
+    from syntaxformer.translation.translator import FolderInfo, Translator
 
 _TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-mecab", "mecab_ko")}
 """Language → sacreBLEU's tokenizer and the package that it needs."""
@@ -43,15 +28,7 @@ _TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-meca
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """Corpus scores of one system.
-
-    Args:
-        bleu: 0 to 100.
-        chrf: 0 to 100.
-        bleu_signature: sacreBLEU's signature: tokenizer, case, smoothing, version.
-        chrf_signature: The same for chrF.
-        n_lines: Scored lines.
-    """
+    """Corpus scores of one system, from 0 to 100, with sacreBLEU's signatures."""
 
     bleu: float
     chrf: float
@@ -80,13 +57,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ScoredText:
-    """What a translator made of a text.
-
-    Args:
-        hypotheses: Its translations.
-        references: Those that were given, as the translator would write them.
-        scores: Of the hypotheses against them.
-    """
+    """What a translator made of a text."""
 
     hypotheses: list[str]
     references: list[str]
@@ -101,13 +72,6 @@ def score_translator(
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
 ) -> ScoredText:
     """Translate a text and score the result: cased and detokenised, unless the model's target side is not.
-
-    Args:
-        translator: A loaded model.
-        sources: Raw source lines.
-        references: Their translations, as they stand in a file.
-        beam_size: Beams; None for the model's setting.
-        user_factors: As in `best_translations`.
 
     Raises:
         ValueError: Other numbers of lines on the two sides, or none.
@@ -127,15 +91,7 @@ def best_translations(
     beam_size: int | None = None,
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
 ) -> list[str]:
-    """The best translation of each line.
-
-    Args:
-        translator: A loaded model.
-        sources: Raw source lines.
-        beam_size: Beams; None for the model's setting.
-        user_factors: For each factor of the user's own, the values of each line's words; factors that the
-            model does not read are left out.
-    """
+    """The best translation of each line; factors that the model does not read are left out."""
     read = translator.encoder.factors
     own = {name: values for name, values in (user_factors or {}).items() if name in read}
     return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
@@ -178,14 +134,6 @@ def compare_translations(
     tokenize: str = "13a",
 ) -> Comparison:
     """Paired bootstrap resampling over sentences.
-
-    Args:
-        baseline: Output of the baseline.
-        system: Output of the other system.
-        references: Reference translations.
-        n_samples: Resampled test sets.
-        lowercase: As in `score_translations`.
-        tokenize: As in `score_translations`.
 
     Raises:
         ValueError: Other numbers of lines, or none.

@@ -30,8 +30,6 @@ from syntaxformer.annotate.corpora.cached import cache_folder, one_at_a_time
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import PARTIAL, atomic_folder, read_json, verify_manifest
 
-__all__ = ["StoredLines", "give_memory_back", "map_arrays", "stored_folder", "write_arrays"]
-
 FORMAT = 3
 """Version of what the folders hold; part of every hash."""
 
@@ -95,16 +93,14 @@ class StoredLines(Sequence[Any]):
         self._values = pa.ipc.open_file(pa.memory_map(str(folder / LINES))).read_all()[column]
 
     @classmethod
-    def write(cls, folder: Path, lines: Iterator[tuple[str, str, int]]) -> int:
-        """Store lines, source, target and number each; returns how many there were."""
+    def write(cls, folder: Path, lines: Iterator[tuple[str, str, int]]) -> tuple[StoredLines, ...]:
+        """Store lines, source, target and number each, and give these three columns."""
         schema = pa.schema([("src", pa.string()), ("tgt", pa.string()), ("row", pa.int64())])
-        n_lines = 0
         with pa.OSFile(str(folder / LINES), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             while chunk := list(islice(lines, CHUNK)):
-                n_lines += len(chunk)
                 columns = dict(zip(schema.names, zip(*chunk, strict=True), strict=True))
                 writer.write_batch(pa.RecordBatch.from_pydict(columns, schema))
-        return n_lines
+        return tuple(cls(folder, name) for name in schema.names)
 
     def take(self, rows: Sequence[int]) -> StoredLines:
         """Some of the lines, in that order."""

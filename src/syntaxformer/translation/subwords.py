@@ -18,18 +18,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.stored import stored_folder
 
-__all__ = [
-    "BOS",
-    "EOS",
-    "PAD",
-    "UNK",
-    "SubwordConfig",
-    "encoder_tokenizer",
-    "ended_by_one_piece",
-    "stored_subwords",
-    "train_subwords",
-]
-
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 SPECIALS = (PAD, BOS, EOS, UNK)
 FILE = "tokenizer.json"
@@ -93,11 +81,6 @@ def stored_subwords(
 ) -> PreTrainedTokenizerFast:
     """What `train` returns, or what it returned before for the same text and settings.
 
-    Args:
-        cache: Folder of the cache; None for the user's.
-        made_from: All that decides the vocabulary.
-        train: Learns it.
-
     Raises:
         DataError: The cache cannot be written.
     """
@@ -150,11 +133,7 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
 
 
 def ended_by_one_piece(loaded: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """The tokenizer, with lines as their pieces and one end piece: nothing before them, no cut, no padding.
-
-    Args:
-        loaded: A fast tokenizer with padding and end pieces. One that ends lines so keeps its template.
-    """
+    """The tokenizer, with lines as their pieces and one end piece: none before them, no cut, no padding."""
     backend, eos = _whole_lines(loaded), loaded.eos_token
     bare = backend.encode(_PROBE, add_special_tokens=False).ids
     if backend.encode(_PROBE).ids == [*bare, loaded.eos_token_id]:

@@ -1,49 +1,35 @@
-"""`SyntaxTrainer`: Hugging Face's Trainer with token-budget batches and checkpoints without pickle.
+"""`SyntaxTrainer`: Hugging Face's Trainer for a translator.
 
-What differs from the base class, and only that: where batches come from, how the loss on dev is averaged
-(over pieces, not over batches), the schedule, and what a checkpoint consists of.
+What it adds to `RunTrainer`: batches by a budget of pieces, how the loss on dev is averaged (over pieces, not
+over batches), early stopping, and which checkpoints become the model.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import LambdaLR
-from torch.utils.data import DataLoader
-from transformers import (
-    PreTrainedModel,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState, TrainingArguments
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.runs.callbacks import Beginning, Curves, ProgressLines
-from syntaxformer.runs.checkpoints import (
-    SafeCheckpoints,
-    around,
-    average_weights,
-    best_and_near,
-    load_weights,
-    shard,
-    step_of,
+from syntaxformer.runs.checkpoints import around, average_weights, best_and_near, load_weights, step_of
+from syntaxformer.runs.trainer import (
+    JUDGED_BY,
+    SCHEDULES,
+    RunTrainer,
+    TallyBook,
+    best_step,
+    n_without_gain,
+    rank,
+    run_arguments,
+    scores_at,
 )
-from syntaxformer.runs.processes import one_device, pick_precision
-from syntaxformer.runs.schedules import SCHEDULES
-from syntaxformer.runs.tallies import JUDGED_BY, TallyBook, best_step, n_without_gain, rank, scores_at
 from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.recipe import Recipe, TrainingConfig
-
-__all__ = ["SyntaxTrainer", "training_arguments"]
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -51,44 +37,29 @@ _log = logging.getLogger("syntaxformer.training")
 def training_arguments(recipe: Recipe) -> TrainingArguments:
     """The base class's settings for a recipe; the batches of an update are shared among the processes."""
     config = recipe.training
-    arguments = TrainingArguments(
-        output_dir=str(recipe.output / "checkpoints"),
+    arguments = run_arguments(
+        config,
+        recipe.output / "checkpoints",
+        recipe.seed,
         max_steps=config.max_steps,
         per_device_train_batch_size=1,
-        max_grad_norm=config.max_grad_norm,
-        bf16=pick_precision(config.precision) == "bf16",
-        activation_checkpointing=config.activation_checkpointing,
-        activation_checkpointing_kwargs={"use_reentrant": False},
-        use_cpu=not torch.cuda.is_available(),
-        seed=recipe.seed,
+        learning_rate=config.learning_rate,
+        adam_beta1=config.adam_beta1,
+        adam_beta2=config.adam_beta2,
+        adam_epsilon=config.adam_epsilon,
         eval_strategy="steps",
         eval_steps=config.eval_every,
         save_strategy="steps",
         save_steps=config.eval_every,
-        logging_steps=config.log_every,
-        logging_nan_inf_filter=False,
-        report_to=[],
-        disable_tqdm=True,
-        dataloader_pin_memory=torch.cuda.is_available(),
-        remove_unused_columns=False,
         # Given gold governors, LISA's head takes no part.
         ddp_find_unused_parameters=recipe.infusion.lisa is not None,
     )
     arguments.gradient_accumulation_steps = max(1, config.accumulate // arguments.world_size)
-    return one_device(arguments)
+    return arguments
 
 
-class SyntaxTrainer(SafeCheckpoints, Trainer):
-    """Trains a translator on encoded pairs.
-
-    Args:
-        model: The network.
-        recipe: Settings.
-        train_pairs: Training data.
-        dev_pairs: Development data.
-        pad_id: Piece id of padding.
-        dev_bleu: Translates the development set and returns its BLEU; used where the recipe asks for it.
-    """
+class SyntaxTrainer(RunTrainer, Trainer):
+    """Trains a translator on encoded pairs."""
 
     def __init__(
         self,
@@ -99,69 +70,31 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
         pad_id: int,
         dev_bleu: Callable[[], float] | None = None,
     ) -> None:
-        self.config: TrainingConfig = recipe.training
-        self.pad_id = pad_id
-        self.dev_bleu = dev_bleu
-        self.tallies = TallyBook()
-        arguments = training_arguments(recipe)
-        self.batches = TokenBudgetBatches(
+        config, arguments = recipe.training, training_arguments(recipe)
+        self.pad_id, self.dev_bleu, self.tallies = pad_id, dev_bleu, TallyBook()
+        batches = TokenBudgetBatches(
             train_pairs.src.text_lengths,  # not tags: batches are those of a run without them
             train_pairs.tgt.lengths,
-            self.config.max_batch_tokens,
+            config.max_batch_tokens,
             recipe.seed,
-            per_update=self.config.accumulate,
-            rank=arguments.process_index,
+            per_update=config.accumulate,
+            rank=arguments.process_index,  # the sampler itself gives each process its share
             world=arguments.world_size,
         )
+        formula, warmup, d_model = SCHEDULES[config.schedule], config.warmup_steps, model.config.d_model
         super().__init__(
-            model,
-            arguments,
+            *(model, arguments, config, batches),
+            rate=lambda done: formula(done + 1, warmup, d_model),  # as the papers, which count from 1
+            n_updates=config.max_steps,
+            curves=recipe.output / "logs",
+            callbacks=[Flow(config)],
             data_collator=TranslationCollator(train_pairs, pad_id),
             train_dataset=train_pairs,
             eval_dataset=dev_pairs,
-            callbacks=[Beginning(), Flow(self.batches, self.config), ProgressLines(self.config.max_steps)],
         )
-        if self.config.sharded:
-            shard(self)
-        if self.config.tensorboard:
-            self.add_callback(Curves(recipe.output / "logs"))
-        self.remove_callback(PrinterCallback)
-        self.remove_callback(ProgressCallback)
 
     def _is_finished(self, state: TrainerState) -> bool:
-        return is_finished(state, self.config)
-
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches by a budget of target pieces; the sampler itself gives each process its share."""
-        return DataLoader(
-            self.train_dataset,
-            batch_sampler=self.batches,
-            collate_fn=self.data_collator,
-            pin_memory=self.args.dataloader_pin_memory,
-        )
-
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Adam with decoupled weight decay on matrices; fused."""
-        if self.optimizer is None:
-            parameters = [p for p in (model or self.model).parameters() if p.requires_grad]
-            groups = [
-                {"params": [p for p in parameters if p.dim() > 1], "weight_decay": self.config.weight_decay},
-                {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-            ]
-            betas = (self.config.adam_beta1, self.config.adam_beta2)
-            rate, epsilon = self.config.learning_rate, self.config.adam_epsilon
-            self.optimizer = torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
-        return self.optimizer
-
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
-        """The recipe's schedule; update n uses step n + 1 of the formula, as the papers count from 1."""
-        if self.lr_scheduler is None:
-            formula, warmup = SCHEDULES[self.config.schedule], self.config.warmup_steps
-            d_model = self.model.config.d_model
-            rate = lambda done: formula(done + 1, warmup, d_model)  # noqa: E731
-            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, rate)
-            self._created_lr_scheduler = True
-        return self.lr_scheduler
+        return state.global_step >= self.config.max_steps or Flow(self.config).is_out_of_patience(state)
 
     def compute_loss(
         self,
@@ -179,24 +112,8 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
         """Beside the loss, the accuracies since the last log."""
         super().log({**logs, **self.tallies.take()} if "loss" in logs else logs, start_time)
 
-    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Not counted: the estimate costs more than it tells."""
-        return 0
-
-    def evaluate(
-        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
-    ) -> dict[str, float]:
-        """Score the development set, and log it; see `dev_scores`."""
-        start = time.monotonic()
-        found = self.dev_scores(eval_dataset)
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
-        metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
-
     @torch.no_grad()
-    def dev_scores(self, dev_pairs: Any = None) -> dict[str, float]:
+    def dev_scores(self) -> dict[str, float]:
         """Loss per target piece on the development set, without smoothing; BLEU where the recipe wants it.
 
         Every process computes the same, on the whole set, with the weights as they are.
@@ -204,7 +121,7 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
         Raises:
             ConfigError: The loss is not finite: training went astray.
         """
-        pairs: Any = dev_pairs or self.eval_dataset
+        pairs: Any = self.eval_dataset
         self.model.eval()
         collate = TranslationCollator(pairs, self.pad_id)
         longest = int(pairs.tgt.lengths.max(initial=1))
@@ -263,42 +180,24 @@ class SyntaxTrainer(SafeCheckpoints, Trainer):
 
 
 class Flow(TrainerCallback):
-    """Sets the epoch of the data order, evaluates after the last update, stops when patience is used up."""
+    """Evaluates after the last update, and stops when patience is used up."""
 
-    def __init__(self, batches: TokenBudgetBatches, config: TrainingConfig) -> None:
-        self.batches = batches
+    def __init__(self, config: TrainingConfig) -> None:
         self.config = config
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Batches of epoch n are the same however often training was interrupted."""
-        self.batches.set_epoch(int(state.epoch or 0))
+    def is_out_of_patience(self, state: TrainerState) -> bool:
+        """Whether so many evaluations as the recipe allows brought nothing better."""
+        patience, best_by = self.config.patience, self.config.best_by
+        return patience is not None and n_without_gain(state.log_history, best_by) >= patience
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The last update is evaluated and saved, whatever its number."""
         if state.global_step >= self.config.max_steps:
             control.should_evaluate = control.should_save = control.should_log = True
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Early stopping: each evaluation is followed by a checkpoint, so this is called once for each."""
-        if is_out_of_patience(state, self.config):
+        if self.is_out_of_patience(state):
             names = " or ".join(JUDGED_BY[self.config.best_by])
             _log.info("no better %s in %d evaluations: stopping", names, self.config.patience)
             control.should_training_stop = True
-
-
-def is_out_of_patience(state: TrainerState, config: TrainingConfig) -> bool:
-    """Whether so many evaluations as the recipe allows brought nothing better."""
-    return (
-        config.patience is not None and n_without_gain(state.log_history, config.best_by) >= config.patience
-    )
-
-
-def is_finished(state: TrainerState, config: TrainingConfig) -> bool:
-    """Whether nothing is left to train."""
-    return state.global_step >= config.max_steps or is_out_of_patience(state, config)

@@ -5,70 +5,74 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
+from transformers import set_seed
 
-from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.files import atomic_file, hash_file, read_json
-from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.runs.checkpoints import (
     average_weights,
     check_finite,
     load_weights,
 )
-from syntaxformer.runs.run_folder import RUN, Run, is_finished_without_checkpoints, last_checkpoint, running
-from syntaxformer.syntax import FACTORS, WordColumns, check_factors, read_user_values
+from syntaxformer.runs.run_folder import (
+    RUN,
+    Run,
+    is_finished_without_checkpoints,
+    last_checkpoint,
+    running,
+    same_data,
+)
+from syntaxformer.syntax import FACTORS, check_factors, read_user_values
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
-from syntaxformer.translation.corpora import keeps_on_disk, read_dev, read_train
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import (
-    FolderInfo,
-    load_source_encoder,
-    read_info,
-    special_pieces,
-    write_side_files,
+from syntaxformer.translation.corpora import (
+    CorpusConfig,
+    ParallelText,
+    find_file,
+    keeps_on_disk,
+    read_split,
+    read_train,
 )
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText, find_file
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.prepare import (
     annotated_columns,
+    check_tags,
     encode_pairs,
     get_tokenizers,
     needs_annotator,
     nested_fraction,
     source_encoder,
     stored_pairs,
-)
-from syntaxformer.translation.pretrained_tables import (
-    PieceVectors,
-    check_tables,
-    fill_tables,
-    freeze_tables,
-    load_vectors,
-)
-from syntaxformer.translation.recipe import Recipe
-from syntaxformer.translation.scoring import reference_note, score_translator
-from syntaxformer.translation.source import SourceEncoder
-from syntaxformer.translation.target import (
-    check_tags,
     target_annotator,
     target_columns,
     target_encoder,
     target_tags,
 )
+from syntaxformer.translation.pretrained_tables import (
+    PieceVectors,
+    check_tables,
+    load_vectors,
+    start_tables,
+)
+from syntaxformer.translation.recipe import Recipe
+from syntaxformer.translation.scoring import reference_note, score_translator
+from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.trainer import SyntaxTrainer
-from syntaxformer.translation.translator import Translator
+from syntaxformer.translation.translator import (
+    FolderInfo,
+    Translator,
+    load_source_encoder,
+    read_info,
+    special_pieces,
+    write_side_files,
+)
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
-
-__all__ = ["Prepared", "build_model", "prepare", "train_translator"]
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -130,7 +134,7 @@ def _train(run: Run[Recipe]) -> None:
         if checkpoint is None:  # else they were read from there, and a failed write would lose them
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
     run.team.wait_for_everyone()
-    seed_everything(recipe.seed)
+    set_seed(recipe.seed)
     model = build_model(recipe, data.encoder)
     _log.info("%s", describe(recipe, model, data))
     pretrained = _start_tables(recipe, model, vectors, run.writes)
@@ -163,45 +167,48 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         ConfigError: A file is missing, the annotator lacks what a factor needs, or other data is resumed.
         DataError: The data cannot be used.
     """
-    train_text = nested_fraction(read_train(recipe.data), recipe.data.fraction)
-    dev_text = read_dev(recipe.data)
+    data, splits = recipe.data, (recipe.data.train_splits[0], recipe.data.dev)
+    train_text, dev_text = nested_fraction(read_train(data), data.fraction), read_split(data, data.dev)
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax = recipe.syntax_inputs(training=True)
     annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
     train_words = dev_words = None
     if annotator is not None:
-        arguments = (annotator, recipe.data)
         of_factors = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
         settings = (factors, recipe.annotation.processes, {*syntax.needs, *of_factors})
-        train_words = annotated_columns(train_text, *arguments, recipe.data.train_splits[0], *settings)
-        dev_words = annotated_columns(dev_text, *arguments, recipe.data.dev, *settings)
-    identities = {
-        split: _annotators(recipe, factors, annotator, split)
-        for split in (recipe.data.train_splits[0], recipe.data.dev)
-    }
+        train_words, dev_words = (
+            annotated_columns(text, annotator, data, split, *settings)
+            for text, split in zip((train_text, dev_text), splits, strict=True)
+        )
+    identities = [_annotators(recipe, factors, annotator, split) for split in splits]
     hashes = {
         "train": train_text.sha256,
         "dev": dev_text.sha256,
-        "annotation": hashlib.sha256(json.dumps(list(identities.values())).encode()).hexdigest(),
+        "annotation": hashlib.sha256(json.dumps(identities).encode()).hexdigest(),
     }
     if resume:
         info = read_info(recipe.output)
-        _same_data(hashes, info.data_sha256)
+        same_data(hashes, info.data_sha256)
         encoder = load_source_encoder(recipe.output, info)
     else:
-        sections = (train_text, recipe.subwords, recipe.data)
-        tokenizer, own_target = get_tokenizers(*sections, _pretrained_encoders(recipe))
+        tokenizer, own_target = get_tokenizers(
+            train_text, recipe.subwords, data, _pretrained_encoders(recipe)
+        )
         encoder = source_encoder(tokenizer, train_words or [], factors, recipe.embedding.min_count)
-        encoder.preparation = recipe.data.preparation(recipe.data.src)
+        encoder.preparation = data.preparation(data.src)
         encoder.own_target = own_target
         encoder.prepend = recipe.embedding.tag_place
         info = _info(recipe, encoder, annotator, hashes)
     encoder.syntax = syntax
-    target = target_encoder(encoder, recipe.data, recipe.predict_target_pos is not None)
-    train_tags, dev_tags = _target_tags(recipe, train_text, dev_text)
-    sides = (train_text, encoder, train_words, recipe.data.max_pieces, target, train_tags)
-    if keeps_on_disk(recipe.data):
-        train = stored_pairs(recipe.data.cache, *sides, annotators=identities[recipe.data.train_splits[0]])
+    target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
+    train_tags = dev_tags = None
+    if (tags := recipe.predict_target_pos) is not None:
+        of_target, processes = target_annotator(tags.annotator, data.tokenized), recipe.annotation.processes
+        train_tags = target_columns(train_text, of_target, data, data.train_splits[0], processes)
+        dev_tags = target_columns(dev_text, of_target, data, data.dev, processes)
+    sides = (train_text, encoder, train_words, data.max_pieces, target, train_tags)
+    if keeps_on_disk(data):
+        train = stored_pairs(data.cache, *sides, annotators=identities[0])
     else:
         train = encode_pairs(*sides)
     dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
@@ -226,58 +233,35 @@ def _annotators(recipe: Recipe, factors: Sequence[str], annotator: Annotator | N
 
 def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
     section = recipe.pretrained_embeddings
-    if section is None:
-        return None, None
-    return (section.source and section.source.model, section.target and section.target.model)
-
-
-def _target_tags(
-    recipe: Recipe, train_text: ParallelText, dev_text: ParallelText
-) -> tuple[Sequence[WordColumns] | None, Sequence[WordColumns] | None]:
-    """The annotated target of training and development text, where the decoder predicts its tags."""
-    if recipe.predict_target_pos is None:
-        return None, None
-    annotator = target_annotator(recipe.predict_target_pos.annotator, recipe.data.tokenized)
-    settings = (annotator, recipe.data)
-    processes = recipe.annotation.processes
-    return (
-        target_columns(train_text, *settings, recipe.data.train_splits[0], processes),
-        target_columns(dev_text, *settings, recipe.data.dev, processes),
-    )
-
-
-_WHAT = {
-    "train": "train text",
-    "dev": "dev text",
-    "annotation": "annotation (annotator, its files, factor files)",
-}
-
-
-def _same_data(found: dict[str, str], stored: dict[str, str]) -> None:
-    problems = [
-        f"resume: expected the {_WHAT[part]} of the interrupted run, got another: its sha256 differs."
-        for part, sha256 in found.items()
-        if stored.get(part, sha256) != sha256
-    ]
-    if problems:
-        raise ConfigError(problems)
+    source, target = (section.source, section.target) if section is not None else (None, None)
+    return source and source.model, target and target.model
 
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a recipe, freshly initialised from torch's random state."""
-    tokenizer, separate = encoder.target_tokenizer, encoder.own_target is not None
-    shape = recipe.model.model_dump()
+    tokenizer, own = encoder.target_tokenizer, encoder.tokenizer if encoder.own_target is not None else None
+    pretrained, tags, word_width = (
+        recipe.pretrained_embeddings,
+        recipe.predict_target_pos,
+        recipe.width_plan().word_width,
+    )
+    table_width = pretrained and pretrained.source and pretrained.source.width
+    infusion = recipe.infusion
+    sections = {name: getattr(infusion, name) for name in ("lisa", "masks", "relation_bias")}
+    if infusion.masks is not None and infusion.preset != "preserving":
+        sections["masks"] = infusion.masks.model_copy(update={"preset": infusion.preset_of_masks})
     start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.pad_token_id
     config = SyntaxTransformerConfig(
-        **shape,
+        **recipe.model.model_dump(),
         vocab_size=len(tokenizer),
-        source_vocab_size=len(encoder.tokenizer) if separate else None,
-        source_pad_token_id=encoder.tokenizer.pad_token_id if separate else None,
+        source_vocab_size=own and len(own),
+        source_pad_token_id=own and own.pad_token_id,
         infusion=recipe.width_plan().as_dict(),
         tag_layers=recipe.embedding.tag_layers or 1,
-        **_inside(recipe.infusion),
-        target_pos=_target_pos(recipe),
-        source_table_width=_source_table_width(recipe),
+        **{name: one and one.model_dump(mode="json") for name, one in sections.items()},
+        target_pos=tags and {"tags": list(target_tags()), "weight": tags.weight},
+        # Columns of the source's table where a map brings them up to the word width.
+        source_table_width=table_width if table_width and table_width < word_width else None,
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
         label_smoothing=recipe.training.label_smoothing,
         pad_token_id=tokenizer.pad_token_id,
@@ -288,18 +272,6 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     return SyntaxTransformer(config)
 
 
-def _source_table_width(recipe: Recipe) -> int | None:
-    """Columns of the source's table where a map brings them up to the word width."""
-    section = recipe.pretrained_embeddings
-    width = section and section.source and section.source.width
-    return width if width and width < recipe.width_plan().word_width else None
-
-
-def _target_pos(recipe: Recipe) -> dict[str, Any] | None:
-    section = recipe.predict_target_pos
-    return None if section is None else {"tags": list(target_tags()), "weight": section.weight}
-
-
 def _start_tables(
     recipe: Recipe, model: SyntaxTransformer, vectors: dict[str, PieceVectors] | None, writes: bool
 ) -> dict[str, Any]:
@@ -307,24 +279,13 @@ def _start_tables(
     section, report = recipe.pretrained_embeddings, recipe.output / RUN
     if section is None:
         return {}
-    freeze_tables(model, section)
+    done = {"pretrained_embeddings": start_tables(model, section, vectors)}
     if vectors is None:
         kept = read_json(report) if report.exists() else {}
         return {key: kept[key] for key in ("pretrained_embeddings",) if key in kept}
-    done = {"pretrained_embeddings": fill_tables(model, section, vectors)}
     if writes:
-        with atomic_file(report) as temporary:
-            temporary.write_text(json.dumps(done, indent=1), "utf-8")
+        write_json(report, done, indent=1)
     return done
-
-
-def _inside(infusion: InfusionConfig) -> dict[str, Any]:
-    """What syntax is put inside the encoder's attention, for the model's config."""
-    sections = {name: getattr(infusion, name) for name in ("lisa", "masks", "relation_bias")}
-    found = {name: section and section.model_dump(mode="json") for name, section in sections.items()}
-    if infusion.masks is not None and infusion.preset != "preserving":
-        found["masks"]["preset"] = infusion.preset_of_masks
-    return found
 
 
 def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
@@ -374,13 +335,6 @@ def finish(
     metrics["source_table"] = "shared" if model.config.shares_source_table else "own"
     run.write_model(model.eval().save_pretrained, metrics, PACKAGES)
     _log.info("wrote %s from %s", run.settings.output, ", ".join(metrics["checkpoints"]))
-
-
-def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and torch."""
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
 
 
 def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:

@@ -1,4 +1,4 @@
-"""`Translator`: raw lines in, raw lines out, one for one; tags are made on the way."""
+"""`Translator`: raw lines in, raw lines out, one for one; tags are made on the way. And its folder."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
-from syntaxformer.base.ahead import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
+from syntaxformer.base.files import check_pieces, check_weights, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
-from syntaxformer.syntax import FACTORS, WordColumns
-from syntaxformer.syntax.inputs import check_syntax
-from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, TorchDecoder
-from syntaxformer.translation.model import SyntaxTransformer
-from syntaxformer.translation.model_folder import (
-    FolderInfo,
-    load_decoder,
-    load_source_encoder,
-    read_info,
-    verify_model_folder,
+from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
+from syntaxformer.infusion.config import TagPlace
+from syntaxformer.runs.loading import TRANSLATOR, pick_device, quiet_loading, verify_folder
+from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
+from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
+from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
+from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.source import (
+    EncodedText,
+    SourceEncoder,
+    TextPreparation,
+    encode_pieces,
 )
-from syntaxformer.translation.source import EncodedText, SourceEncoder, encode_pieces
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
-
-__all__ = ["Translator"]
 
 _log = logging.getLogger("syntaxformer.translate")
 
@@ -54,25 +54,71 @@ MAX_SOURCE_PIECES = 1024
 """Longer lines are cut to this, and reported: attention grows with the square."""
 
 
+INFO = TRANSLATOR
+TARGET_TOKENIZER = "target_tokenizer.json"
+SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
+FORMAT_VERSION = 1
+
+
+class FolderInfo(BaseModel):
+    """Content of `syntaxformer.json`, one of the files in the folder of a trained translator.
+
+    - config.json, model.safetensors, generation_config.json: the network
+    - tokenizer.json, tokenizer_config.json: subwords; target_tokenizer.json where the target has its own
+    - syntaxformer.json: languages, factor vocabularies, annotator, decoding defaults
+    - recipe.yaml, run.json: how it came to be
+    - manifest.json: sizes and hashes of all others; written last, so a folder that has it is whole
+
+    `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe; older folders have none.
+    `rewrites_target`: target pieces are a pretrained encoder's, which do not give back spaces and case.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    format_version: int = FORMAT_VERSION
+    task: str = "translation"
+    backend: str = "pytorch"
+    src: str
+    tgt: str
+    src_language: str | None = None
+    tgt_language: str | None = None
+    forced: bool = False
+    annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
+    annotator_version: str | None
+    tokenized: bool = False
+    lowercase: bool = False
+    unescape: bool = False
+    moses: bool = False
+    target_specials: dict[str, str] | None = None
+    rewrites_target: bool = False
+    factors: list[dict[str, Any]]
+    prepend: TagPlace | None = None
+    syntax: SyntaxInputs = SyntaxInputs()
+    decoding: DecodingConfig = DecodingConfig()
+    data_sha256: dict[str, str] = {}
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Of source and target; the ending of its files where it tells no language."""
+        return tuple(language_of_side(self, ending).code or ending for ending in (self.src, self.tgt))
+
+    def preparation(self, ending: str) -> TextPreparation:
+        """What happens to lines of a side before subwords."""
+        language = self.languages[ending != self.src]
+        return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
+
+
 class _Chunk:
-    """Lines and what the encoder reads of them; `rows` are those with text, longest first."""
+    """Clean lines and what the encoder reads of them; `rows` are those with text, longest first."""
 
     def __init__(self, lines: Sequence[str], source: EncodedText) -> None:
-        """Take lines as `_clean` leaves them."""
         self.lines, self.source = lines, source
         by_length = np.argsort(-source.lengths, kind="stable").tolist()
         self.rows = [row for row in by_length if lines[row].strip()]
 
 
 class Translator:
-    """A trained model with everything that turns raw text into its input.
-
-    Args:
-        model: The network, in evaluation mode, or a decoder that has one.
-        encoder: Tokenizer and factor vocabularies.
-        info: Languages, annotator and decoding defaults.
-        annotator: Tags the source; None if no factor needs it.
-    """
+    """A trained model with everything that turns raw text into its input."""
 
     def __init__(
         self,
@@ -138,7 +184,10 @@ class Translator:
             annotator = trusted_annotator(info.annotator, annotator, folder, trust_annotator)
         decoder = load_decoder(folder, info, encoder, device)
         if inject_governors is not None:
-            _set_injection(decoder, inject_governors)
+            if isinstance(decoder, TorchDecoder) and decoder.model.encoder.has_lisa_heads:
+                decoder.model.encoder.inject_governors(inject_governors)
+            elif inject_governors:
+                raise ConfigError("inject governors: expected a model with a LISA head, got one without.")
         tagger = _load_annotator(info, annotator) if encoder.needs_words else None
         return cls(decoder, encoder, info, tagger)
 
@@ -173,17 +222,23 @@ class Translator:
             AlignmentError: They are not one a line, or not one a word.
         """
         check_lines(lines)
-        settings = self._settings(beam_size=beam_size, length_penalty=length_penalty, batch_size=batch_size)
-        if not 1 <= n_best <= settings.beam_size:
-            raise ValueError(f"n_best: expected 1 to beam_size = {settings.beam_size}, got {n_best}.")
+        given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
+        given = {name: value for name, value in given.items() if value is not None}
+        wanted = {**self.info.decoding.model_dump(), **given, "n_best": n_best, "scored": scored}
+        try:
+            search = Search.model_validate(wanted)
+        except ValidationError as error:
+            raise config_error(Search, error, "translate") from error
+        if not 1 <= n_best <= search.beam_size:
+            raise ValueError(f"n_best: expected 1 to beam_size = {search.beam_size}, got {n_best}.")
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
-            return chunk, self.decoder.decode(chunk.source, chunk.rows, settings, n_best, scored)
+            return chunk, self.decoder.decode(chunk.source, chunk.rows, search)
 
         n_ahead = self.decoder.n_ahead
         iterator = iter(lines)
-        size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * settings.batch_size)
-        chunks = self._encoded_chunks(iterator, user_factors or {}, size)
+        size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
+        chunks = self._chunks(iterator, user_factors or {}, size)
         decoded = map(decode, chunks)
         if n_ahead:  # a chunk is tagged here while those before it are decoded there
             pool = ThreadPoolExecutor(n_ahead, "decode")
@@ -191,30 +246,19 @@ class Translator:
         n_cut = 0
         for chunk, found in decoded:
             n_cut += chunk.source.n_cut
-            yield from self._texts(chunk, found, n_best, scored)
-        self._warn(n_cut)
-
-    def _settings(self, **given: float | None) -> DecodingConfig:
-        """The folder's settings with those that are given.
-
-        Raises:
-            ConfigError: One is out of its range.
-        """
-        values = self.info.decoding.model_dump() | {k: v for k, v in given.items() if v is not None}
-        try:
-            return DecodingConfig.model_validate(values)
-        except ValidationError as error:
-            raise config_error(DecodingConfig, error, "translate") from error
+            yield from self._texts(chunk, found, search)
+        if n_cut:
+            warnings.warn(
+                f"{n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
+                f"{MAX_SOURCE_PIECES}: the rest of each is not translated. Divide them into sentences.",
+                stacklevel=2,
+            )
+        self.encoder.unseen.warn()
 
     def encode(
         self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
     ) -> EncodedText:
         """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in `n_cut`.
-
-        Args:
-            lines: Raw text.
-            user_factors: As in `translate`.
-            first_line: 1-based number of the first line, for messages.
 
         Raises:
             TypeError: The lines are one string.
@@ -222,15 +266,15 @@ class Translator:
             AlignmentError: They are not one a word.
         """
         check_lines(lines)
-        return self._encode([self._clean(line) for line in lines], user_factors, first_line)
-
-    def _encode(self, lines: Sequence[str], user_factors: UserFactors | None, first_line: int) -> EncodedText:
-        """Tag and encode lines that are clean."""
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
+        return self._encode([self._clean(line) for line in lines], user, first_line)
+
+    def _encode(self, lines: Sequence[str], user_factors: UserFactors, first_line: int) -> EncodedText:
+        """Tag and encode lines that are clean."""
         words = None
         if self.annotator is not None:
-            words = WordColumns.from_sentences(self.annotator.annotate(lines), user, first_line)
+            words = WordColumns.from_sentences(self.annotator.annotate(lines), user_factors, first_line)
         return self.encoder.encode(lines, words, MAX_SOURCE_PIECES)
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
@@ -248,27 +292,19 @@ class Translator:
         encoded = encode_pieces(self.encoder.target_tokenizer, self._output.prepare(lines).texts)
         return self._as_text([one.ids for one in encoded])
 
-    def _encoded_chunks(self, lines: Iterator[str], user_factors: UserFactors, size: int) -> Iterator[_Chunk]:
-        first_line = 1
-        for chunk, values in self._chunks(lines, user_factors, size):
-            clean = [self._clean(line) for line in chunk]
-            yield _Chunk(clean, self._encode(clean, values, first_line))
-            first_line += len(chunk)
-
-    def _chunks(
-        self, lines: Iterator[str], user_factors: UserFactors, size: int
-    ) -> Iterator[tuple[list[str], dict[str, list[Sequence[str]]]]]:
-        """Lines and the values that belong to them, `size` at a time."""
+    def _chunks(self, lines: Iterator[str], user_factors: UserFactors, size: int) -> Iterator[_Chunk]:
+        """Lines, encoded with the values that belong to them, `size` at a time."""
         self._check_user_factors(user_factors)
         values = {name: iter(rows) for name, rows in user_factors.items()}
         done = 0
         while chunk := lines_at_hand(lines, size):
             part = {name: list(islice(rows, len(chunk))) for name, rows in values.items()}
-            done += len(chunk)
             for name, rows in part.items():
                 if len(rows) < len(chunk):
-                    raise AlignmentError(_line_counts(name, f"{done} or more", done - len(chunk) + len(rows)))
-            yield chunk, part
+                    raise AlignmentError(_line_counts(name, f"{done + len(chunk)} or more", done + len(rows)))
+            clean = [self._clean(line) for line in chunk]
+            yield _Chunk(clean, self._encode(clean, part, done + 1))
+            done += len(chunk)
         for name, rows in values.items():
             if (more := sum(1 for _ in rows)) > 0:
                 raise AlignmentError(_line_counts(name, str(done), done + more))
@@ -286,16 +322,6 @@ class Translator:
                 f"got {', '.join(unknown)}."
             )
 
-    def _warn(self, n_cut: int) -> None:
-        """One warning for lines that were cut, one for values that were not seen in training."""
-        if n_cut:
-            warnings.warn(
-                f"{n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
-                f"{MAX_SOURCE_PIECES}: the rest of each is not translated. Divide them into sentences.",
-                stacklevel=3,
-            )
-        self.encoder.unseen.warn()
-
     def _clean(self, line: str) -> str:
         """What training did to its lines before their annotation; control characters become spaces."""
         return self.encoder.preparation.clean(line.replace("\0", " "))
@@ -308,24 +334,17 @@ class Translator:
         n_best: int = 1,
         scored: bool = False,
     ) -> list[list[Hypothesis]]:
-        """Translate lines that are encoded already, all of them in memory.
-
-        Args:
-            lines: Raw text; an empty line gives an empty translation.
-            source: What `encode` made of them.
-            settings: As in the folder's `info.decoding`.
-            n_best: Translations of each line, best first, at most `settings.beam_size`.
-            scored: Give each hypothesis its score.
-        """
+        """Translate lines that are encoded already, all of them in memory."""
         chunk = _Chunk([self._clean(line) for line in lines], source)
-        found = self.decoder.decode(source, chunk.rows, settings, n_best, scored)
-        return self._texts(chunk, found, n_best, scored)
+        search = Search(**settings.model_dump(), n_best=n_best, scored=scored)
+        found = self.decoder.decode(source, chunk.rows, search)
+        return self._texts(chunk, found, search)
 
     def _texts(
-        self, chunk: _Chunk, found: Sequence[Sequence[Hypothesis]], n_best: int, scored: bool
+        self, chunk: _Chunk, found: Sequence[Sequence[Hypothesis]], search: Search
     ) -> list[list[Hypothesis]]:
         """Translations in the order of the lines; those of blank lines are empty."""
-        results = [[Hypothesis("", 0.0 if scored else None)] * n_best for _ in chunk.lines]
+        results = [[Hypothesis("", 0.0 if search.scored else None)] * search.n_best for _ in chunk.lines]
         for row, hypotheses in zip(chunk.rows, found, strict=True):
             texts = self._as_text([one.pieces for one in hypotheses])
             results[row] = [replace(one, text=text) for one, text in zip(hypotheses, texts, strict=True)]
@@ -334,13 +353,6 @@ class Translator:
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
         return [self._output.restore(_one_line(text.strip())) for text in texts]
-
-
-def _set_injection(decoder: PieceDecoder, inject: bool) -> None:
-    if isinstance(decoder, TorchDecoder) and decoder.model.encoder.has_lisa_heads:
-        decoder.model.encoder.inject_governors(inject)
-    elif inject:
-        raise ConfigError("inject governors: expected a model with a LISA head, got one without.")
 
 
 def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
@@ -384,3 +396,116 @@ def _one_line(text: str) -> str:
 
 def _line_counts(name: str, expected: str, found: int) -> str:
     return f"factor {name}: expected {expected} lines of values, one for each line of the text, got {found}."
+
+
+def special_pieces(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
+    """The names of a tokenizer's special pieces, by their role."""
+    return {role: str(getattr(tokenizer, role)) for role in SPECIAL_ROLES if getattr(tokenizer, role)}
+
+
+def write_side_files(
+    folder: Path,
+    info: FolderInfo,
+    tokenizer: PreTrainedTokenizerFast,
+    own_target: PreTrainedTokenizerFast | None = None,
+) -> None:
+    """Write the tokenizer, the target's where it has its own, and `syntaxformer.json`.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    with disk_errors(folder):
+        tokenizer.save_pretrained(folder)
+        if own_target is not None:
+            own_target.backend_tokenizer.save(str(folder / TARGET_TOKENIZER))
+        (folder / INFO).write_text(info.model_dump_json(indent=1), "utf-8")
+
+
+def read_info(folder: Path) -> FolderInfo:
+    """Read `syntaxformer.json`.
+
+    Raises:
+        CheckpointError: It is missing or not what this version writes.
+    """
+    return read_record(folder / INFO, FolderInfo, FORMAT_VERSION)
+
+
+verify_model_folder = partial(verify_folder, wanted=INFO)
+"""Check that a folder is a translator that is finished and as it was written."""
+
+
+def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
+    """The network of a model folder.
+
+    Raises:
+        CheckpointError: It cannot be read, its weights are not those of its config, or it does not read what
+            the encoder gives.
+    """
+    with quiet_loading(), folder_errors(folder):
+        check_weights(folder, lambda: SyntaxTransformer(SyntaxTransformerConfig.from_pretrained(folder)))
+        loaded: Any = SyntaxTransformer.from_pretrained(
+            folder, use_safetensors=True, local_files_only=True, output_loading_info=True
+        )
+    model, report = loaded
+    wrong = sorted({*report["missing_keys"], *report["unexpected_keys"]})[:5]
+    if wrong:
+        raise CheckpointError(
+            f"{folder}: expected weights of this model, got other names: {', '.join(wrong)}."
+        )
+    sizes, rows = (
+        {name: len(one) for name, one in encoder.vocabularies.items()},
+        model.encoder.embedding.sizes,
+    )
+    if list(sizes.items()) != list(rows.items()):
+        raise CheckpointError(f"{folder / INFO}: expected the factors {rows} of config.json, got {sizes}.")
+    plug_in = model.config.plug_in
+    if encoder.syntax.trees != SyntaxInputs.of(plug_in and plug_in.tree_options, False).trees:
+        raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of config.json. It was altered.")
+    check_pieces(folder, encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
+    check_pieces(folder, encoder.target_tokenizer, model.config.vocab_size)
+    return model
+
+
+def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
+    """Tokenizer and factor vocabularies of a model folder.
+
+    Raises:
+        CheckpointError: One of them cannot be read.
+    """
+    own_target = None
+    with folder_errors(folder, "a tokenizer"):
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        if info.target_specials is not None:
+            own_target = PreTrainedTokenizerFast(
+                tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials
+            )
+    vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
+    return SourceEncoder(
+        tokenizer,
+        {vocabulary.name: vocabulary for vocabulary in vocabularies},
+        preparation=info.preparation(info.src),
+        own_target=own_target,
+        prepend=info.prepend,
+        syntax=info.syntax,
+    )
+
+
+def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device: str | None) -> PieceDecoder:
+    """Load the network of a model folder with the decoder that its `backend` names.
+
+    Raises:
+        CheckpointError: No such backend, or the network cannot be read.
+        BackendMissingError: The backend's package is not installed.
+        ConfigError: There is no such device.
+    """
+    if info.backend == "pytorch":
+        model = load_network(folder, encoder)
+        return TorchDecoder(model.eval().to(pick_device(device)), encoder.target_tokenizer)
+    if info.backend == "ctranslate2":
+        from syntaxformer.translation.ctranslate2_decoder import load
+
+        return load(folder, encoder, device)
+    raise CheckpointError(
+        f"{folder / INFO}: backend: expected one of pytorch, ctranslate2, got {info.backend!r}. "
+        "It was altered or written by a later version."
+    )

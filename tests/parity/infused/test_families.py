@@ -126,7 +126,8 @@ def test_what_is_saved_comes_back_exactly(tiny, model_name, tmp_path):
     assert loaded.infusion.config == config.fitted()
     for (name, value), (_, stored) in zip(loaded.named_parameters(), model.named_parameters(), strict=True):
         assert torch.equal(value, stored), name
-    assert_close(_scores(tiny, loaded, batch), _scores(tiny, model, batch), atol=1e-6, rtol=1e-6)
+    # Weights that lie elsewhere in memory may be multiplied in another order.
+    assert_close(_scores(tiny, loaded, batch), _scores(tiny, model, batch), atol=1e-5, rtol=1e-5)
     assert not [path for path in tmp_path.iterdir() if path.suffix in (".bin", ".pt", ".pkl")]
 
 

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from syntaxformer.base.ahead import LiveLines, map_ahead
 from syntaxformer.base.errors import DataError
+from syntaxformer.base.progress import LiveLines, map_ahead
 
 
 def test_results_come_in_order_though_the_first_takes_longest():
@@ -97,7 +97,7 @@ def test_live_lines_report_what_was_read_wrongly(pipe):
 
 @pytest.mark.parametrize("stop", ["raise SystemExit(7)", "raise KeyboardInterrupt"])
 def test_a_program_may_end_while_standard_input_is_open(stop):
-    script = f"from syntaxformer.base.ahead import standard_input\nlines = standard_input()\nprint(next(lines), flush=True)\n{stop}"
+    script = f"from syntaxformer.base.progress import standard_input\nlines = standard_input()\nprint(next(lines), flush=True)\n{stop}"
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

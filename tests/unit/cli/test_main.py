@@ -55,6 +55,7 @@ def test_every_verb_has_help_for_itself_and_each_option(run, verb):
     assert f"Usage: syntaxformer {verb}" in out
     (function,) = [one for one in cli_main.VERBS if one.__name__ == verb]
     assert function.__doc__.splitlines()[0][:60] in out
+    assert out.count(f"syntaxformer {verb} ") >= 2 or verb == "doctor", "an example beside the usage"
 
 
 @pytest.mark.parametrize("verb", cli_main.VERBS, ids=lambda verb: verb.__name__)
@@ -225,7 +226,7 @@ def test_doctor_says_which_extra_brings_a_package_that_is_missing(monkeypatch):
         return "1.2"
 
     monkeypatch.setattr(doctor, "version", version)
-    lines = doctor._optional_packages()
+    lines = doctor._packages()
     assert 'ray: not installed; python -m pip install "syntaxformer[ray]"' in lines
     assert "ctranslate2 1.2" in lines
 

@@ -294,7 +294,8 @@ def test_other_data_is_not_resumed(config_of, monkeypatch, tmp_path, cola):
     with pytest.raises(ConfigError) as caught:
         finetune(config_of(data={"dir": other}), resume=True)
     assert str(caught.value) == (
-        "resume: expected the data of the interrupted run, got another: its sha256 differs."
+        "resume: expected the train text of the interrupted run, got another: its sha256 differs.; "
+        "resume: expected the dev text of the interrupted run, got another: its sha256 differs."
     )
 
 
@@ -313,7 +314,7 @@ def test_another_version_of_the_annotator_is_not_resumed(config_of, monkeypatch)
     with pytest.raises(ConfigError) as caught:
         finetune(config, resume=True)
     assert str(caught.value) == (
-        "resume: expected the annotator of the interrupted run and its files, got others: the version differs."
+        "resume: expected the annotation (annotator, its files, factor files) of the interrupted run, got another: its sha256 differs."
     )
     del record["annotation"]  # as an older version wrote it
     stored.write_text(json.dumps(record))

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders import finetune_trainer
+from syntaxformer.runs.trainer import run_arguments
 
 COMMON = (
     "training.precision=fp32", "training.batch_size=8", "training.max_length=32", "training.log_every=1",
@@ -61,8 +62,10 @@ def test_two_processes_are_one(finetune, tmp_path):
 def test_processes_that_cannot_share_a_batch(config_of, monkeypatch):
     from syntaxformer.encoders.finetuning import finetune
 
-    arguments = finetune_trainer._arguments
-    monkeypatch.setattr(finetune_trainer, "_arguments", lambda *given: _Of(arguments(*given), world_size=3))
+    def of_three(*given, **own):
+        return _Of(run_arguments(*given, **own), world_size=3)
+
+    monkeypatch.setattr(finetune_trainer, "run_arguments", of_three)
     with pytest.raises(ConfigError, match=r"expected a multiple of the 3 processes, got 8\."):
         finetune(config_of())
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from syntaxformer.nn import FeedForward
 from syntaxformer.nn.attention import SelfAttention
-from syntaxformer.nn.kernels.rows import from_rows, padded_count, to_rows
+from syntaxformer.nn.kernels.on_cpu import from_rows, padded_count, to_rows
 
 
 def test_counts_by_hand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -66,8 +67,45 @@ def make_app():
 
 
 @pytest.fixture
+def client(make_app):
+    from fastapi.testclient import TestClient
+
+    with TestClient(make_app()) as one:
+        yield one
+
+
+@pytest.fixture
+def error_of():
+    """Check the status and code of an error, and give its message."""
+
+    def message(response, status, code):
+        error = response.json()["error"]
+        assert (response.status_code, error["status"], error["code"]) == (status, status, code)
+        assert error["request_id"] == response.headers["x-request-id"]
+        return error["message"]
+
+    return message
+
+
+@pytest.fixture
 def echo():
     return EchoTranslator
+
+
+@pytest.fixture
+def slow():
+    """A translator that waits for its gate."""
+
+    class Slow(EchoTranslator):
+        def __init__(self):
+            super().__init__()
+            self.gate = threading.Event()
+
+        def work(self, settings, items):
+            self.gate.wait(20)
+            return super().work(settings, items)
+
+    return Slow()
 
 
 WORDS = ("the", "a", "cat", "dog", "sees", "small", "big", ".", "run", "##s", "cats")
@@ -81,10 +119,9 @@ def _tiny_translator(kind, layers, parser):
     from syntaxformer.syntax import WordColumns, build_vocabularies
     from syntaxformer.translation.decoding import DecodingConfig
     from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-    from syntaxformer.translation.model_folder import FolderInfo
     from syntaxformer.translation.source import SourceEncoder
     from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-    from syntaxformer.translation.translator import Translator
+    from syntaxformer.translation.translator import FolderInfo, Translator
 
     plan = plan_widths(kind, 14, None, **({} if kind == "none" else {"width": 5}))
     names = [name for name, _ in plan.factors]

@@ -16,18 +16,6 @@ DEEP = "body: expected brackets at most 10 deep, got more."
 NO_JSON = "body: expected JSON, got brackets too deep, too long a number, or no UTF-8."
 
 
-@pytest.fixture
-def client(make_app):
-    with TestClient(make_app()) as one:
-        yield one
-
-
-def _error(response, status, code):
-    error = response.json()["error"]
-    assert (response.status_code, error["status"], error["code"]) == (status, status, code)
-    return error["message"]
-
-
 def _listing(item, n_items=300_000):
     return '{"texts": [' + ",".join([item] * n_items) + "]}"
 
@@ -49,18 +37,20 @@ def _listing(item, n_items=300_000):
     ],
     ids=["numbers", "strings", "objects", "pairs", "keys", "keys of objects", "open", "deep", "number"],
 )  # fmt: skip
-def test_a_malformed_body_is_refused_before_its_values_are_made(client, path, body, status, code, message):
+def test_a_malformed_body_is_refused_before_its_values_are_made(
+    client, path, body, status, code, message, error_of
+):
     start = time.monotonic()
     response = client.post(f"/v1/{path}", content=body, headers=JSON)
     assert time.monotonic() - start < 1
-    assert _error(response, status, code) == message
+    assert error_of(response, status, code) == message
 
 
-def test_what_counts_for_one_limit_counts_for_explain_and_without_a_classifier_too(make_app, echo):
+def test_what_counts_for_one_limit_counts_for_explain_and_without_a_classifier_too(make_app, echo, error_of):
     with TestClient(make_app(echo())) as client:
         for path in ("classify", "explain"):
             response = client.post(f"/v1/{path}", content=_listing("1", 30_000), headers=JSON)
-            assert _error(response, 422, "too_many_texts") == TEXTS
+            assert error_of(response, 422, "too_many_texts") == TEXTS
 
 
 @pytest.mark.parametrize(
@@ -71,9 +61,9 @@ def test_what_counts_for_one_limit_counts_for_explain_and_without_a_classifier_t
         b'{\0"\0t\0"\0:\0[\0]\0}\0',
     ],
 )
-def test_what_is_counted_is_what_is_read(client, body):
+def test_what_is_counted_is_what_is_read(client, body, error_of):
     """Marks of JSON in UTF-16 are not where a count of bytes finds them."""
-    message = _error(client.post("/v1/translate", content=body, headers=JSON), 400, "not_json")
+    message = error_of(client.post("/v1/translate", content=body, headers=JSON), 400, "not_json")
     assert message.startswith("body: expected JSON, got")
 
 
@@ -93,16 +83,16 @@ def test_as_many_values_as_there_may_be(make_app):
         assert client.post("/v1/translate", content=body, headers=JSON).status_code == 200
 
 
-def test_a_body_of_two_megabytes_is_refused_unless_asked_for(make_app):
+def test_a_body_of_two_megabytes_is_refused_unless_asked_for(make_app, error_of):
     body = json.dumps({"texts": ["x" * 2_000_000]})
     with TestClient(make_app()) as client:
-        message = _error(client.post("/v1/translate", content=body, headers=JSON), 413, "too_large")
+        message = error_of(client.post("/v1/translate", content=body, headers=JSON), 413, "too_large")
     assert message.startswith("body: expected at most 1280000 bytes, got 2000")
     with TestClient(make_app(max_body_bytes=3_000_000)) as client:
-        _error(client.post("/v1/translate", content=body, headers=JSON), 422, "text_too_long")
+        error_of(client.post("/v1/translate", content=body, headers=JSON), 422, "text_too_long")
     with TestClient(make_app()) as client:
         headers = {**JSON, "content-length": "9" * 5000}
-        message = _error(client.post("/v1/translate", content=b"{}", headers=headers), 413, "too_large")
+        message = error_of(client.post("/v1/translate", content=b"{}", headers=headers), 413, "too_large")
         assert len(message) < 200
 
 
@@ -144,10 +134,10 @@ HOST = "host: expected localhost or a name that --allowed-host gives, got {}. St
 @pytest.mark.parametrize(
     "host", ["attacker.example", "attacker.example:8000", "localhost.attacker.example", "10.0.0.7", "[fe80::1]", ""]
 )  # fmt: skip
-def test_a_name_of_somebody_else_is_not_answered(make_app, path, host):
+def test_a_name_of_somebody_else_is_not_answered(make_app, path, host, error_of):
     with TestClient(make_app(allowed_hosts=[])) as client:
         response = client.get(path, headers={"host": host})
-        assert _error(response, 421, "wrong_host") == HOST.format(repr(host))
+        assert error_of(response, 421, "wrong_host") == HOST.format(repr(host))
         assert "access-control-allow-origin" not in response.headers
 
 
@@ -180,7 +170,7 @@ class Panic(BaseException):
     """As what comes out of a library in Rust: no `Exception`."""
 
 
-def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo):
+def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo, error_of):
     gate = threading.Event()
 
     class Panicking(echo):
@@ -205,7 +195,7 @@ def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo):
         gate.set()
         for thread in threads:
             thread.join()
-        assert _error(answers.pop("panic"), 500, "internal") == (
+        assert error_of(answers.pop("panic"), 500, "internal") == (
             "service: expected to answer, got an error of its own. Its log tells more."
         )
         assert {text: one.json()["translations"][0]["text"] for text, one in answers.items()} == {

@@ -9,7 +9,8 @@ import pytest
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.serve.engines import TranslateSettings, TranslatorEngine, load_engine
+from syntaxformer.serve.engines import TranslatorEngine, load_engine
+from syntaxformer.serve.schemas import TranslateSettings
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis
 from syntaxformer.translation.source import EncodedText
 from syntaxformer.trees import Sentence, write_conllu

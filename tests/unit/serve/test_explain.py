@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.serve.engines import ExplainSettings, explain_translation
+from syntaxformer.serve.engines import explain_translation
+from syntaxformer.serve.schemas import ExplainSettings
 from syntaxformer.study import (
     classifier_text,
     cross_attention,
@@ -166,11 +167,11 @@ def test_what_cannot_be_shown_says_what_to_change(client):
 
 
 def test_layers_without_masks_have_no_sub_network(tiny_engines):
-    from syntaxformer.serve.engines import _attention_of_network
+    from syntaxformer.serve.engines import _attention
 
-    inside = SimpleNamespace(layers=[0, 2], logits=np.zeros((2, 2, 1, 1)))
+    inside = SimpleNamespace(layers=[0, 2])
     with pytest.raises(ConfigError, match=r"^layer: expected one with sub-networks \(0, 2\), got 1\.$"):
-        _attention_of_network(inside, 3, ExplainSettings(layer=1, network="x"))
+        _attention("self", np.zeros((3, 2, 1, 1)), [], [], ExplainSettings(layer=1, network="x"), inside)
 
 
 def test_an_exported_translator_gives_what_it_can(tiny_engines):

@@ -11,7 +11,7 @@ import time
 import pytest
 import uvicorn
 
-from syntaxformer.serve import PAGES, ServiceConfig, create_app
+from syntaxformer.serve import ServiceConfig, add_explorer, create_app
 
 playwright_api = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install playwright"
@@ -34,8 +34,7 @@ TEXT = "The cat sees a small dog ."
 
 def _run(app):
     """The application in a thread; returns its server and address."""
-    for add in PAGES:
-        add(app)
+    add_explorer(app)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()

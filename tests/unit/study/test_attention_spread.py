@@ -22,10 +22,9 @@ from syntaxformer.study.attention import (
     spread_of_weights,
 )
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.translator import Translator
+from syntaxformer.translation.translator import FolderInfo, Translator
 from syntaxformer.trees import Sentence
 
 # a ← b → c → d, and an end piece that belongs to no word; "b" has two pieces.

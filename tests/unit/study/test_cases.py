@@ -22,7 +22,7 @@ from syntaxformer.study.cases import (
     word_counts,
 )
 from syntaxformer.study.document import Marked, Table, to_html, to_markdown
-from syntaxformer.translation.model_folder import FolderInfo
+from syntaxformer.translation.translator import FolderInfo
 from syntaxformer.trees import Sentence
 
 

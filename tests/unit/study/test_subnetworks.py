@@ -24,12 +24,12 @@ from transformers import (
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.collator import SyntaxCollator
-from syntaxformer.encoders.onnx_network import OnnxNetwork
+from syntaxformer.encoders.export_onnx import OnnxNetwork
 from syntaxformer.encoders.tasks import ClassifierInfo
 from syntaxformer.infusion import infuse
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.study import draw_subnetwork, encoder_attention, plain_attention_beside, subnetwork_view
-from syntaxformer.study.charts import Curve
+from syntaxformer.study.plots import Curve
 from syntaxformer.trees import Sentence
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "slipped", "in", "front", "##s", "."]
@@ -200,7 +200,7 @@ def test_the_figure_with_a_plain_model(tmp_path):
     view = subnetwork_view(_classifier(preset="paper"), TEXT)
     plain = plain_attention_beside(view, _classifier("none"), TEXT)
     draw_subnetwork(view, tmp_path / "own.png", 0)
-    draw_subnetwork(view, tmp_path / "plain.png", 0, plain=plain, plain_name="runs/cola")
+    draw_subnetwork(view, tmp_path / "plain.png", 0, plain={"runs/cola": plain})
     assert (tmp_path / "own.png").read_bytes() != (tmp_path / "plain.png").read_bytes()
 
 
@@ -252,14 +252,14 @@ def test_what_cannot_stand_beside():
 
 @pytest.mark.parametrize("kind", ["plain", "infused"])
 def test_a_tokenizer_that_pads_on_the_left_is_probed_alike(kind):
-    from syntaxformer.study.word_states import HuggingFaceWords, InfusedWords
+    from syntaxformer.study.word_states import huggingface_words, infused_words
 
     classifier = _classifier(preset="paper") if kind == "infused" else _classifier("none")
     classifier.collator.tokenizer.padding_side = "left"
     if kind == "infused":
-        encoder = InfusedWords(classifier.model, classifier.collator, FlatAnnotator())
+        encoder = infused_words(classifier.model, classifier.collator, FlatAnnotator())
     else:
-        encoder = HuggingFaceWords(classifier.model, classifier.collator.tokenizer)
+        encoder = huggingface_words(classifier.model, classifier.collator.tokenizer)
     short = Sentence.from_words(["slipped", "fronts"], governors=(-1, 0))
     long = Sentence.from_words(["john", "slipped", "in", "fronts", "."], governors=(1, -1, 1, 1, 1))
     states, owners = encoder.encode([short, long])
@@ -271,10 +271,10 @@ def test_a_tokenizer_that_pads_on_the_left_is_probed_alike(kind):
 
 
 def test_an_infused_encoder_is_probed_with_its_own_trees():
-    from syntaxformer.study.word_states import HuggingFaceWords, InfusedWords
+    from syntaxformer.study.word_states import huggingface_words, infused_words
 
     classifier = _classifier(preset="paper")
-    encoder = InfusedWords(classifier.model, classifier.collator, FlatAnnotator())
+    encoder = infused_words(classifier.model, classifier.collator, FlatAnnotator())
     gold = Sentence.from_words(["john", "fronts", "slipped"], governors=(-1, 0, 0))
     states, owners = encoder.encode([gold])
     assert (encoder.n_states, len(states)) == (4, 4)
@@ -285,16 +285,16 @@ def test_an_infused_encoder_is_probed_with_its_own_trees():
     batch = classifier.collator([SyntaxExample((annotated[0],))])
     expected = classifier.model(**batch, output_hidden_states=True).hidden_states
     torch.testing.assert_close(states[3], expected[3])
-    plain = HuggingFaceWords(classifier.model, classifier.collator.tokenizer)
+    plain = huggingface_words(classifier.model, classifier.collator.tokenizer)
     assert plain.n_pieces([gold]).tolist() == [6]
 
 
 def test_an_infused_encoder_is_probed_on_sentences_longer_than_those_of_its_task():
-    from syntaxformer.study.word_states import InfusedWords
+    from syntaxformer.study.word_states import infused_words
 
     classifier = _classifier(preset="paper")
     classifier.collator.max_length = 5
-    encoder = InfusedWords(classifier.model, classifier.collator, FlatAnnotator())
+    encoder = infused_words(classifier.model, classifier.collator, FlatAnnotator())
     gold = Sentence.from_words(["john", "slipped", "in", "front", "."], governors=(1, -1, 1, 1, 1))
     states, owners = encoder.encode([gold])
     assert (encoder.longest, states[0].shape[1]) == (29, 7)

@@ -11,8 +11,8 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.translation.model_folder import FolderInfo
 from syntaxformer.translation.scoring import common_scoring, compare_translations, score_translations
+from syntaxformer.translation.translator import FolderInfo
 
 REFERENCES = [
     "Ein Mann in einem blauen Hemd steht auf einer Leiter.",

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from syntaxformer.nn.kernels.rows import to_rows
+from syntaxformer.nn.kernels.on_cpu import to_rows
 
 __all__ = ["IGNORED_LABEL", "cross_entropy", "linear_cross_entropy"]
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from syntaxformer.nn.kernels.dropout import keep_mask
+from syntaxformer.nn.kernels.on_cpu import keep_mask
 from syntaxformer.nn.relation_index import RelationIndex, RowIndex
 
 __all__ = [

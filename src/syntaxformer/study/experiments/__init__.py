@@ -1,21 +1,16 @@
 """Grids of runs that answer a question with error bars: specification, store, runner, report."""
 
-from syntaxformer.study.experiments.cell import run_cell
-from syntaxformer.study.experiments.check import check_experiment
-from syntaxformer.study.experiments.executors import Executor, LocalExecutor
-from syntaxformer.study.experiments.plan import planned_cells
+from syntaxformer.study.experiments.cell import check_experiment, run_cell
 from syntaxformer.study.experiments.report import write_report
-from syntaxformer.study.experiments.runner import estimate_seconds, run_experiment
+from syntaxformer.study.experiments.runner import LocalExecutor, estimate_seconds, run_experiment
 from syntaxformer.study.experiments.spec import Cell, Spec, load_spec
-from syntaxformer.study.experiments.store import RunStore, StoredRun
+from syntaxformer.study.experiments.store import RunStore, planned_cells
 
 __all__ = [
     "Cell",
-    "Executor",
     "LocalExecutor",
     "RunStore",
     "Spec",
-    "StoredRun",
     "check_experiment",
     "estimate_seconds",
     "load_spec",

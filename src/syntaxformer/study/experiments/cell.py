@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,70 +16,32 @@ from filelock import FileLock
 from pydantic import BaseModel
 
 from syntaxformer import __version__
+from syntaxformer.annotate.wrappers import SPLIT
 from syntaxformer.base.config import read_yaml
-from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.files import MANIFEST, atomic_file, hash_file, read_json, read_lines
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.files import MANIFEST, hash_file, read_json, read_lines, write_text
+from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
+from syntaxformer.encoders.tasks import OWN_TASKS, find_task
 from syntaxformer.runs.checkpoints import numbered_checkpoints
-from syntaxformer.runs.run_folder import NO_EFFECT
-from syntaxformer.runs.stopwatch import Stopwatch
-from syntaxformer.study.experiments.spec import Cell
-from syntaxformer.study.experiments.store import StoredRun
+from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
+from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec, in_words
+from syntaxformer.study.experiments.store import StoredRun, own_runs
+from syntaxformer.translation.prepare import needs_annotator
 from syntaxformer.translation.recipe import Recipe, load_recipe
 
-__all__ = [
-    "CELL",
-    "HYPOTHESES",
-    "REFERENCES",
-    "RESULT",
-    "UNKNOWN",
-    "check_recipe",
-    "checkpoint_sha256",
-    "code_versions",
-    "count_parameters",
-    "differing_settings",
-    "finetune_config",
-    "recipe_settings",
-    "resolve",
-    "run_cell",
-    "translator_recipe",
-    "value_at",
-    "write_cell",
-]
 
-
-def translator_recipe(cell: Cell, output: Path) -> Recipe:
-    """What a cell of the verb `train` trains.
+def resolve(cell: Cell, output: Path = Path("OUTPUT")) -> Recipe | FinetuneConfig:
+    """What a cell trains.
 
     Raises:
         ConfigError: All problems of recipe and settings together.
         DataError: The recipe cannot be read.
     """
-    return load_recipe(cell.recipe or "", _settings(cell, output))
-
-
-def finetune_config(cell: Cell, output: Path) -> FinetuneConfig:
-    """What a cell of the verb `finetune` trains.
-
-    Raises:
-        ConfigError: All problems of its settings together.
-    """
-    return load_finetune({}, str(cell.settings.get("infuse", "none")), _settings(cell, output))
-
-
-def resolve(cell: Cell) -> Recipe | FinetuneConfig:
-    """What a cell trains, for a look at its settings.
-
-    Raises:
-        ConfigError: All problems of recipe and settings together.
-        DataError: The recipe cannot be read.
-    """
-    make = translator_recipe if cell.verb == "train" else finetune_config
-    return make(cell, Path("OUTPUT"))
-
-
-def _settings(cell: Cell, output: Path) -> list[str]:
-    return [*cell.overrides(), f"output={json.dumps(str(output), ensure_ascii=False)}"]
+    settings = [*cell.overrides(), f"output={json.dumps(str(output), ensure_ascii=False)}"]
+    if cell.verb == "train":
+        return load_recipe(cell.recipe or "", settings)
+    return load_finetune({}, str(cell.settings.get("infuse", "none")), settings)
 
 
 VERSIONS = "code.json"
@@ -93,13 +54,13 @@ def code_version() -> str:
 
     Commits that touch other files only make no other code.
     """
-    folder = Path(__file__).resolve().parent
-    log = ["log", "-1", "--format=%h", "--abbrev=12", "--", folder.parent]
-    commands = (log, ["status", "--porcelain", "-uno", "--", folder.parent])
+    package = Path(__file__).resolve().parents[2]
+    log = ["log", "-1", "--format=%h", "--abbrev=12", "--", package]
+    commands = (log, ["status", "--porcelain", "-uno", "--", package])
     try:
         commit, changes = (
             subprocess.run(
-                ["git", "-C", folder, *command], capture_output=True, text=True, check=True, timeout=30
+                ["git", "-C", package, *command], capture_output=True, text=True, check=True, timeout=30
             ).stdout.strip()
             for command in commands
         )
@@ -121,8 +82,7 @@ def code_versions(folder: Path) -> list[str]:
     before: list[str] = read_json(path)["versions"] if path.exists() else []
     versions = list(dict.fromkeys([*before, now]))
     if versions != before:
-        with atomic_file(path) as temporary:
-            temporary.write_text(json.dumps({"versions": versions}), "utf-8")
+        write_text(path, json.dumps({"versions": versions}))
     return versions
 
 
@@ -164,7 +124,7 @@ def _flat(section: BaseModel, prefix: str = "") -> dict[str, Any]:
 
 
 def check_recipe(runs: Iterable[StoredRun]) -> None:
-    """Hold that finished runs come from recipe and defaults as they are now: an experiment must not mix two.
+    """Check that finished runs come from recipe and defaults as they are now: an experiment must not mix two.
 
     Raises:
         ConfigError: They changed since, in a setting that the experiment itself does not give.
@@ -186,10 +146,6 @@ def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> d
     """Setting → its two values, where they differ; of a section that only one of them has, the whole.
 
     What one of them does not know at all is of another version of this package, and left out.
-
-    Args:
-        first: As `recipe_settings` has it.
-        second: Likewise.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for key in sorted(first.keys() | second.keys()):
@@ -210,8 +166,6 @@ def value_at(settings: Mapping[str, Any], place: str) -> Any:
     return section or UNKNOWN
 
 
-_log = logging.getLogger("syntaxformer.experiments")
-
 CELL, RESULT, MODEL, HYPOTHESES = "cell.json", "result.json", "model", "hypotheses.txt"
 REFERENCES = "references.txt"
 _FACTS = (
@@ -224,16 +178,14 @@ _FACTS = (
 def write_cell(cell: Cell, folder: Path, keep: str) -> None:
     """Store what a run is to do."""
     content = {name: getattr(cell, name) for name in ("verb", "recipe", "labels", "settings", "test")}
-    with atomic_file(folder / CELL) as temporary:
-        temporary.write_text(json.dumps({**content, "keep": keep}, indent=1, default=str), "utf-8")
+    write_text(folder / CELL, json.dumps({**content, "keep": keep}, indent=1, default=str))
 
 
 def run_cell(folder: Path) -> dict[str, Any]:
     """Do what `write_cell` stored, or what is left of it.
 
-    Returns:
-        Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command
-        and commit; several where an attempt had another.
+    Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command and
+    commit; several where an attempt had another.
 
     Raises:
         SyntaxformerError: Whatever training or scoring raises.
@@ -247,11 +199,10 @@ def run_cell(folder: Path) -> dict[str, Any]:
         commits = code_versions(folder)  # before the work: the source tree may change meanwhile
         with Stopwatch(folder) as watch:
             result = VERBS[cell.verb](cell, folder)
-        result |= {"process_seconds": watch.seconds, "commit": ", ".join(commits)}
-        result["command"] = cell.command()
-        with atomic_file(folder / RESULT) as temporary:
-            temporary.write_text(json.dumps(result, indent=1), "utf-8")
-        _clear(folder / MODEL, keep)
+        result |= {"process_seconds": watch.seconds, "commit": ", ".join(commits), "command": cell.command()}
+        write_text(folder / RESULT, json.dumps(result, indent=1))
+        if keep != "all":
+            shutil.rmtree(folder / MODEL / ("" if keep == "scores" else "checkpoints"), ignore_errors=True)
         return result
 
 
@@ -260,11 +211,10 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
     from syntaxformer.translation.training import train_translator
 
     model = folder / MODEL
-    recipe = translator_recipe(cell, model)
+    recipe: Any = resolve(cell, model)
     if not (model / MANIFEST).exists():
         train_translator(recipe, resume=_has_begun(model))
-    found = _facts(model, _loss_curve(model))
-    found["recipe"] = recipe_settings(recipe)
+    found = _facts(model, _loss_curve(model), recipe)
     found["metrics"] = {"dev_loss": read_json(model / "run.json").get("dev_loss")}
     if cell.test is not None:
         found["metrics"] = {**_translate(cell, folder, found), **found["metrics"]}
@@ -289,8 +239,7 @@ def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, flo
     lines = (list(read_lines(test[side])) for side in ("src", "ref"))
     scored = score_translator(translator, *lines, user_factors=own)
     for name, lines in ((HYPOTHESES, scored.hypotheses), (REFERENCES, scored.references)):
-        with atomic_file(folder / name) as temporary:
-            temporary.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        write_text(folder / name, "".join(f"{line}\n" for line in lines))
     scores = scored.scores
     found["signatures"] = {"bleu": scores.bleu_signature, "chrf": scores.chrf_signature}
     return {"bleu": scores.bleu, "chrf": scores.chrf}
@@ -301,21 +250,16 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     from syntaxformer.encoders.finetuning import finetune
 
     model = folder / MODEL
-    config = finetune_config(cell, model)
+    config: Any = resolve(cell, model)
     if not (model / MANIFEST).exists():
         finetune(config, resume=_has_begun(model))
     run = read_json(model / "run.json")
-    rates = {trial["learning_rate"]: trial["epochs"] for trial in run["trials"]}
-    best = rates.get(run["learning_rate"], [])
+    rate, dev = run["learning_rate"], run["dev"]
+    best = next((trial["epochs"] for trial in run["trials"] if trial["learning_rate"] == rate), [])
     curve = [{"step": place, "value": point["score"]} for place, point in enumerate(best, 1)]
-    dev = run["dev"]
-    score = dev.get("mean", next(iter(dev.values())))
-    found = {
-        **_facts(model, curve),
-        "metrics": {"score": score, **dev},
-        "learning_rate": run["learning_rate"],
-    }
-    return {**found, "recipe": recipe_settings(config), "model_sha256": checkpoint_sha256(config.model)}
+    found = _facts(model, curve, config)
+    found["metrics"] = {"score": dev.get("mean", next(iter(dev.values()))), **dev}
+    return {**found, "learning_rate": rate, "model_sha256": checkpoint_sha256(config.model)}
 
 
 VERBS: dict[str, Callable[[Cell, Path], dict[str, Any]]] = {"train": _train, "finetune": _finetune}
@@ -326,25 +270,102 @@ def _has_begun(model: Path) -> bool:
     return (model / "recipe.yaml").exists() and bool(read_yaml(model / "recipe.yaml"))
 
 
-def _facts(model: Path, curve: list[dict[str, float]]) -> dict[str, Any]:
+def _facts(model: Path, curve: list[dict[str, float]], recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
     """What is known of any run once its model is written."""
     run = read_json(model / "run.json")
     facts: dict[str, Any] = {name: run[name] for name in _FACTS if name in run}
-    return {**facts, "n_parameters": count_parameters(model), "curve": curve}
+    return {
+        **facts,
+        "n_parameters": count_parameters(model),
+        "curve": curve,
+        "recipe": recipe_settings(recipe),
+    }
 
 
 def _loss_curve(model: Path) -> list[dict[str, float]]:
     """Loss on dev at each evaluation, out of the newest checkpoint."""
-    checkpoints = numbered_checkpoints(model / "checkpoints")
-    if not checkpoints:
-        return []
-    history = read_json(checkpoints[-1] / "trainer_state.json").get("log_history", [])
-    return [{"step": one["step"], "value": one["eval_loss"]} for one in history if "eval_loss" in one]
+    newest = numbered_checkpoints(model / "checkpoints")[-1:]
+    logged = [
+        one for state in newest for one in read_json(state / "trainer_state.json").get("log_history", [])
+    ]
+    return [{"step": one["step"], "value": one["eval_loss"]} for one in logged if "eval_loss" in one]
 
 
-def _clear(model: Path, keep: str) -> None:
-    """Leave of a finished run what is wanted."""
-    if keep == "scores":
-        shutil.rmtree(model, ignore_errors=True)
-    elif keep == "model":
-        shutil.rmtree(model / "checkpoints", ignore_errors=True)
+def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
+    """Check that each run would start and can be scored, and that finished ones have the same recipe.
+
+    Of a search one value of each setting is tried.
+
+    Raises:
+        ConfigError: All problems of settings and test files together; or a recipe that was edited since.
+    """
+    if problems := [*_cell_problems(spec), *_test_problems(spec)]:
+        raise ConfigError(problems)
+    check_recipe(own_runs(spec, runs).values())
+
+
+def _cell_problems(spec: Spec) -> Iterator[str]:
+    """Each problem once, with the first run that has it unless all have."""
+    combinations = spec.combinations()
+    found: dict[str, list[Mapping[str, str]]] = {}
+    for labels in combinations:
+        for problem in _problems(spec, spec.sample_cell(labels)):
+            found.setdefault(problem, []).append(labels)
+    for problem, having in found.items():
+        first = in_words(having[0])
+        yield problem if len(having) == len(combinations) or not first else f"{first}: {problem}"
+
+
+def _problems(spec: Spec, cell: Cell) -> list[str]:
+    try:
+        config = resolve(cell)
+        if isinstance(config, FinetuneConfig):
+            if config.task not in OWN_TASKS:
+                find_task(config.task)
+            return [] if spec.search is None else list(_metric_problems(spec.search, config))
+        return [] if spec.test is None else list(_input_problems(spec.test, config))
+    except ConfigError as error:
+        return error.problems
+    except DataError as error:
+        return [str(error)]
+
+
+def _metric_problems(search: SearchConfig, config: FinetuneConfig) -> Iterator[str]:
+    """Of a metric that the task has not: no trial would have a value."""
+    names = (OWN_TASKS.get(config.task) or find_task(config.task)).metrics
+    known = ["score", *names, *(["mean"] if len(names) > 1 else [])]
+    if search.metric not in known:
+        expected = f"expected what {config.task} is scored by, {', '.join(known)}"
+        yield f"search.metric: {expected}, got {search.metric}."
+
+
+def _input_problems(test: ScoredText, recipe: Recipe) -> Iterator[str]:
+    """Of a trained model that could not read the test text."""
+    factors = [name for name, _ in recipe.width_plan().factors]
+    if missing := [name for name in factors if name in recipe.data.factor_files and name not in test.factors]:
+        yield f"test.factors: expected a file for each factor of your own, got none for {', '.join(missing)}."
+    needed = needs_annotator(factors, recipe.syntax_inputs(training=False))
+    beside = recipe.annotation.annotator or ""
+    if needed and test.annotator is None and SPLIT in beside:
+        yield f"test.annotator: expected one for the test text beside {beside}, got none."
+    if needed and test.annotator not in (None, beside) and not recipe.annotation.force:
+        choose_annotator(test.annotator, language_of_side(recipe.data, recipe.data.src), "test.annotator")
+
+
+def _test_problems(spec: Spec) -> Iterator[str]:
+    if spec.test is None:
+        return
+    counts, files = {}, {"src": spec.test.src, "ref": spec.test.ref}
+    files |= {f"factors.{name}": file for name, file in spec.test.factors.items()}
+    for name, file in files.items():
+        try:
+            counts[name] = sum(1 for _ in read_lines(file))
+        except DataError as error:
+            yield f"test.{name}: {error}"
+    n_lines = counts.pop("src", None)
+    for name, count in counts.items():
+        if n_lines is not None and (count != n_lines or not count):
+            yield (
+                f"test: expected as many lines in src as in {name}, and some, got {n_lines} in "
+                f"{spec.test.src} and {count} in {files[name]}."
+            )

@@ -11,42 +11,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from syntaxformer.base.files import atomic_file, hash_file, read_lines
+from syntaxformer.base.files import hash_file, read_lines, write_text
 from syntaxformer.base.statistics import Spread, paired_t_test, spread
-from syntaxformer.study.charts import Curve, draw_curves
 from syntaxformer.study.document import Block, Figure, Heading
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES
-from syntaxformer.study.experiments.plan import trial_value
 from syntaxformer.study.experiments.spec import SEED, PaperNumber, SearchConfig, Spec, matches
-from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun
+from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun, trial_value
+from syntaxformer.study.plots import Curve, draw_curves
 from syntaxformer.translation.scoring import compare_translations
-
-__all__ = [
-    "Difference",
-    "Group",
-    "compare_groups",
-    "curve_figures",
-    "file_names",
-    "gain_figure",
-    "group_runs",
-    "metric_names",
-    "paper_number",
-    "size_figure",
-    "trial_figures",
-]
 
 
 @dataclass(frozen=True)
 class Group:
-    """All seeds of one combination.
-
-    Args:
-        labels: Axis → level, without the seed.
-        runs: Seed → finished run; "" where the experiment has no seeds.
-        n_planned: Runs that the grid has.
-    """
+    """All seeds of one combination that are done, "" where there are none, and how many the grid has."""
 
     labels: dict[str, str]
     runs: dict[str, StoredRun]
@@ -55,7 +33,7 @@ class Group:
     def values(self, metric: str, seeds: Sequence[str] | None = None) -> list[float]:
         """One metric of the runs that have it, in the order of the seeds."""
         wanted = self.runs if seeds is None else seeds
-        found = (self.runs[seed].result.get("metrics", {}).get(metric) for seed in wanted)
+        found = (self.runs[seed].metrics.get(metric) for seed in wanted)
         return [float(value) for value in found if value is not None]
 
     def spread(self, metric: str) -> Spread:
@@ -104,14 +82,8 @@ def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
     """
     if spec.report.metrics:
         return spec.report.metrics
-    found = [
-        name
-        for group in groups
-        for run in group.runs.values()
-        for name, value in run.result.get("metrics", {}).items()
-        if value is not None
-    ]
-    names = list(dict.fromkeys(found))
+    found = [run.metrics for group in groups for run in group.runs.values()]
+    names = dict.fromkeys(name for one in found for name, value in one.items() if value is not None)
     preferred = [name for name in ("bleu", "chrf") if name in names]
     of_paper = [one.metric for one in spec.report.paper if one.metric is not None]
     return list(dict.fromkeys([*(preferred or names or spec.metrics()[:1]), *of_paper]))
@@ -122,17 +94,17 @@ def compare_groups(
 ) -> Difference | None:
     """A group against the one that has these levels (baseline or control) and is otherwise the same.
 
-    Returns:
-        None where there is no such group, where it is the group itself, or where they share no seed.
+    None where there is no such group, where it is the group itself, or where they share no seed.
     """
     wanted = {**group.labels, **levels}
-    if not levels or wanted == group.labels:
-        return None
     other = next((one for one in groups if one.labels == wanted), None)
-    if other is None:
+    if not levels or other is None or wanted == group.labels:
         return None
-    seeds = [one for one in other.runs if one in group.runs]
-    seeds = [one for one in seeds if other.values(metric, [one]) and group.values(metric, [one])]
+    seeds = [
+        one
+        for one, run in other.runs.items()
+        if one in group.runs and None not in (run.metrics.get(metric), group.runs[one].metrics.get(metric))
+    ]
     if not seeds:
         return None
     first, second = other.values(metric, seeds), group.values(metric, seeds)
@@ -143,28 +115,21 @@ def compare_groups(
     return Difference(gains.mean, gains.sd, gains.n, paired_t_test(first, second), p_sentences, agree)
 
 
-def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> float | None:
-    """What the paper reports for a group."""
-    found = _of_paper(spec, labels, metric, first)
-    return None if found is None else found.value
+def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> PaperNumber | None:
+    """What the paper reports for a group; a number that names no metric is of the first."""
+    numbers = (one for one in spec.report.paper if (one.metric or first) == metric)
+    return next((one for one in numbers if matches(labels, one.cell)), None)
 
 
 def paper_gain(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> float | None:
     """What the paper gains with a group over what it compares it with; None for a baseline."""
-    own = _of_paper(spec, labels, metric, first)
+    own = paper_number(spec, labels, metric, first)
     if own is None or matches(labels, spec.report.baseline):
         return None
     if own.baseline is not None:
         return own.value - own.baseline
     baseline = paper_number(spec, {**labels, **spec.report.baseline}, metric, first)
-    return None if baseline is None else own.value - baseline
-
-
-def _of_paper(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> PaperNumber | None:
-    def fits(one: PaperNumber) -> bool:
-        return matches(labels, one.cell) and (one.metric or first) == metric
-
-    return next(filter(fits, spec.report.paper), None)
+    return None if baseline is None else own.value - baseline.value
 
 
 def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[float]:
@@ -178,71 +143,61 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
     known: dict[str, float] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     found, n_known = [], len(known)
     for baseline, system in pairs:
+        pair = f"{baseline.cell.key} {system.cell.key}"
         files = [store.cell_folder(one.cell) / HYPOTHESES for one in (baseline, system)]
         if not any(file.exists() for file in files):
-            found.append(_kept(known, f"{baseline.cell.key} {system.cell.key} "))
+            # What was computed while both had translations; nothing where it was for different ones.
+            kept = [value for name, value in known.items() if name.startswith(f"{pair} ")]
+            found.append(kept[0] if len(kept) == 1 else math.nan)
             continue
         prepared = [file.with_name(REFERENCES) for file in files]  # as the systems' output is
         references = prepared[1] if prepared[1].exists() else spec.test.ref
-        read = [*files, Path(references)]
-        hashes = [hash_file(file)[:12] if file.exists() else "none" for file in read]
-        name = " ".join([baseline.cell.key, system.cell.key, *hashes])
-        alike = _same_text(prepared) and baseline.result.get("scoring") == system.result.get("scoring")
+        hashes = [hash_file(file)[:12] if file.exists() else "none" for file in (*files, Path(references))]
+        name = " ".join([pair, *hashes])
+        # Scores against references of two forms, or of two ways, have no common test over sentences.
+        alike = len({hash_file(file) for file in prepared if file.exists()}) < 2
+        alike = alike and baseline.result.get("scoring") == system.result.get("scoring")
         if name not in known and all(file.exists() for file in files) and alike:
-            known[name] = _p_value(*files, references, system.result.get("scoring") or {})
+            lines = (list(read_lines(file)) for file in (*files, references))
+            known[name] = compare_translations(*lines, **(system.result.get("scoring") or {})).p_value
         found.append(known.get(name, math.nan))
     if len(known) > n_known:
-        with atomic_file(path) as temporary:
-            temporary.write_text(json.dumps(known, indent=1, sort_keys=True), "utf-8")
+        write_text(path, json.dumps(known, indent=1, sort_keys=True))
     return [] if any(map(math.isnan, found)) else found
 
 
-def _kept(known: Mapping[str, float], pair: str) -> float:
-    """What was computed while both had their translations; NaN where nothing was, or for different ones."""
-    found = [value for name, value in known.items() if name.startswith(pair)]
-    return found[0] if len(found) == 1 else math.nan
-
-
-def _same_text(files: Sequence[Path]) -> bool:
-    """Scores against references of two forms have no common test over sentences."""
-    return len({hash_file(file) for file in files if file.exists()}) < 2
-
-
-def _p_value(baseline: Path, system: Path, reference: Path, scoring: Mapping[str, Any]) -> float:
-    lines = (list(read_lines(file)) for file in (baseline, system, reference))
-    return compare_translations(*lines, **scoring).p_value
-
-
-def size_figure(spec: Spec, groups: Sequence[Group], metric: str, folder: Path) -> list[Block]:
-    """The first metric along the x axis, a line for each combination of the other axes, and the paper's."""
-    if spec.report.x is None:
-        return []
-    curves: dict[str, Curve] = {}
-    for name, members in _lines(spec, groups).items():
-        points = [(_x(spec, one), one.spread(metric)) for one in members if one.runs]
-        curves |= _curve(name, [(x, y.mean, y.sd) for x, y in points], spec.report.scale)
-        paper = [(_x(spec, one), paper_number(spec, one.labels, metric, metric)) for one in members]
-        curves |= _curve(f"{name} (paper)", [(x, y, math.nan) for x, y in paper if y is not None], 1.0)
-    return _drawn(
-        spec, curves, folder / "by_size.png", metric, f"{metric} by {spec.report.x}, mean and deviation"
-    )
-
-
-def gain_figure(
+def x_figures(
     spec: Spec, groups: Sequence[Group], differences: Sequence[Difference | None], metric: str, folder: Path
 ) -> list[Block]:
-    """Differences to the baseline along the x axis, ours and the paper's."""
-    if spec.report.x is None or not spec.report.baseline:
+    """The first metric along the x axis, and its difference to the baseline, beside the paper's.
+
+    There is a line for each combination of the other axes.
+    """
+    x_axis, scale = spec.report.x, spec.report.scale
+    if x_axis is None:
         return []
-    of_group = {id(group): one for group, one in zip(groups, differences, strict=True)}
-    curves: dict[str, Curve] = {}
-    for name, members in _lines(spec, groups).items():
-        ours = [(_x(spec, group), of_group[id(group)]) for group in members]
-        points = [(x, one.mean, one.sd) for x, one in ours if one is not None]
-        curves |= _curve(name, points, spec.report.scale)
-        curves |= _curve(f"{name} (paper)", _paper_gains(spec, members, metric), 1.0)
-    caption = f"gain in {metric} over the baseline by {spec.report.x}"
-    return _drawn(spec, curves, folder / "gain_by_size.png", f"Δ {metric}", caption)
+    lines: dict[str, list[tuple[float, Group, Difference | None]]] = {}
+    for group, difference in zip(groups, differences, strict=True):
+        name = ", ".join(level for axis, level in group.labels.items() if axis != x_axis)
+        x = spec.report.x_number(group.labels[x_axis])
+        lines.setdefault(name or spec.name, []).append((x, group, difference))
+    scores: dict[str, Curve] = {}
+    gains: dict[str, Curve] = {}
+    for name, members in lines.items():
+        spreads = [(x, group.spread(metric)) for x, group, _ in members if group.runs]
+        printed = [(x, paper_number(spec, group.labels, metric, metric)) for x, group, _ in members]
+        gained = [(x, paper_gain(spec, group.labels, metric, metric)) for x, group, _ in members]
+        scores |= _curve(name, [(x, one.mean, one.sd) for x, one in spreads], scale)
+        scores |= _curve(f"{name} (paper)", [(x, one.value, math.nan) for x, one in printed if one])
+        gains |= _curve(name, [(x, one.mean, one.sd) for x, _, one in members if one], scale)
+        points = [(x, gain, math.nan) for x, gain in gained if gain is not None]
+        gains |= _curve(f"{name} (paper)", points)
+    caption = f"{metric} by {x_axis}, mean and deviation"
+    blocks = _drawn(spec, scores, folder / "by_size.png", metric, caption)
+    if spec.report.baseline:
+        caption = f"gain in {metric} over the baseline by {x_axis}"
+        blocks += _drawn(spec, gains, folder / "gain_by_size.png", f"Δ {metric}", caption)
+    return blocks
 
 
 def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
@@ -252,7 +207,7 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
     for group in groups:
         panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
         name = ", ".join(level for axis, level in group.labels.items() if axis in compared)
-        panels.setdefault(panel, {}).update(_curve(name or "run", _mean_curve(group), 1.0))
+        panels.setdefault(panel, {}).update(_curve(name or "run", _mean_curve(group)))
     files = file_names([panel or "all" for panel, curves in panels.items() if curves])
     blocks: list[Block] = []
     for panel, curves in panels.items():
@@ -276,15 +231,7 @@ def _mean_curve(group: Group) -> list[tuple[float, float, float]]:
 def trial_figures(
     search: SearchConfig, title: str, trials: Sequence[StoredRun], folder: Path, files: Mapping[str, str]
 ) -> list[Block]:
-    """The judged metric against each searched setting that is a number.
-
-    Args:
-        search: What is searched.
-        title: Of the study.
-        trials: Of the study.
-        folder: Gets the figures.
-        files: "TITLE_SETTING" → name of its file.
-    """
+    """The judged metric against each searched number; `files` has the file of "TITLE_SETTING"."""
     blocks: list[Block] = []
     for name, space in search.space.items():
         points = [
@@ -295,38 +242,18 @@ def trial_figures(
         ]
         if len(points) > 1:
             file = f"trials_{files[f'{title}_{name}']}.png"
-            draw_curves(_curve("trials", points, 1.0), folder / file, name, search.metric, space.log)
+            draw_curves(_curve("trials", points), folder / file, name, search.metric, space.log)
             blocks.append(Figure(file, f"{search.metric} by {name}"))
     return blocks
 
 
-def _paper_gains(spec: Spec, members: Sequence[Group], metric: str) -> list[tuple[float, float, float]]:
-    points = []
-    for group in members:
-        if (gain := paper_gain(spec, group.labels, metric, metric)) is not None:
-            points.append((_x(spec, group), gain, math.nan))
-    return points
-
-
-def _lines(spec: Spec, groups: Sequence[Group]) -> Mapping[str, list[Group]]:
-    lines: dict[str, list[Group]] = {}
-    for group in groups:
-        name = ", ".join(level for axis, level in group.labels.items() if axis != spec.report.x)
-        lines.setdefault(name or spec.name, []).append(group)
-    return lines
-
-
-def _x(spec: Spec, group: Group) -> float:
-    return spec.report.x_number(group.labels[spec.report.x or ""])
-
-
-def _curve(name: str, points: Sequence[tuple[float, float, float]], scale: float) -> dict[str, Curve]:
+def _curve(name: str, points: Sequence[tuple[float, float, float]], scale: float = 1.0) -> dict[str, Curve]:
     if not points:
         return {}
     x, y, error = (list(side) for side in zip(*sorted(points), strict=True))
-    errors = (
-        None if all(map(math.isnan, error)) else [0.0 if math.isnan(one) else one * scale for one in error]
-    )
+    errors = None
+    if not all(map(math.isnan, error)):
+        errors = [0.0 if math.isnan(one) else one * scale for one in error]
     return {name: Curve(x, [one * scale for one in y], errors)}
 
 
@@ -339,19 +266,16 @@ def _drawn(spec: Spec, curves: Mapping[str, Curve], path: Path, y_label: str, ca
     return [Figure(path.name, caption)]
 
 
-def _file_name(text: str) -> str:
-    return re.sub(r"[^\w.]+", "-", text).strip("-") or "all"
-
-
 def file_names(texts: Sequence[str]) -> dict[str, str]:
     """Text → name of a file; texts that come to one name, in any case of letters, are numbered."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for text in dict.fromkeys(texts):
-        name, number = _file_name(text), 1
+        name = plain = re.sub(r"[^\w.]+", "-", text).strip("-") or "all"
+        number = 1
         while name.casefold() in taken:
             number += 1
-            name = f"{_file_name(text)}-{number}"
+            name = f"{plain}-{number}"
         taken.add(name.casefold())
         names[text] = name
     return names

@@ -9,23 +9,15 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from syntaxformer.base.files import atomic_file
+from syntaxformer.base.files import write_text
 from syntaxformer.base.statistics import Spread, spread
 from syntaxformer.encoders.tasks import missed_note
-from syntaxformer.study.document import (
-    Block,
-    Code,
-    Heading,
-    Paragraph,
-    Table,
-    to_html,
-    to_markdown,
-)
+from syntaxformer.study.document import Block, Code, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments.cell import UNKNOWN, value_at
 from syntaxformer.study.experiments.groups import (
     Difference,
@@ -33,23 +25,23 @@ from syntaxformer.study.experiments.groups import (
     compare_groups,
     curve_figures,
     file_names,
-    gain_figure,
     group_runs,
     metric_names,
     paper_gain,
     paper_number,
-    size_figure,
     trial_figures,
+    x_figures,
 )
-from syntaxformer.study.experiments.plan import best_trial, own_runs, study_trials
-from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec
-from syntaxformer.study.experiments.store import DONE, WAITING, RunStore, StoredRun
-
-__all__ = [
-    "content_hashes",
-    "mixtures",
-    "write_report",
-]
+from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words
+from syntaxformer.study.experiments.store import (
+    DONE,
+    WAITING,
+    RunStore,
+    StoredRun,
+    best_trial,
+    own_runs,
+    study_trials,
+)
 
 _DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
 """Setting → the place that it decides, too."""
@@ -72,12 +64,7 @@ def content_hashes(run: StoredRun) -> dict[str, str]:
 
 
 def mixtures(spec: Spec, runs: Sequence[StoredRun]) -> Iterator[tuple[str, list[str], str]]:
-    """What finished runs differ in though they should not: what it is, a sentence for each case, a remedy.
-
-    Args:
-        spec: What compares them.
-        runs: Finished ones.
-    """
+    """What finished runs differ in though they should not: what it is, a sentence for each case, a remedy."""
     for check in CHECKS:
         found: dict[tuple[str, str], dict[str, list[str]]] = {}
         for what, group, value, run in check.find(spec, runs):
@@ -115,14 +102,7 @@ def _recipes(_: Spec, runs: Sequence[StoredRun]) -> Found:
 def _compared(
     what: str, key: str, value: Callable[[StoredRun], str] | None = None, setting: str = ""
 ) -> Callable[[Spec, Sequence[StoredRun]], Found]:
-    """Values of runs that a report compares.
-
-    Args:
-        what: What the sentence speaks of.
-        key: Of a result; a run without it is left out.
-        value: Of a run; what stands at the key by default.
-        setting: Runs that differ in it are meant to differ.
-    """
+    """Values at a key of runs that a report compares; those that differ in a setting are meant to differ."""
 
     def find(spec: Spec, runs: Sequence[StoredRun]) -> Found:
         outside = {SEED, TRIAL}.union(spec.report.baseline, *spec.report.controls)
@@ -221,29 +201,20 @@ _ZERO_IF_CONSTANT = ("matthews", "pearson", "spearman")
 
 
 def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
-    """Write `report.md`, its PNG figures and `report.html`.
-
-    Args:
-        spec: The experiment.
-        store: Its runs.
-        folder: Gets the files.
-
-    Returns:
-        The Markdown file.
+    """Write `report.md`, its PNG figures and `report.html` into a folder; the first of them is returned.
 
     Raises:
         DataError: The store cannot be read, or a file cannot be written.
     """
     runs = store.runs()
-    if spec.search is not None:
-        results = _search_blocks(spec, runs, folder)
-    else:
-        results = _grid_blocks(spec, store, runs, folder)
+    results = _search_blocks(spec, runs, folder) if spec.search else _grid_blocks(spec, store, runs, folder)
     mine = _wanted(spec, runs)
+    counts = Counter(one.state for one in mine)
+    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     blocks: list[Block] = [
         Heading(spec.title or spec.name, 1),
         *([Paragraph(spec.question)] if spec.question else []),
-        Paragraph(_state(spec, mine)),
+        Paragraph(f"{len(mine)} runs{states and f': {states}'}. Experiment `{spec.name}`."),
         *_warning_blocks(spec, mine),
         *_unlearned_blocks(mine),
         *results,
@@ -251,9 +222,8 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
         *_missing_blocks(mine),
         *_origin_blocks(spec, store, mine),
     ]
-    for name, text in (("report.md", to_markdown(blocks)), ("report.html", to_html(blocks, folder))):
-        with atomic_file(folder / name) as temporary:
-            temporary.write_text(text, "utf-8")
+    write_text(folder / "report.md", to_markdown(blocks))
+    write_text(folder / "report.html", to_html(blocks, folder))
     return folder / "report.md"
 
 
@@ -265,19 +235,12 @@ def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
     return [mine.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
 
 
-def _state(spec: Spec, runs: Sequence[StoredRun]) -> str:
-    counts = Counter(one.state for one in runs)
-    shown = ", ".join(f"{counts[state]} {state}" for state in sorted(counts))
-    return f"{len(runs)} runs{shown and f': {shown}'}. Experiment `{spec.name}`."
-
-
 def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     """Where numbers do not belong together, before any of them."""
-    done = [one for one in runs if one.state == DONE]
     blocks: list[Block] = []
-    for what, sentences, remedy in mixtures(spec, done):
-        last = Paragraph(f"{remedy}, or run all of it under another name.")
-        blocks += [Heading(f"Warning: runs of different {what}"), *map(Paragraph, sentences), last]
+    for what, sentences, remedy in mixtures(spec, [one for one in runs if one.state == DONE]):
+        last = f"{remedy}, or run all of it under another name."
+        blocks += [Heading(f"Warning: runs of different {what}"), *map(Paragraph, [*sentences, last])]
     return blocks
 
 
@@ -285,7 +248,7 @@ def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
     """Runs that never predict a class, by their own note or a correlation of exactly 0."""
     found: dict[str, list[str]] = {}
     for run in (one for one in runs if one.state == DONE):
-        zero = [name for name in _ZERO_IF_CONSTANT if run.result.get("metrics", {}).get(name) == 0]
+        zero = [name for name in _ZERO_IF_CONSTANT if run.metrics.get(name) == 0]
         what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
         if missed := run.result.get("never_predicted"):
             what = missed_note(missed)
@@ -296,21 +259,30 @@ def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
-    groups = group_runs(spec, runs)
-    metrics = metric_names(spec, groups)
-    baseline = spec.report.baseline
-    differences = [compare_groups(spec, store, group, groups, metrics[0], baseline) for group in groups]
-    has_sentences = any(one and one.p_sentences for one in differences)
-    figures = [
-        *size_figure(spec, groups, metrics[0], folder),
-        *gain_figure(spec, groups, differences, metrics[0], folder),
-    ]
+    """The table of results, one for each control, and figures."""
+    groups, axes = group_runs(spec, runs), [axis for axis in spec.axes if axis != SEED]
+    metrics, scale, controls = metric_names(spec, groups), spec.report.scale, []
+    first = metrics[0]
+    differences, *others = (
+        [compare_groups(spec, store, one, groups, first, levels) for one in groups]
+        for levels in (spec.report.baseline, *spec.report.controls)
+    )
+    for levels, found in zip(spec.report.controls, others, strict=True):
+        # The rows that share seeds with it.
+        known = [(group, one) for group, one in zip(groups, found, strict=True) if one is not None]
+        names, cells = _columns(first, [one for _, one in known], scale)
+        rows = [
+            [*(group.labels[axis] for axis in axes), str(one.n), *row]
+            for (group, one), row in zip(known, cells, strict=True)
+        ]
+        table = Table([*axes, "seeds", *names], rows) if rows else Paragraph("Not measured.")
+        controls += [Heading(f"Against {in_words(levels)}"), table]
     return [
         Heading("Results"),
-        _result_table(spec, groups, differences, metrics, has_sentences),
-        Paragraph(_reading(spec, has_sentences)),
-        *_control_blocks(spec, store, groups, metrics[0]),
-        *figures,
+        _result_table(spec, groups, differences, metrics, axes),
+        Paragraph(_reading(spec, any(one and one.p_sentences for one in differences))),
+        *controls,
+        *x_figures(spec, groups, differences, first, folder),
         *curve_figures(spec, groups, folder),
     ]
 
@@ -320,57 +292,27 @@ def _result_table(
     groups: Sequence[Group],
     differences: Sequence[Difference | None],
     metrics: Sequence[str],
-    has_sentences: bool,
+    axes: Sequence[str],
 ) -> Table:
-    axes = [axis for axis in spec.axes if axis != "seed"]
-    printed = [
-        one for one in metrics if any((paper.metric or metrics[0]) == one for paper in spec.report.paper)
-    ]
-    header = [*axes, "seeds", *metrics]
-    if spec.report.baseline:
-        header += _difference_names(metrics[0], has_sentences)
-    for metric in printed:
-        name = "paper" if metric == metrics[0] else f"paper {metric}"
-        header += [name, f"Δ {name}"]
-    header += ["parameters", "minutes"]
+    first, scale = metrics[0], spec.report.scale
+    of_paper = {one.metric or first for one in spec.report.paper}
+    printed = {one: "paper" if one == first else f"paper {one}" for one in metrics if one in of_paper}
+    names, cells = _columns(first, differences, scale) if spec.report.baseline else ([], [[]] * len(groups))
+    of_printed = [column for name in printed.values() for column in (name, f"Δ {name}")]
+    header = [*axes, "seeds", *metrics, *names, *of_printed, "parameters", "minutes"]
     rows = []
-    for group, difference in zip(groups, differences, strict=True):
-        row = [group.labels[axis] for axis in axes] + [f"{len(group.runs)} of {group.n_planned}"]
-        row += [_spread(group.spread(metric), spec.report.scale) for metric in metrics]
-        if spec.report.baseline:
-            row += _difference(difference, spec.report.scale, has_sentences)
+    for group, cell in zip(groups, cells, strict=True):
+        row = [*(group.labels[axis] for axis in axes), f"{len(group.runs)} of {group.n_planned}"]
+        row += [*(_spread(group.spread(metric), scale) for metric in metrics), *cell]
         for metric in printed:
-            row += _paper(spec, group, metric, metrics[0])
-        rows.append([*row, _parameters(group), _minutes(group)])
+            own, gain = (find(spec, group.labels, metric, first) for find in (paper_number, paper_gain))
+            row += [NONE if own is None else f"{own.value:.2f}", NONE if gain is None else f"{gain:+.2f}"]
+        done = group.runs.values()
+        sizes = {run.result["n_parameters"] for run in done if "n_parameters" in run.result}
+        row.append(" / ".join(f"{count / 1e6:.2f}M" for count in sorted(sizes)) or NONE)
+        row.append(f"{spread([run.seconds / 60 for run in done]).mean:.1f}" if done else NONE)
+        rows.append(row)
     return Table(header, rows)
-
-
-def _control_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric: str) -> list[Block]:
-    """For each control the rows that share seeds with it."""
-    blocks: list[Block] = []
-    axes = [axis for axis in spec.axes if axis != "seed"]
-    for levels in spec.report.controls:
-        compared = [(one, compare_groups(spec, store, one, groups, metric, levels)) for one in groups]
-        found = [(group, one) for group, one in compared if one is not None]
-        blocks.append(Heading(f"Against {_levels(levels)}"))
-        if not found:
-            blocks.append(Paragraph("Not measured."))
-            continue
-        has_sentences = any(one.p_sentences for _, one in found)
-        rows = [
-            [
-                *(group.labels[axis] for axis in axes),
-                str(one.n),
-                *_difference(one, spec.report.scale, has_sentences),
-            ]
-            for group, one in found
-        ]
-        blocks.append(Table([*axes, "seeds", *_difference_names(metric, has_sentences)], rows))
-    return blocks
-
-
-def _levels(levels: Mapping[str, str]) -> str:
-    return ", ".join(f"{axis} {level}" for axis, level in levels.items())
 
 
 def _spread(one: Spread, scale: float) -> str:
@@ -380,39 +322,27 @@ def _spread(one: Spread, scale: float) -> str:
     return mean if math.isnan(one.sd) else f"{mean} ± {one.sd * scale:.2f}"
 
 
-def _difference_names(metric: str, has_sentences: bool) -> list[str]:
-    return [f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
-
-
-def _difference(one: Difference | None, scale: float, has_sentences: bool) -> list[str]:
-    if one is None:
-        return [NONE] * (2 + has_sentences)
-    p_seeds = NONE if math.isnan(one.p_seeds) else f"{one.p_seeds:.3f}"
-    p_sentences = NONE
-    if one.p_sentences:
-        p_sentences = f"{max(one.p_sentences):.3f}" if one.agree else "seeds disagree"
-    return [f"{one.mean * scale:+.2f}", p_seeds, *([p_sentences] if has_sentences else [])]
-
-
-def _paper(spec: Spec, group: Group, metric: str, first: str) -> list[str]:
-    own, gain = (find(spec, group.labels, metric, first) for find in (paper_number, paper_gain))
-    return [NONE if own is None else f"{own:.2f}", NONE if gain is None else f"{gain:+.2f}"]
-
-
-def _parameters(group: Group) -> str:
-    counts = {run.result["n_parameters"] for run in group.runs.values() if "n_parameters" in run.result}
-    return " / ".join(f"{count / 1e6:.2f}M" for count in sorted(counts)) or NONE
-
-
-def _minutes(group: Group) -> str:
-    times = [run.seconds / 60 for run in group.runs.values()]
-    return f"{spread(times).mean:.1f}" if times else NONE
+def _columns(
+    metric: str, differences: Sequence[Difference | None], scale: float
+) -> tuple[list[str], list[list[str]]]:
+    """Names of the columns of differences, and a row for each; p over sentences where one has it."""
+    has_sentences = any(one and one.p_sentences for one in differences)
+    names = [f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
+    rows = []
+    for one in differences:
+        row = [NONE] * 3
+        if one is not None:
+            row[:2] = f"{one.mean * scale:+.2f}", NONE if math.isnan(one.p_seeds) else f"{one.p_seeds:.3f}"
+            if one.p_sentences:
+                row[2] = f"{max(one.p_sentences):.3f}" if one.agree else "seeds disagree"
+        rows.append(row[: len(names)])
+    return names, rows
 
 
 def _reading(spec: Spec, has_sentences: bool) -> str:
     parts = ["Mean ± standard deviation over seeds"]
     if spec.report.baseline:
-        levels = _levels(spec.report.baseline)
+        levels = in_words(spec.report.baseline)
         parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
         if has_sentences:
             largest = "the largest over the seeds, where all have translations and differ in one direction"
@@ -426,24 +356,19 @@ def _reading(spec: Spec, has_sentences: bool) -> str:
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
     """A table of trials for each study, the best first."""
-    search = spec.search
+    search, names = spec.search, list(spec.search.space)
+    studies = {in_words(labels) or "Trials": labels for labels in spec.combinations()}
+    files = file_names([f"{title}_{name}" for title in studies for name in names])
     blocks: list[Block] = []
-    files = file_names(
-        [f"{_study(labels)}_{name}" for labels in spec.combinations() for name in search.space]
-    )
-    for labels in spec.combinations():
+    for title, labels in studies.items():
         trials = study_trials(spec, search, runs, labels)
         best = best_trial(search, trials)
-        title = _study(labels)
-        names = list(search.space)
-        metrics = list(
-            dict.fromkeys([search.metric, *(n for one in trials for n in one.result.get("metrics", {}))])
-        )
+        metrics = dict.fromkeys([search.metric, *(name for one in trials for name in one.metrics)])
         rows = [
             [
                 one.cell.labels["trial"] + (" (best)" if one is best else ""),
                 *(str(one.cell.settings[name]) for name in names),
-                *(_number(one.result.get("metrics", {}).get(metric)) for metric in metrics),
+                *(_number(one.metrics.get(metric)) for metric in metrics),
                 one.state,
             ]
             for one in trials
@@ -453,20 +378,13 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
     return blocks
 
 
-def _study(labels: Mapping[str, str]) -> str:
-    return _levels(labels) or "Trials"
-
-
 def _number(value: float | None) -> str:
     return NONE if value is None else f"{value:.4g}"
 
 
 def _missing_blocks(runs: Sequence[StoredRun]) -> list[Block]:
-    missing = [one for one in runs if one.state != DONE]
-    if not missing:
-        return []
-    rows = [[_title(one.cell), one.state, one.error or ""] for one in missing]
-    return [Heading("Not measured"), Table(["run", "state", "why"], rows)]
+    rows = [[_title(one.cell), one.state, one.error or ""] for one in runs if one.state != DONE]
+    return [Heading("Not measured"), Table(["run", "state", "why"], rows)] if rows else []
 
 
 def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> list[Block]:
@@ -476,18 +394,14 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
         return []
     rows = []
     for one in done:
-        found = one.result
-        metrics = ", ".join(
-            f"{name} {_number(value)}" for name, value in found["metrics"].items() if value is not None
-        )
+        scores = {name: value for name, value in one.metrics.items() if value is not None}
+        metrics = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
         place = str(store.cell_folder(one.cell).relative_to(store.folder))
-        made = [found.get("commit", NONE), found.get("precision", NONE)]
+        made = [one.result.get("commit", NONE), one.result.get("precision", NONE)]
         rows.append([place, metrics, *made, f"{one.seconds:.0f}", str(one.attempts)])
-    texts = list(
-        dict.fromkeys(str(value) for one in done for value in one.result.get("signatures", {}).values())
-    )
-    versions = dict.fromkeys(json.dumps(one.result.get("versions", {}), sort_keys=True) for one in done)
-    hashes = dict.fromkeys(_hashes(one) for one in done)
+    shared = [f"Signature {text}" for one in done for text in one.result.get("signatures", {}).values()]
+    shared += [f"Versions {json.dumps(one.result.get('versions', {}), sort_keys=True)}" for one in done]
+    shared += [f"Data {_hashes(one)}" for one in done]
     content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return [
@@ -495,9 +409,7 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
         Paragraph(f"Specification sha256 {digest}. Folders are below the store; OUTPUT is FOLDER/model."),
         Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
         Code("\n".join(one.result["command"] for one in done)),
-        *[Paragraph(f"Signature {text}") for text in texts],
-        *[Paragraph(f"Versions {text}") for text in versions],
-        *[Paragraph(f"Data {text}") for text in hashes],
+        *map(Paragraph, dict.fromkeys(shared)),
     ]
 
 
@@ -506,4 +418,4 @@ def _hashes(run: StoredRun) -> str:
 
 
 def _title(cell: Cell) -> str:
-    return ", ".join(f"{axis} {level}" for axis, level in cell.labels.items()) or cell.name
+    return in_words(cell.labels) or cell.name

@@ -1,20 +1,25 @@
-"""Runs what is missing of an experiment, one process a run, several side by side.
+"""Runs what is missing of an experiment, one process a run, several side by side; with GPUs, one each.
 
-The runner only starts, watches and records; where the processes are is in `executors`. If it is killed, its
-children go on; the next runner finds their results, or waits for them: a run's process holds the lock of its
-folder.
+An executor starts processes, on this machine or as tasks of a Ray cluster; the runner watches and records. If
+it is killed, its children go on; the next runner finds their results, or waits for them: a run's process
+holds the lock of its folder.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import os
+import platform
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +27,232 @@ from filelock import Timeout
 
 from syntaxformer.base.errors import ConfigError, DataError, SyntaxformerError
 from syntaxformer.base.files import read_json
+from syntaxformer.base.ray_cluster import connect, import_ray, reason
 from syntaxformer.base.statistics import spread
-from syntaxformer.runs.stopwatch import counted_seconds
-from syntaxformer.study.experiments.cell import RESULT, check_recipe, recipe_settings, resolve, write_cell
-from syntaxformer.study.experiments.check import check_experiment
-from syntaxformer.study.experiments.executors import (
-    LOG,
-    POLL_S,
-    Command,
-    Executor,
-    LocalExecutor,
-    RunProcess,
+from syntaxformer.runs.run_folder import counted_seconds
+from syntaxformer.study.experiments.cell import (
+    RESULT,
+    check_experiment,
+    check_recipe,
+    recipe_settings,
+    resolve,
+    write_cell,
 )
-from syntaxformer.study.experiments.plan import next_trial, own_runs
 from syntaxformer.study.experiments.spec import SEED, Cell, Only, Spec, is_wanted
-from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, RunStore, StoredRun
-
-__all__ = ["estimate_seconds", "run_experiment"]
+from syntaxformer.study.experiments.store import (
+    DONE,
+    FAILED,
+    KILLED,
+    RUNNING,
+    WAITING,
+    RunStore,
+    StoredRun,
+    next_trial,
+    own_runs,
+)
 
 _log = logging.getLogger("syntaxformer.experiments")
+
+LOG = "log.txt"
+"""What a run's process says, in the folder of the run."""
+
+POLL_S = 0.2
+"""Between looks at processes at work."""
+
+Command = Callable[[Path], list[str]]
+"""Folder of a run → what runs it."""
+
+
+class LocalExecutor:
+    """Starts runs as processes of this machine, side by side; not more than GPUs, where there are any."""
+
+    waits = False
+    """A run begins when it is started: the time that its runner watches is its own."""
+
+    def __init__(self, n_jobs: int, command: Command | None = None) -> None:
+        self._devices = _devices()
+        self.n_jobs = one_a_device(n_jobs, len(self._devices))
+        self._command = command or own_command
+        self._slots: list[subprocess.Popen[bytes] | None] = [None] * self.n_jobs
+
+    def open(self) -> None:
+        """Nothing is needed."""
+
+    def start(self, folder: Path) -> subprocess.Popen[bytes]:
+        """Start the run of a folder in the first place that is free; what it says is added to its LOG."""
+        slot = next(number for number, one in enumerate(self._slots) if one is None or one.poll() is not None)
+        process = self._slots[slot] = _process(self._command, folder, self._resources(slot))
+        return process
+
+    def _resources(self, slot: int) -> Mapping[str, str]:
+        """Threads and a device for one of several processes; what the user has set stays."""
+        given = {}
+        if "OMP_NUM_THREADS" not in os.environ:
+            given["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // self.n_jobs))
+        if self._devices:
+            given["CUDA_VISIBLE_DEVICES"] = self._devices[slot]
+        return given
+
+
+def _process(
+    command: Command, folder: Path, environment: Mapping[str, str], directory: str | None = None
+) -> subprocess.Popen[bytes]:
+    with (folder / LOG).open("ab") as log:
+        return subprocess.Popen(
+            command(folder),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            cwd=directory,
+            env={**os.environ, **environment},
+        )
+
+
+def own_command(folder: Path) -> list[str]:
+    """This package's own command for one run, by the interpreter of the process that asks."""
+    return [sys.executable, "-m", "syntaxformer.cli.main", "experiment", "cell", str(folder)]
+
+
+def one_a_device(n_jobs: int, n_devices: int) -> int:
+    """As many jobs as wanted, but not more than devices, where there are any."""
+    if 0 < n_devices < n_jobs:
+        _log.warning("jobs: %d, one a GPU, not %d", n_devices, n_jobs)
+        return n_devices
+    return n_jobs
+
+
+def _devices() -> list[str]:
+    """GPUs that runs may use; CUDA reads the list up to the first negative number."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        named = takewhile(lambda one: not one.strip().startswith("-"), visible.split(","))
+        return [one for one in named if one]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
+
+
+class RayExecutor:
+    """Starts runs as tasks of a cluster, with which it connects until the end of a `with` block.
+
+    The cluster is at an address, "auto" or "ray://host:10001", or is started here; with GPUs, a run has one.
+
+    Raises:
+        BackendMissingError: Ray is not installed.
+        SyntaxformerError: When it is opened: there is no cluster at the address. Later: the cluster, or one
+            of its machines, does not work.
+    """
+
+    waits = True
+    """A run may wait for its place: only the time that it counts itself is its own."""
+
+    def __init__(self, n_jobs: int, address: str | None = None, command: Command | None = None) -> None:
+        self.n_jobs, self._address, self._command = n_jobs, address, command or own_command
+        self._ray = import_ray()
+        self._connected, self._threads = False, ""
+        self._task: Any = None
+
+    def __enter__(self) -> RayExecutor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._connected:
+            self._ray.shutdown()
+        self._connected, self._task = False, None
+
+    def open(self) -> None:
+        """Connect, and see what the cluster has for a run."""
+        if self._task is not None:
+            return
+        self._connected = connect(self._address, max(self.n_jobs, os.cpu_count() or 1))
+        with _cluster_errors(self._ray):
+            machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        n_gpus = int(sum(one.get("GPU", 0) for one in machines))
+        self.n_jobs = one_a_device(self.n_jobs, n_gpus)
+        n_cpus = share_of_a_run(machines, self.n_jobs)
+        self._threads = os.environ.get("OMP_NUM_THREADS", str(max(1, n_cpus)))
+        self._task = self._ray.remote(_work).options(
+            num_cpus=n_cpus, num_gpus=1 if n_gpus else 0, max_retries=0
+        )
+
+    def start(self, folder: Path) -> _RayProcess:
+        """Hand a run to the cluster; it waits there until a machine is free."""
+        self.open()
+        places = str(folder.absolute()), str(Path.cwd())
+        with _cluster_errors(self._ray):
+            return _RayProcess(self._ray, self._task.remote(*places, self._threads, self._command))
+
+
+def share_of_a_run(machines: Sequence[Mapping[str, float]], n_jobs: int) -> int:
+    """Processors for one run of `n_jobs` side by side, on machines that have so many of "CPU" and "GPU".
+
+    With GPUs, as many as let each machine use all of its own; without, as many as let all runs work at once,
+    and at least one.
+    """
+    with_gpus = [one for one in machines if one.get("GPU", 0) >= 1]
+    if with_gpus:
+        return int(min(one.get("CPU", 0) // one["GPU"] for one in with_gpus))
+    widest = int(max((one.get("CPU", 0) for one in machines), default=1))
+    shares = range(widest, 1, -1)
+    return next((n for n in shares if sum(one.get("CPU", 0) // n for one in machines) >= n_jobs), 1)
+
+
+class _RayProcess:
+    """A task as the runner sees it: like a process."""
+
+    def __init__(self, ray: Any, task: Any) -> None:
+        self._ray, self._task = ray, task
+
+    def poll(self) -> int | None:
+        with _cluster_errors(self._ray):
+            ready, _ = self._ray.wait([self._task], timeout=0)
+        return self.wait() if ready else None
+
+    def terminate(self) -> None:
+        with _cluster_errors(self._ray):
+            self._ray.cancel(self._task)
+
+    def wait(self) -> int:
+        errors = self._ray.exceptions
+        with _cluster_errors(self._ray):
+            try:
+                return self._ray.get(self._task)
+            except errors.TaskCancelledError:
+                return -signal.SIGTERM
+            except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError):
+                return -signal.SIGKILL
+
+
+@contextmanager
+def _cluster_errors(ray: Any) -> Iterator[None]:
+    """What Ray and its client raise becomes an error of ours."""
+    client = sys.modules.get("grpc")
+    kinds = (ray.exceptions.RayError, ConnectionError, *([client.RpcError] if client else []))
+    try:
+        yield
+    except kinds as error:
+        raise SyntaxformerError(
+            f"ray: expected the cluster to work, got: {reason(error)} What is done is kept; run the same "
+            "command again."
+        ) from error
+
+
+def _work(folder: str, directory: str, threads: str, command: Command) -> int:
+    """On a machine of the cluster: the run in a process of its own, which ends with the task."""
+    process = None
+    try:
+        process = _process(command, Path(folder), {"OMP_NUM_THREADS": threads}, directory)
+        while (code := process.poll()) is None:
+            time.sleep(POLL_S)  # where Ray can interrupt it; `wait` would not hear of it
+        return code
+    except OSError as error:
+        raise OSError(f"{platform.node()} could not start {folder}: {error}") from error
+    finally:
+        if process is not None:
+            process.terminate()
+            process.wait()
+
+
+Executor = LocalExecutor | RayExecutor
 
 MOST_KILLS = 2
 """A run that is killed so often is left for the next runner: it may be what fills the memory."""
@@ -55,7 +267,7 @@ class _Job:
     """A process at work."""
 
     cell: Cell
-    process: RunProcess
+    process: subprocess.Popen[bytes] | _RayProcess
     start: float
     log_start: int
     seconds_before: float
@@ -124,7 +336,10 @@ class _Runner:
             while (started := self._start_next()) or self.jobs:
                 if not started:
                     time.sleep(POLL_S)
-                self._collect()
+                for job in list(self.jobs):
+                    if (code := job.process.poll()) is not None:
+                        self.jobs.remove(job)
+                        self._record(job, code)
         except BaseException:
             self._end_children()
             raise
@@ -157,23 +372,16 @@ class _Runner:
             if cell is not None:
                 self.store.add([cell])
             return cell
-        wanted = (cell for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
-        waiting = (cell for cell in wanted if runs[cell.key].state == WAITING)
-        first = next(waiting, None)
-        return None if first is None else runs[first.key].cell
-
-    def _collect(self) -> None:
-        """Record the processes that have ended."""
-        for job in list(self.jobs):
-            if (code := job.process.poll()) is not None:
-                self.jobs.remove(job)
-                self._record(job, code)
+        wanted = (runs[cell.key] for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
+        return next((run.cell for run in wanted if run.state == WAITING), None)
 
     def _record(self, job: _Job, code: int) -> None:
         folder, seconds = self.store.cell_folder(job.cell), self._seconds(job)
         if (folder / RESULT).exists():
             self.store.finish(job.cell.key, seconds, read_json(folder / RESULT))
-            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, self._summary())
+            states = Counter(one.state for one in self.store.runs().values())
+            summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+            _log.info("done %s in %.0f s; %s", job.cell.name, seconds, summary)
         elif code < 0:
             name = signal.Signals(-code).name
             self.kills[job.cell.key] += 1
@@ -191,10 +399,6 @@ class _Runner:
         counted = counted_seconds(self.store.cell_folder(job.cell))
         watched = job.seconds_before + time.monotonic() - job.start
         return counted if self.executor.waits else max(watched, counted)
-
-    def _summary(self) -> str:
-        counts = Counter(one.state for one in self.store.runs().values())
-        return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 
     def _end_children(self) -> None:
         """An interrupted runner takes its processes with it; their runs are resumed the next time."""
@@ -227,11 +431,12 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
     same = [one.seconds for one in done if _but_for_seed(spec, one.cell) == wanted]
     if same:
         return spread(same).mean
-    like = [(one.seconds, _stored_work(one)) for one in done if _same_task(one.cell, cell)]
+    task = cell.settings.get("task")
+    like = [(one.seconds, _stored_amount(one)) for one in done if one.cell.settings.get("task") == task]
     known = [(seconds, work) for seconds, work in like if work is not None]
     if known:
         whole = cell if cell.settings.keys() >= set(spec.searched) else spec.sample_cell(cell.labels)
-        work = _work(cell.verb, recipe_settings(resolve(whole)))
+        work = _amount(cell.verb, recipe_settings(resolve(whole)))
         return work * sum(seconds for seconds, _ in known) / sum(work for _, work in known)
     return spec.seconds
 
@@ -244,19 +449,15 @@ def _but_for_seed(spec: Spec, cell: Cell) -> str:
     return replace(cell, settings=rest).key
 
 
-def _same_task(first: Cell, second: Cell) -> bool:
-    return first.settings.get("task") == second.settings.get("task")
-
-
-def _stored_work(run: StoredRun) -> float | None:
+def _stored_amount(run: StoredRun) -> float | None:
     """None where the recipe of an older run is gone."""
     try:
-        return _work(run.cell.verb, run.result.get("recipe") or recipe_settings(resolve(run.cell)))
+        return _amount(run.cell.verb, run.result.get("recipe") or recipe_settings(resolve(run.cell)))
     except (ConfigError, DataError):
         return None
 
 
-def _work(verb: str, settings: Mapping[str, Any]) -> float:
+def _amount(verb: str, settings: Mapping[str, Any]) -> float:
     """Examples or pieces that are trained on, up to a factor that all runs share."""
     if verb == "train":
         return math.prod(float(settings[name]) for name in STEPS)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 import yaml
@@ -22,8 +23,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from syntaxformer.base.config import MAX_SEED, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
-
-__all__ = ["Cell", "PaperNumber", "ReportConfig", "ScoredText", "SearchConfig", "Spec", "load_spec"]
 
 Settings = dict[str, Any]
 SEED = "seed"
@@ -45,7 +44,7 @@ class ScoredText(_Section):
     src: Path = Field(description="source text, plain or .gz")
     ref: Path = Field(description="reference translations, line by line")
     factors: dict[str, Path] = Field(
-        default_factory=dict, description="factor of your own → its values for src, as data.factor_files"
+        default={}, description="factor of your own → its values for src, as data.factor_files"
     )
     annotator: str | None = Field(
         default=None, description="annotator of src; null: the recipe's, where that is not one for each split"
@@ -75,25 +74,24 @@ class ReportConfig(_Section):
     """What the report compares and draws."""
 
     metrics: list[str] = Field(
-        default_factory=list,
-        description="columns, the first one is tested; empty: bleu and chrf, or the task's",
+        default=[], description="columns, the first one is tested; empty: bleu and chrf, or the task's"
     )
     baseline: dict[str, str] = Field(
-        default_factory=dict, description="axis → level of the rows that others are compared with"
+        default={}, description="axis → level of the rows that others are compared with"
     )
     controls: list[dict[str, str]] = Field(
-        default_factory=list,
+        default=[],
         description="other rows that all are compared with, each in a table of its own: axis → level",
     )
     x: str | None = Field(default=None, description="axis along which a curve is drawn")
     x_values: dict[str, float] = Field(
-        default_factory=dict, description="level of the x axis → number; else the number in its name"
+        default={}, description="level of the x axis → number; else the number in its name"
     )
     x_label: str = Field(default="", description="under the curve")
-    paper: list[PaperNumber] = Field(default_factory=list, description="numbers to stand beside ours")
+    paper: list[PaperNumber] = Field(default=[], description="numbers to stand beside ours")
     paper_source: str = Field(default="", description="where they are printed")
     scale: float = Field(default=1.0, gt=0, description="metrics are multiplied by this (100 for shares)")
-    notes: list[str] = Field(default_factory=list, description="paragraphs for the reader")
+    notes: list[str] = Field(default=[], description="paragraphs for the reader")
 
     def x_number(self, level: str) -> float:
         """Where a level stands on the x axis: as given, or the first number in its name; NaN without any."""
@@ -170,11 +168,11 @@ class Spec(_Section):
     question: str = Field(default="", description="what it asks, a paragraph")
     verb: Literal["train", "finetune"] = Field(description="train: a translator; finetune: an encoder")
     recipe: str | None = Field(default=None, description="train: recipe file or bundled name")
-    settings: Settings = Field(default_factory=dict, description="key.sub → value, for all cells")
+    settings: Settings = Field(default={}, description="key.sub → value, for all cells")
     axes: dict[str, dict[str, Settings] | list[Any]] = Field(
-        default_factory=dict, description="axis → level → settings; a list is the values of the key named so"
+        default={}, description="axis → level → settings; a list is the values of the key named so"
     )
-    exclude: list[dict[str, str]] = Field(default_factory=list, description="combinations that make no sense")
+    exclude: list[dict[str, str]] = Field(default=[], description="combinations that make no sense")
     test: ScoredText | None = Field(default=None, description="train: what is translated and scored")
     search: SearchConfig | None = Field(default=None, description="a search instead of one run a combination")
     keep: Literal["all", "model", "scores"] = Field(
@@ -187,21 +185,19 @@ class Spec(_Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
-        problems = [*self._verb_problems(), *self._name_problems(), *self._report_problems()]
+        problems = [*self._problems(), *self._report_problems()]
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
-    def _verb_problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         if self.verb == "train" and self.recipe is None:
             yield "recipe: expected a recipe for the verb train, got none."
         if self.verb == "finetune" and (self.recipe or self.test):
             yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
-
-    def _name_problems(self) -> Iterator[str]:
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
-        given["report.controls"] = self.report.controls
-        given["report.paper"] = [one.cell for one in self.report.paper]
+        given |= {"report.controls": self.report.controls}
+        given |= {"report.paper": [one.cell for one in self.report.paper]}
         for place, parts in given.items():
             for part in parts:
                 yield from self._level_problems(place, part)
@@ -222,10 +218,8 @@ class Spec(_Section):
         for place, part in averaged.items():
             if SEED in part:
                 yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."
-        wanted = {
-            "report.metrics": report.metrics,
-            "search.metric": [self.search.metric] if self.search else [],
-        }
+        of_search = [self.search.metric] if self.search else []
+        wanted = {"report.metrics": report.metrics, "search.metric": of_search}
         wanted["report.paper"] = [one.metric for one in report.paper if one.metric is not None]
         for place, names in wanted.items():
             for name in names:
@@ -266,7 +260,7 @@ class Spec(_Section):
                 yield f"{place}: {axis} has no level {level!r}. {nearest(level, list(self.levels(axis)))}"
 
     def check_only(self, only: Only) -> None:
-        """Hold that axes and levels are there.
+        """Check that axes and levels are there.
 
         Raises:
             ConfigError: All that are not.
@@ -314,15 +308,9 @@ class Spec(_Section):
 
 @dataclass(frozen=True)
 class Cell:
-    """One run.
+    """One run: axis → level, key → value over the recipe, what is translated and scored.
 
-    Args:
-        verb: "train" or "finetune".
-        recipe: Of a translator.
-        labels: Axis → level.
-        settings: Key → value over the recipe.
-        test: What is translated and scored: src, ref, factors.NAME, annotator.
-        stored_name: Folder name that the run has in a store; None for a new one.
+    `test` has src, ref, factors.NAME and annotator; `stored_name` is the folder of a run that a store has.
     """
 
     verb: str
@@ -360,14 +348,19 @@ class Cell:
     def command(self, output: str = "OUTPUT") -> str:
         """The command line that makes this run by hand."""
         if self.verb == "train":
-            settings = " ".join(_shell(f"{key}={_yaml(value)}") for key, value in self.settings.items())
-            return f"syntaxformer train {_shell(self.recipe or '')} {settings} output={output}"
+            settings = " ".join(quote(f"{key}={_yaml(value)}") for key, value in self.settings.items())
+            return f"syntaxformer train {quote(self.recipe or '')} {settings} output={output}"
         rest = dict(self.settings)
         options = [
-            f"--{key} {_shell(str(rest.pop(key)))}" for key in ("task", "model", "infuse") if key in rest
+            f"--{key} {quote(str(rest.pop(key)))}" for key in ("task", "model", "infuse") if key in rest
         ]
-        options += [f"--set {_shell(f'{key}={_yaml(value)}')}" for key, value in rest.items()]
+        options += [f"--set {quote(f'{key}={_yaml(value)}')}" for key, value in rest.items()]
         return f"syntaxformer finetune {' '.join(options)} -o {output}"
+
+
+def in_words(labels: Mapping[str, str]) -> str:
+    """Axes and levels as a reader is told of them."""
+    return ", ".join(f"{axis} {level}" for axis, level in labels.items())
 
 
 def matches(labels: Mapping[str, str], part: Mapping[str, str]) -> bool:
@@ -407,9 +400,3 @@ def _yaml(value: Any) -> str:
         except (yaml.YAMLError, ValueError):
             pass
     return json.dumps(value, ensure_ascii=False)
-
-
-def _shell(text: str) -> str:
-    from shlex import quote
-
-    return quote(text)

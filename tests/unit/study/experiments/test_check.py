@@ -19,8 +19,7 @@ from syntaxformer.study.experiments.cell import (
     recipe_settings,
     resolve,
 )
-from syntaxformer.study.experiments.plan import own_runs
-from syntaxformer.study.experiments.store import FAILED
+from syntaxformer.study.experiments.store import FAILED, own_runs
 
 RECIPES = Path(__file__).resolve().parents[4] / "recipes"
 FINETUNE = {

@@ -10,8 +10,7 @@ import pytest
 from syntaxformer.study.experiments import RunStore, load_spec
 from syntaxformer.study.experiments import groups as figures
 from syntaxformer.study.experiments.cell import check_recipe
-from syntaxformer.study.experiments.plan import own_runs
-from syntaxformer.study.experiments.store import DONE
+from syntaxformer.study.experiments.store import DONE, own_runs
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from syntaxformer.base.errors import SyntaxformerError
-from syntaxformer.study.experiments.executors import _RayProcess, share_of_a_run
+from syntaxformer.study.experiments.runner import _RayProcess, share_of_a_run
 
 
 @pytest.mark.parametrize(

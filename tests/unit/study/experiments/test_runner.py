@@ -18,13 +18,11 @@ from typer.testing import CliRunner
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli.main import app
-from syntaxformer.runs.stopwatch import Stopwatch, counted_seconds
+from syntaxformer.runs.run_folder import Stopwatch, counted_seconds
 from syntaxformer.study.experiments import RunStore, estimate_seconds, load_spec, run_experiment
 from syntaxformer.study.experiments.cell import recipe_settings, resolve
-from syntaxformer.study.experiments.executors import LocalExecutor
-from syntaxformer.study.experiments.plan import own_runs
-from syntaxformer.study.experiments.runner import MOST_KILLS
-from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING
+from syntaxformer.study.experiments.runner import MOST_KILLS, LocalExecutor
+from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, own_runs
 from syntaxformer.translation.recipe import load_recipe
 
 RESULT = "import json, pathlib, sys; p = pathlib.Path(sys.argv[1]); f = p / 'runs'; n = len(f.read_text()) if f.exists() else 0; f.write_text('x' * (n + 1)); "
@@ -158,7 +156,8 @@ command = lambda folder: [sys.executable, "-c", sys.argv[3], str(folder)]
 run_experiment(load_spec(sys.argv[1]), RunStore(sys.argv[2]), command=command)
 """
 SLOW = (
-    RESULT + "from filelock import FileLock; import time; from syntaxformer.runs.stopwatch import Stopwatch\n"
+    RESULT
+    + "from filelock import FileLock; import time; from syntaxformer.runs.run_folder import Stopwatch\n"
     "with FileLock(p / 'lock'):\n"
     "    if not (p / 'result.json').exists():\n"
     "        with Stopwatch(p):\n"

@@ -12,11 +12,11 @@ import pytest
 from syntaxformer import __version__
 from syntaxformer.study.experiments import cell as cell_run
 from syntaxformer.study.experiments import cell as provenance
-from syntaxformer.study.experiments import groups
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES, checkpoint_sha256
 from syntaxformer.study.experiments.spec import Cell, ScoredText
 from syntaxformer.translation.decoding import Hypothesis
-from syntaxformer.translation.model_folder import FolderInfo
+from syntaxformer.translation.scoring import compare_translations
+from syntaxformer.translation.translator import FolderInfo
 
 INFO = FolderInfo(
     src="de", tgt="en", annotator=None, annotator_version=None, factors=[], tokenized=True, lowercase=True,
@@ -54,8 +54,10 @@ def test_escaped_lower_cased_words_with_factors_and_an_annotator_of_the_test_tex
     assert "case:lc|eff:no|tok:none" in found["signatures"]["bleu"]
     assert found["test_sha256"]["src"] == hashlib.sha256(b"das ist es .\n").hexdigest()
     assert (tmp_path / REFERENCES).read_text("utf-8") == "That 's it .\n"
-    files = [tmp_path / name for name in (HYPOTHESES, HYPOTHESES, REFERENCES)]
-    assert groups._p_value(*files, found["scoring"]) == 1.0
+    lines = (
+        (tmp_path / name).read_text("utf-8").splitlines() for name in (HYPOTHESES, HYPOTHESES, REFERENCES)
+    )
+    assert compare_translations(*lines, **found["scoring"]).p_value == 1.0
 
 
 def test_a_fine_tuning_keeps_its_settings_and_what_its_checkpoint_was(tmp_path, monkeypatch):
@@ -133,9 +135,11 @@ def test_the_version_of_the_code_is_the_last_commit_of_its_sources(tmp_path, mon
         )
         return done.stdout.strip()
 
-    file = tmp_path / "package" / "experiments" / "provenance.py"
+    file = tmp_path / "package" / "study" / "experiments" / "cell.py"
     file.parent.mkdir(parents=True)
     file.write_text("1")
+    beside = tmp_path / "package" / "nn.py"  # sources are those of all rooms
+    beside.write_text("1")
     monkeypatch.setattr(provenance, "__file__", str(file))
     assert provenance.code_version() == __version__  # no repository
     git("init", "-q")
@@ -149,5 +153,5 @@ def test_the_version_of_the_code_is_the_last_commit_of_its_sources(tmp_path, mon
     (tmp_path / "README.md").write_text("2")
     git("commit", "-qam", "page")
     assert provenance.code_version() == of_code
-    file.write_text("2")
+    beside.write_text("2")
     assert provenance.code_version() == f"{of_code}+"

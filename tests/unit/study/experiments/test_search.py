@@ -11,7 +11,7 @@ import pytest
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError
 from syntaxformer.study.experiments import RunStore, load_spec, planned_cells, run_experiment, write_report
-from syntaxformer.study.experiments.plan import best_trial, next_trial
+from syntaxformer.study.experiments.store import best_trial, next_trial
 
 # A run whose loss is smallest at width 20.
 SCRIPT = (

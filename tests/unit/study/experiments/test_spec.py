@@ -12,6 +12,19 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.study.experiments import check_experiment, load_spec
 from syntaxformer.study.experiments.spec import ReportConfig
 
+
+@pytest.fixture
+def problems(content, write_spec):
+    """What is wrong with the content, without the path that stands before each."""
+
+    def load():
+        with pytest.raises(ConfigError) as error:
+            load_spec(path := write_spec(content))
+        return [one.removeprefix(f"{path}: ") for one in error.value.problems]
+
+    return load
+
+
 SPECS = sorted((Path(__file__).resolve().parents[4] / "experiments").glob("*.yaml"))
 
 
@@ -78,42 +91,30 @@ def test_the_command_of_a_fine_tuning(content, write_spec):
     )
 
 
-def test_all_mistakes_at_once(content, write_spec):
+def test_all_mistakes_at_once(content, problems):
     content["recipe"] = None
     content["report"]["baseline"] = {"sistem": "base"}
     content["report"]["controls"] = [{"system": "sot"}]
     content["report"]["x"] = "kilobytes"
     content["exclude"] = [{"system": "sat"}]
-    with pytest.raises(ConfigError) as error:
-        load_spec(path := write_spec(content))
-    assert error.value.problems == [
-        f"{path}: recipe: expected a recipe for the verb train, got none.",
-        f"{path}: report.baseline: unknown axis 'sistem'. Nearest: system.",
-        f"{path}: exclude: system has no level 'sat'. Nearest: sit.",
-        f"{path}: report.controls: system has no level 'sot'. Nearest: sit.",
-        f"{path}: report.x: unknown axis 'kilobytes'. Known: fraction, seed, system.",
+    assert problems() == [
+        "recipe: expected a recipe for the verb train, got none.",
+        "report.baseline: unknown axis 'sistem'. Nearest: system.",
+        "exclude: system has no level 'sat'. Nearest: sit.",
+        "report.controls: system has no level 'sot'. Nearest: sit.",
+        "report.x: unknown axis 'kilobytes'. Known: fraction, seed, system.",
     ]
 
 
-def test_a_fine_tuning_has_no_recipe(content, write_spec):
+def test_a_fine_tuning_has_no_recipe(content, problems):
     content["verb"] = "finetune"
-    with pytest.raises(
-        ConfigError, match=r"recipe, test: expected none for finetune; give task, model and data\.dir"
-    ):
-        load_spec(write_spec(content))
+    expected = "recipe, test: expected none for finetune; give task, model and data.dir in settings."
+    assert expected in problems()
 
 
 def test_runs_that_are_the_same(content, write_spec):
     content["axes"]["system"]["sit"] = {"infusion.kind": "none"}
     with pytest.raises(ConfigError, match="expected runs that differ in their settings, got base_10--_1_"):
-        load_spec(write_spec(content))
-
-
-def test_a_space_has_values_or_bounds(content, write_spec):
-    content["search"] = {"space": {"infusion.width": {"low": 8}}}
-    with pytest.raises(
-        ConfigError, match=r"search\.space\.infusion\.width: expected values, or low and high\."
-    ):
         load_spec(write_spec(content))
 
 
@@ -143,34 +144,30 @@ def test_a_command_reads_back_what_the_settings_are(content, write_spec):
     [
         ({"low": 9, "high": 8}, "expected low up to high, got low 9 and high 8."),
         ({"low": 0, "high": 8, "log": True}, "expected low above 0 for log, got 0."),
+        ({"low": 8}, "expected values, or low and high."),
         ({"values": []}, "expected values, or low and high."),
         ({"values": [1], "high": 3}, "expected values, or low and high."),
     ],
 )
-def test_a_space_that_is_none(content, write_spec, space, problem):
+def test_a_space_that_is_none(content, problems, space, problem):
     content["search"] = {"space": {"infusion.width": space}}
-    with pytest.raises(ConfigError) as error:
-        load_spec(path := write_spec(content))
-    assert error.value.problems == [f"{path}: search.space.infusion.width: {problem}"]
+    assert problems() == [f"search.space.infusion.width: {problem}"]
 
 
-def test_controls_that_would_show_nothing(content, write_spec):
+def test_controls_that_would_show_nothing(content, problems):
     content["report"]["controls"] = [{}, {"system": "base"}, {"system": "sit"}, {"system": "sit"}]
     content["search"] = {"space": {"infusion.width": {"values": [8]}}, "metric": "dev_loss"}
     del content["axes"]["seed"]
-    with pytest.raises(ConfigError) as error:
-        load_spec(path := write_spec(content))
-    start = f"{path}: report.controls"
-    assert [one for one in error.value.problems if one.startswith(start)] == [
-        *(
-            f"{start}.{place}: expected levels of other rows than before, got {part}."
-            for place, part in ((0, {}), (1, {"system": "base"}), (3, {"system": "sit"}))
-        ),
-        f"{start}: expected none for a search, whose report compares trials only.",
+    other = "expected levels of other rows than before, got"
+    assert [one for one in problems() if one.startswith("report.controls")] == [
+        f"report.controls.0: {other} {{}}.",
+        f"report.controls.1: {other} {{'system': 'base'}}.",
+        f"report.controls.3: {other} {{'system': 'sit'}}.",
+        "report.controls: expected none for a search, whose report compares trials only.",
     ]
 
 
-def test_what_a_report_could_not_show(content, write_spec):
+def test_what_a_report_could_not_show(content, problems):
     content["axes"]["size"] = {"small": {"model.d_model": 32}, "large": {"model.d_model": 64}}
     content["report"] |= {
         "metrics": ["dev_los", "dev_loss"],
@@ -183,47 +180,32 @@ def test_what_a_report_could_not_show(content, write_spec):
         {"cell": {"seed": "2"}, "value": 1},
         {"cell": {}, "value": 1, "metric": "chrf"},
     ]
-    with pytest.raises(ConfigError) as error:
-        load_spec(path := write_spec(content))
-    assert error.value.problems == [
-        f"{path}: report.baseline: expected no seed, got 1. Numbers are means over seeds.",
-        f"{path}: report.controls.0: expected no seed, got 3. Numbers are means over seeds.",
-        f"{path}: report.paper.0.cell: expected no seed, got 2. Numbers are means over seeds.",
-        f"{path}: report.metrics: unknown metric 'dev_los'. Nearest: dev_loss.",
-        f"{path}: report.paper: unknown metric 'chrf'. Known: dev_loss.",
-        f"{path}: report.x_values: size has no level 'smal'. Nearest: small.",
-        f"{path}: report.x: expected a number for each level of size, got none for small. Give report.x_values.",
+    assert problems() == [
+        "report.baseline: expected no seed, got 1. Numbers are means over seeds.",
+        "report.controls.0: expected no seed, got 3. Numbers are means over seeds.",
+        "report.paper.0.cell: expected no seed, got 2. Numbers are means over seeds.",
+        "report.metrics: unknown metric 'dev_los'. Nearest: dev_loss.",
+        "report.paper: unknown metric 'chrf'. Known: dev_loss.",
+        "report.x_values: size has no level 'smal'. Nearest: small.",
+        "report.x: expected a number for each level of size, got none for small. Give report.x_values.",
     ]
 
 
-def test_metrics_are_those_of_the_verb(content, write_spec):
+def test_metrics_are_those_of_the_verb(content, write_spec, problems):
     content["test"] = {"src": "src", "ref": "ref"}
     content["report"] |= {"metrics": ["bleu"], "x": "seed"}
     content["report"]["paper"] = [{"cell": {}, "value": 1, "metric": "chrf"}]
     content["search"] = {"space": {"infusion.width": {"values": [8]}}, "metric": "dev_lss"}
-    with pytest.raises(ConfigError) as error:
-        load_spec(path := write_spec(content))
-    assert error.value.problems == [
-        f"{path}: search.metric: unknown metric 'dev_lss'. Nearest: dev_loss.",
-        f"{path}: report.paper: expected a metric of report.metrics, got 'chrf'. Add it there.",
-        f"{path}: report.x: expected an axis other than seed. Numbers are means over seeds.",
+    assert problems() == [
+        "search.metric: unknown metric 'dev_lss'. Nearest: dev_loss.",
+        "report.paper: expected a metric of report.metrics, got 'chrf'. Add it there.",
+        "report.x: expected an axis other than seed. Numbers are means over seeds.",
     ]
     content |= {"verb": "finetune", "recipe": None, "test": None, "search": None}
     content["report"] = {"metrics": ["score", "mean", "spearman", "f1"]}
     assert load_spec(write_spec(content)).report.metrics[0] == "score"
 
 
-@pytest.mark.parametrize(
-    ("level", "number"),
-    [
-        ("0.0001", 1e-4),
-        ("2e-05", 2e-5),
-        ("-1", -1.0),
-        ("5 %", 5.0),
-        ("rate 5e-5", 5e-5),
-        ("1-5", 1.0),
-        ("12 cells", 12.0),
-    ],
-)
-def test_where_a_level_stands(level, number):
-    assert ReportConfig().x_number(level) == number
+def test_where_a_level_stands():
+    levels = {"0.0001": 1e-4, "2e-05": 2e-5, "-1": -1, "5 %": 5, "rate 5e-5": 5e-5, "1-5": 1, "12 cells": 12}
+    assert {level: ReportConfig().x_number(level) for level in levels} == levels

@@ -13,32 +13,12 @@ from syntaxformer.nn import plan_widths
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import FolderInfo, write_side_files
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.translator import Translator
-from syntaxformer.trees import Sentence
+from syntaxformer.translation.translator import FolderInfo, Translator, write_side_files
+from table_annotator import TableAnnotator
 
 LINES = ["the cat sat on the mat .", "cats sit .", "a dog and the cat run ￨ %"]
-TAGS = {"the": "DET", "cat": "NOUN", "cats": "NOUN", "sat": "VERB", "sit": "VERB", ".": "PUNCT"}
-
-
-class TableAnnotator:
-    """Words between spaces, tags from a table."""
-
-    name, version = "table", "3"
-    provides = frozenset({"upos"})
-
-    def annotate(self, lines, *, n_processes=1, progress=False):
-        return [self._one(line) for line in lines]
-
-    def _one(self, line):
-        words, offsets, end = line.split(), [], 0
-        for word in words:
-            start = line.index(word, end)
-            end = start + len(word)
-            offsets.append((start, end))
-        return Sentence(line, tuple(words), tuple(offsets), upos=tuple(TAGS.get(word, "X") for word in words))
 
 
 def make_folder(

@@ -12,8 +12,14 @@ from syntaxformer.base.errors import BackendMissingError, CheckpointError, Confi
 from syntaxformer.base.files import verify_manifest, write_manifest
 from syntaxformer.nn import InfusedEmbedding, plan_widths
 from syntaxformer.translation.ctranslate2_decoder import read_export, read_names
-from syntaxformer.translation.export_ctranslate2 import QUANTIZATIONS, export_translator, why_not
-from syntaxformer.translation.export_network import fold_embedding, unique_names
+from syntaxformer.translation.decoding import Search
+from syntaxformer.translation.export_ctranslate2 import (
+    QUANTIZATIONS,
+    export_translator,
+    fold_embedding,
+    unique_names,
+    why_not,
+)
 from syntaxformer.translation.model import SyntaxTransformerConfig
 
 pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
@@ -89,7 +95,7 @@ def test_shapes_of_the_network(model_folder, load, tmp_path, changed):
 def test_factors_with_too_many_combinations_have_streams_of_their_own(
     model_folder, load, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("syntaxformer.translation.export_network.LARGEST_TABLE", 100)
+    monkeypatch.setattr("syntaxformer.translation.export_ctranslate2.LARGEST_TABLE", 100)
     for kind in ("sum_then_concat", "concat"):
         trained = model_folder(kind, None)
         exported = export_translator(trained, tmp_path / kind)
@@ -158,7 +164,7 @@ def test_no_output_is_longer_than_its_own_limit(model_folder, load, tmp_path):
     trained = model_folder("none")
     translator = load(export_translator(trained, tmp_path / "exported"))
     source = translator.encode(["cat", "the cat sat on the mat ." * 3])
-    found = translator.decoder.decode(source, [1, 0], translator.info.decoding)
+    found = translator.decoder.decode(source, [1, 0], Search(**translator.info.decoding.model_dump()))
     for row, (best,) in zip([1, 0], found, strict=True):
         assert len(best.pieces) < 2 * source.lengths[row] + 10
 
@@ -266,7 +272,6 @@ def test_a_missing_backend(model_folder, tmp_path, load, monkeypatch):
         BackendMissingError, match=r'^CTranslate2, .* is not installed\. Run: .*"syntaxformer\[export\]"$'
     ):
         load(exported)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(
         BackendMissingError, match=r"^CTranslate2, which exported models need, is not installed\. Run: "
     ):

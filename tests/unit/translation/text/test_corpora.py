@@ -10,8 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.translation.corpora import read_dev, read_train
-from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.corpora import CorpusConfig, read_split, read_train
 from syntaxformer.translation.prepare import nested_fraction
 
 
@@ -103,7 +102,7 @@ def test_a_dataset_of_translations(parquet):
     config = CorpusConfig(dataset=str(parquet), train="train", dev="validation")
     text = read_train(config)
     assert (text.src, text.tgt) == (["A b", "B"], ["a", "b"])  # a row is one line
-    assert read_dev(config).src == ["V"]
+    assert read_split(config, "validation").src == ["V"]
 
 
 def test_a_dataset_with_a_column_a_language(tmp_path):
@@ -142,7 +141,7 @@ def test_rows_without_text_and_splits_without_rows(tmp_path):
 def test_one_column_for_both_sides_is_refused(parquet):
     columns = {"en": "translation.en", "de": "translation.en"}
     with pytest.raises(DataError) as caught:
-        read_dev(CorpusConfig(dataset=str(parquet), columns=columns, dev="train"))
+        read_split(CorpusConfig(dataset=str(parquet), columns=columns), "train")
     assert str(caught.value).endswith(
         "expected another text as target, got the source's. Check data.columns."
     )

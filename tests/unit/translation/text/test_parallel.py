@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.translation.corpora import read_train
-from syntaxformer.translation.parallel import CorpusConfig, find_file, hash_lines, read_parallel
+from syntaxformer.translation.corpora import CorpusConfig, find_file, hash_lines, read_split, read_train
 
 
 def _write(folder: Path, src: bytes, tgt: bytes) -> CorpusConfig:
@@ -19,9 +18,7 @@ def _write(folder: Path, src: bytes, tgt: bytes) -> CorpusConfig:
 
 
 def test_lines_in_pairs(tmp_path):
-    text = read_parallel(
-        _write(tmp_path, b"A cat.\n\nA dog.\r\n", "Eine Katze.\n\nEin Hünd.".encode()), "train"
-    )
+    text = read_split(_write(tmp_path, b"A cat.\n\nA dog.\r\n", "Eine Katze.\n\nEin Hünd.".encode()), "train")
     assert text.src == ["A cat.", "", "A dog."]
     assert text.tgt == ["Eine Katze.", "", "Ein Hünd."]
     assert len(text) == 3
@@ -32,7 +29,7 @@ def test_packed_files_and_mixed_ones(tmp_path):
     config = _write(tmp_path, b"", b"x\ny\n")
     (tmp_path / "train.en").unlink()
     (tmp_path / "train.en.gz").write_bytes(gzip.compress(b"a\nb\n"))
-    assert read_parallel(config, "train").src == ["a", "b"]
+    assert read_split(config, "train").src == ["a", "b"]
 
 
 def test_a_plain_file_goes_before_a_packed_one(tmp_path):
@@ -44,7 +41,7 @@ def test_a_plain_file_goes_before_a_packed_one(tmp_path):
 def test_a_missing_file_is_named_in_both_forms(tmp_path):
     (tmp_path / "train.en").write_text("a\n")
     with pytest.raises(ConfigError) as caught:
-        read_parallel(CorpusConfig(dir=tmp_path), "train")
+        read_split(CorpusConfig(dir=tmp_path), "train")
     plain = tmp_path / "train.de"
     assert str(caught.value) == (
         f"data: expected the file {plain} or {plain}.gz, found neither. Check data.dir and the names of the "
@@ -56,7 +53,7 @@ def test_a_missing_file_is_named_in_both_forms(tmp_path):
 def test_unequal_counts_name_both(tmp_path, src, tgt, counts):
     config = _write(tmp_path, b"a\n" * src, b"b\n" * tgt)
     with pytest.raises(DataError) as caught:
-        read_parallel(config, "train")
+        read_split(config, "train")
     assert str(caught.value) == (
         f"{tmp_path / 'train.en'}: expected as many lines as {tmp_path / 'train.de'}, got {counts}. "
         "Line n of one file must translate line n of the other."
@@ -66,7 +63,7 @@ def test_unequal_counts_name_both(tmp_path, src, tgt, counts):
 def test_a_tab_is_refused_with_its_place(tmp_path):
     config = _write(tmp_path, b"a\nb\n", "ä\nün\tb\n".encode())
     with pytest.raises(DataError) as caught:
-        read_parallel(config, "train")
+        read_split(config, "train")
     assert str(caught.value) == (
         f"{tmp_path / 'train.de'}:2: expected one sentence, got a tab at character 3: is it a table? "
         "Set data.tabs=space to read tabs as spaces."
@@ -76,7 +73,7 @@ def test_a_tab_is_refused_with_its_place(tmp_path):
 def test_tabs_as_spaces_are_counted_and_reported(tmp_path, caplog):
     config = _write(tmp_path, b"a\tb\nc\n", b"\td\ne\tf\n").model_copy(update={"tabs": "space"})
     with caplog.at_level("INFO"):
-        text = read_parallel(config, "train")
+        text = read_split(config, "train")
     assert text.src == ["a b", "c"]
     assert text.tgt == [" d", "e f"]
     assert text.n_tabs == 3
@@ -98,7 +95,7 @@ def test_tabs_as_spaces_are_counted_and_reported(tmp_path, caplog):
 def test_bytes_that_are_no_text(tmp_path, tgt, line, message):
     config = _write(tmp_path, b"a\nb\nc\n"[: 2 * tgt.count(b"\n")], tgt)
     with pytest.raises(DataError) as caught:
-        read_parallel(config, "train")
+        read_split(config, "train")
     assert str(caught.value).startswith(f"{tmp_path / 'train.de'}:{line}: {message}")
 
 
@@ -108,7 +105,7 @@ def test_bytes_that_are_no_text(tmp_path, tgt, line, message):
 def test_a_corpus_without_a_pair_is_refused(tmp_path, src, tgt, n_lines):
     config = _write(tmp_path, src, tgt)
     with pytest.raises(DataError) as caught:
-        read_parallel(config, "train")
+        read_split(config, "train")
     assert str(caught.value) == (
         f"{tmp_path / 'train.en'}: expected at least one pair of lines with text, got {n_lines} lines without."
     )
@@ -117,14 +114,14 @@ def test_a_corpus_without_a_pair_is_refused(tmp_path, src, tgt, n_lines):
 def test_tokenized_and_lowercase(tmp_path):
     config = _write(tmp_path, b"A  Cat .\n", b"Eine  Katze\n")
     changed = config.model_copy(update={"tokenized": True, "lowercase": True})
-    text = read_parallel(changed, "train")
+    text = read_split(changed, "train")
     assert text.src == ["A Cat ."]  # case is the business of subwords: the annotator sees the original
     assert text.tgt == ["Eine Katze"]
     assert changed.preparation("en").prepare(text.src).texts == ["a cat ."]
 
 
 def test_selection_keeps_pairs_together(tmp_path):
-    text = read_parallel(_write(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n"), "train").select([2, 0])
+    text = read_split(_write(tmp_path, b"a\nb\nc\n", b"x\ny\nz\n"), "train").select([2, 0])
     assert (text.src, text.tgt) == (["c", "a"], ["z", "x"])
 
 
@@ -145,11 +142,11 @@ def test_a_text_is_no_translation_of_itself(tmp_path):
         packed = gzip.compress(source.read_bytes())
         target.symlink_to(source) if name == "train.de" else (tmp_path / name).write_bytes(packed)
         with pytest.raises(DataError) as caught:
-            read_parallel(config, "train")
+            read_split(config, "train")
         assert str(caught.value) == message.format(tmp_path / name)
         (tmp_path / name).unlink()
     target.write_bytes(b"one\n\nzwei\n")
-    assert read_parallel(config, "train").tgt == ["one", "", "zwei"]
+    assert read_split(config, "train").tgt == ["one", "", "zwei"]
     target.write_bytes(source.read_bytes())
     with pytest.raises(DataError, match="expected another text than"):
         read_train(config.model_copy(update={"on_disk": True, "cache": tmp_path / "cache"}))
@@ -162,7 +159,7 @@ def test_one_ending_for_both_sides_is_refused_and_one_language_is_not(tmp_path):
         CorpusConfig(dir=tmp_path, src="en", tgt="en")
     (tmp_path / "train.src.en").write_text("a cat\n")
     (tmp_path / "train.tgt.en").write_text("the cat\n")
-    assert read_parallel(CorpusConfig(dir=tmp_path, src="src.en", tgt="tgt.en"), "train").tgt == ["the cat"]
+    assert read_split(CorpusConfig(dir=tmp_path, src="src.en", tgt="tgt.en"), "train").tgt == ["the cat"]
 
 
 @pytest.mark.parametrize(("ending", "splits"), [("deu_DE", False), ("en", True)])

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from syntaxformer.annotate import WordsAsGiven, load_annotator
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.syntax import WordColumns, build_vocabularies
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText, read_parallel
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText, read_split
 from syntaxformer.translation.prepare import (
     annotated_columns,
     encode_pairs,
@@ -39,7 +39,7 @@ def _corpus(folder: Path, src=SRC, tgt=TGT, **settings) -> tuple[CorpusConfig, P
     (folder / "train.en").write_text("".join(f"{line}\n" for line in src))
     (folder / "train.de").write_text("".join(f"{line}\n" for line in tgt))
     config = CorpusConfig(dir=folder, cache=folder / "cache", **settings)
-    return config, read_parallel(config, "train")
+    return config, read_split(config, "train")
 
 
 def test_one_percent_is_inside_five_percent():

@@ -14,8 +14,7 @@ import torch
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.translation import prepare as prepare_module
 from syntaxformer.translation.batches import TranslationCollator
-from syntaxformer.translation.corpora import read_train
-from syntaxformer.translation.parallel import CorpusConfig
+from syntaxformer.translation.corpora import CorpusConfig, read_train
 from syntaxformer.translation.prepare import nested_fraction
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.stored import (

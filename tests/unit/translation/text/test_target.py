@@ -8,19 +8,19 @@ import pytest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax import WordColumns
 from syntaxformer.syntax.factors import UnseenFactorValueWarning
-from syntaxformer.translation import target
+from syntaxformer.translation import prepare as target
 from syntaxformer.translation.batches import EncodedPairs, TranslationCollator
-from syntaxformer.translation.parallel import CorpusConfig, ParallelText
-from syntaxformer.translation.prepare import encode_pairs
-from syntaxformer.translation.source import SourceEncoder
-from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.target import (
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText
+from syntaxformer.translation.prepare import (
     check_tags,
+    encode_pairs,
     target_annotator,
     target_columns,
     target_encoder,
     target_tags,
 )
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.trees import Sentence
 
 SRC, TGT = ["die Katze saß .", "Katzen"], ["The cat sat .", "cats"]

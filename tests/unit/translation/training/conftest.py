@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import set_seed
 
 from digit_pairs import digit_pairs
 from syntaxformer.translation.batches import EncodedPairs
@@ -44,9 +45,7 @@ def make_recipe(folder: Path, **settings: object) -> Recipe:
 
 
 def make_trainer(recipe: Recipe, dev_bleu=None) -> SyntaxTrainer:
-    from syntaxformer.translation.training import seed_everything
-
-    seed_everything(recipe.seed)
+    set_seed(recipe.seed)
     plan = recipe.width_plan()
     model = SyntaxTransformer(
         SyntaxTransformerConfig(

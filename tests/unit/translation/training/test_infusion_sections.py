@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.runs.tallies import TallyBook
+from syntaxformer.runs.trainer import TallyBook
 from syntaxformer.translation.recipe import load_recipe
 
 

@@ -12,39 +12,12 @@ from syntaxformer.nn import plan_widths
 from syntaxformer.syntax import WordColumns, build_vocabularies
 from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.model_folder import FolderInfo, write_side_files
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
-from syntaxformer.translation.translator import Translator
-from syntaxformer.trees import Sentence
+from syntaxformer.translation.translator import FolderInfo, Translator, write_side_files
+from table_annotator import TableAnnotator
 
 LINES = ["the cat sat on the mat .", "cats sit .", "a dog and the cat run"]
-TAGS = {"the": "DET", "cat": "NOUN", "cats": "NOUN", "sat": "VERB", "sit": "VERB", ".": "PUNCT"}
-
-
-class TableAnnotator:
-    """Words between spaces, tags from a table; a flat tree."""
-
-    name, version = "table", "3"
-    provides = frozenset({"upos", "governors", "deprels"})
-
-    def annotate(self, lines, *, n_processes=1, progress=False):
-        return [self._one(line) for line in lines]
-
-    def _one(self, line):
-        words, offsets, end = line.split(), [], 0
-        for word in words:
-            start = line.index(word, end)
-            end = start + len(word)
-            offsets.append((start, end))
-        return Sentence(
-            line,
-            tuple(words),
-            tuple(offsets),
-            upos=tuple(TAGS.get(word, "X") for word in words),
-            governors=tuple(0 if place else -1 for place in range(len(words))),
-            deprels=tuple("dep" if place else "root" for place in range(len(words))),
-        )
 
 
 def make_translator(

@@ -8,7 +8,8 @@ import pytest
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import write_manifest
-from syntaxformer.translation import model_folder, scoring
+from syntaxformer.translation import scoring
+from syntaxformer.translation import translator as model_folder
 from syntaxformer.translation.translator import Translator
 
 PICKLE_MAGICS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04", b"\x1f\x8b")

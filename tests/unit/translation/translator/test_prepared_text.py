@@ -9,12 +9,12 @@ import pytest
 
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.cli.main import main
+from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.model import SyntaxTransformer
-from syntaxformer.translation.model_folder import load_source_encoder, read_info
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import score_translations, scoring
 from syntaxformer.translation.training import train_translator
-from syntaxformer.translation.translator import Translator
+from syntaxformer.translation.translator import Translator, load_source_encoder, read_info
 
 DE = ["Das ist &quot; gut &quot; .", "Er sagt &apos;s nicht .", "Ein Hund lief", "Das Tier"] * 3
 EN = ["that &apos;s &quot; good &quot; .", "he does n&apos;t say .", "a dog ran", "the animal"] * 3
@@ -100,7 +100,7 @@ def test_a_source_piece_with_the_number_of_target_padding_is_seen(folder):
     decoder.model.encoder.register_forward_hook(
         lambda _, args, kwargs, __: seen.append(kwargs["attention_mask"]), with_kwargs=True
     )
-    decoder.decode(source, [0], translator.info.decoding)
+    decoder.decode(source, [0], Search(**translator.info.decoding.model_dump()))
     assert [mask.tolist() for mask in seen] == [[[1] * len(source.pieces)]]
 
 

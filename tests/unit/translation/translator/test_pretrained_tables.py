@@ -17,13 +17,12 @@ from syntaxformer.base.files import MANIFEST
 from syntaxformer.cli.main import main
 from syntaxformer.translation.decoding import Hypothesis
 from syntaxformer.translation.model import SyntaxTransformer
-from syntaxformer.translation.model_folder import verify_model_folder
 from syntaxformer.translation.pretrained_tables import _some
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.scoring import score_translations
 from syntaxformer.translation.subwords import encoder_tokenizer
 from syntaxformer.translation.training import train_translator
-from syntaxformer.translation.translator import Translator
+from syntaxformer.translation.translator import Translator, verify_model_folder
 
 EN = ["the cat sat on the mat", "A dog ran", "cats and dogs sat", "the dog and the cat"] * 3
 DE = ["die Katze saß auf der Matte", "ein Hund lief", "Katzen und Hunde saßen", "der Hund und die Katze"] * 3
@@ -175,7 +174,7 @@ class _Perfect:
     def __init__(self, tokenizer, references):
         self.pieces = [tokenizer(line)["input_ids"] for line in references]
 
-    def decode(self, source, rows, settings, n_best=1, scored=False):
+    def decode(self, source, rows, search):
         return [[Hypothesis(pieces=self.pieces[row])] for row in rows]
 
 

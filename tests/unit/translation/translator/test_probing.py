@@ -15,10 +15,10 @@ from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.study.probing import ProbeConfig, linear_chain, probe_model, probe_states, random_vectors
 from syntaxformer.study.treebank import probe_treebank
 from syntaxformer.study.word_states import (
-    HuggingFaceWords,
-    TranslatorWords,
     cache_states,
+    huggingface_words,
     load_word_encoder,
+    translator_words,
     word_means,
 )
 from syntaxformer.translation.source import TextPreparation
@@ -63,7 +63,7 @@ def test_word_means_by_hand():
 
 
 def test_states_of_a_hugging_face_encoder_whatever_the_batch(bert, tokenizer, tmp_path):
-    encoder = HuggingFaceWords(bert, tokenizer)
+    encoder = huggingface_words(bert, tokenizer)
     assert (encoder.n_states, encoder.longest) == (4, 17)
     assert encoder.n_pieces(SENTENCES).tolist() == [7, 5, 9]
     cached = cache_states(encoder, SENTENCES, [0, 3], tmp_path)
@@ -81,7 +81,7 @@ def test_the_encoder_of_an_encoder_decoder(tokenizer):
     t5 = T5EncoderModel(
         T5Config(vocab_size=len(VOCABULARY), d_model=14, d_kv=7, d_ff=13, num_layers=2, num_heads=2)
     ).eval()
-    states, owners = HuggingFaceWords(t5, tokenizer).encode(SENTENCES)
+    states, owners = huggingface_words(t5, tokenizer).encode(SENTENCES)
     assert (len(states), states[0].shape) == (3, (3, 9, 14))
     assert owners[1].tolist() == [-1, 0, 0, 1, -1, -1, -1, -1, -1]
 
@@ -92,7 +92,7 @@ def test_states_of_a_translator(kind, request):
     if translator.annotator is not None:
         annotate = translator.annotator.annotate
         translator.annotator.annotate_words = lambda sentences: annotate([" ".join(one) for one in sentences])
-    states, owners = TranslatorWords(translator).encode(SENTENCES)
+    states, owners = translator_words(translator).encode(SENTENCES)
     assert len(states) == 2
     assert states[0].shape[:2] == owners.shape
     assert [max(row) for row in owners.tolist()] == [3, 1, 4]
@@ -103,7 +103,7 @@ def test_states_of_a_translator_whose_subwords_see_moses_text(plain, monkeypatch
     encoder = replace(plain.encoder, preparation=TextPreparation("en", moses=True))
     monkeypatch.setattr(plain, "encoder", encoder)
     sentence = Sentence.from_words(["the", "cats", "cat's", "."], governors=(1, 2, -1, 2))
-    words = TranslatorWords(plain)
+    words = translator_words(plain)
     states, owners = words.encode([sentence])
     pieces = plain.encoder.encode([sentence.text]).pieces
     assert words.n_pieces([sentence]).tolist() == [len(pieces)] == [states[0].shape[1]]
@@ -114,7 +114,7 @@ def test_states_of_a_translator_whose_subwords_see_moses_text(plain, monkeypatch
 def test_states_of_a_translator_that_reads_entities(plain, monkeypatch):
     encoder = replace(plain.encoder, preparation=TextPreparation("en", unescape=True))
     monkeypatch.setattr(plain, "encoder", encoder)
-    words = TranslatorWords(plain)
+    words = translator_words(plain)
     escaped, clean = (
         Sentence.from_words(["the", mark, "cat", "."], governors=(2, 2, -1, 2)) for mark in ("&quot;", '"')
     )
@@ -137,8 +137,8 @@ def test_the_annotator_of_a_lower_casing_translator_sees_the_line_as_it_is(new_t
 
     translator.annotator.annotate_words = words
     upper, lower = Sentence.from_words(["The", "İCats", "sat"]), Sentence.from_words(["the", "icats", "sat"])
-    _, owners = TranslatorWords(translator).encode([upper])
-    _, expected = TranslatorWords(translator).encode([lower])
+    _, owners = translator_words(translator).encode([upper])
+    _, expected = translator_words(translator).encode([lower])
     assert seen[0] == "The İCats sat"
     assert owners.tolist() == expected.tolist()
 
@@ -209,7 +209,7 @@ def test_random_vectors_belong_to_words():
 
 
 def test_a_whole_report(bert, tokenizer):
-    encoder = HuggingFaceWords(bert, tokenizer)
+    encoder = huggingface_words(bert, tokenizer)
     long = _tree("the " * 16 + "cat", *(16,) * 16, -1)
     treebank = probe_treebank([*SENTENCES * 5, long])
     config = ProbeConfig(rank=300, max_epochs=2, depth=False)
@@ -244,7 +244,7 @@ def test_what_cannot_be_probed(tmp_path, tokenizer, bert):
     with pytest.raises(
         ConfigError, match=r"^tokenizer: expected a fast one, which knows offsets, got a slow one\.$"
     ):
-        HuggingFaceWords(bert, Slow())
+        huggingface_words(bert, Slow())
 
 
 def test_the_command(tmp_path, bert, tokenizer):

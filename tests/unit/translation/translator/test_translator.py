@@ -232,9 +232,8 @@ def test_unseen_factor_values_warn_with_counts(new_translator):
     translator = new_translator("add", ("deprel",))
     for vocabulary in translator.encoder.vocabularies.values():
         assert "dep" in vocabulary.values
-    translator.annotator._one = lambda line: _renamed(
-        type(translator.annotator)._one(translator.annotator, line)
-    )
+    stream = translator.annotator.stream
+    translator.annotator.stream = lambda lines: map(_renamed, stream(lines))
     message = r"^factor deprel: 3 values unseen in training read as <unk>: 'novel' 3x$"
     with pytest.warns(UnseenFactorValueWarning, match=message):
         list(translator.translate(["the cat", "cats sit ."], beam_size=1))

@@ -1,0 +1,233 @@
+"""What a processor does faster than PyTorch's plain operations, and the one place that asks where that is so.
+
+Each question has the plain operation as its other answer. `plain_operations` answers all of them with no, so
+that the textbook path can be run, and compared.
+
+Dropout takes 15 random bits for each element where PyTorch's own draws a whole number. Pieces of a batch are
+rows of a matrix, in one of few numbers: oneDNN, which multiplies 16-bit matrices, makes a kernel for every
+number of rows that it meets, 3 to 6 ms and 3.5 MB each. Batches of a token budget have hundreds of numbers of
+pieces, and a fifth of a training step went there. With rows of zeros added, eight numbers are left between a
+power of two and the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int16
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+_plain = False
+
+
+@contextmanager
+def plain_operations() -> Iterator[None]:
+    """Within it everything is computed by the plain operations, in this process."""
+    global _plain
+    before, _plain = _plain, True
+    try:
+        yield
+    finally:
+        _plain = before
+
+
+def fuses_attention(query: Tensor, bias: Tensor | None) -> bool:
+    """Whether attention is PyTorch's fused kernel, not the formula.
+
+    With a bias it is the formula. So it is for training in bf16 on a CPU: the fused backward pass takes 6
+    times as long there on sentences of 16 pieces, and 2.5 times on 128.
+    """
+    return not (_plain or bias is not None or _trains_in_bf16_on_cpu(query))
+
+
+def keep_type(query: Tensor) -> AbstractContextManager[Any]:
+    """For the formula in that case: without autocast, which would make its softmax fp32."""
+    return torch.autocast("cpu", enabled=False) if _trains_in_bf16_on_cpu(query) else nullcontext()
+
+
+def _trains_in_bf16_on_cpu(query: Tensor) -> bool:
+    return query.device.type == "cpu" and query.dtype == torch.bfloat16 and torch.is_grad_enabled()
+
+
+def rows_dtype(states: Tensor) -> torch.dtype | None:
+    """Type of 16 bits in which a CPU multiplies rows of one of few numbers (`to_rows`); None: as they are."""
+    if _plain or states.device.type != "cpu":
+        return None
+    autocast = torch.is_autocast_enabled("cpu") and states.is_floating_point()
+    dtype = torch.get_autocast_dtype("cpu") if autocast else states.dtype
+    return dtype if dtype.itemsize == 2 else None
+
+
+def draws_bits(device: torch.device) -> bool:
+    """Whether dropout draws 15 bits for each element (`drop`): on a CPU, in an eighth of the time."""
+    return not _plain and device.type == "cpu"
+
+
+def sorts_bytes(device: torch.device) -> bool:
+    """Whether NumPy sorts relation ids: on a CPU its radix sort of bytes takes a tenth of the time."""
+    return not _plain and device.type == "cpu"
+
+
+# Dropout by bits.
+
+_LEVELS = 1 << 15
+_SIGN_BIT = torch.iinfo(torch.int16).min
+
+
+def drop(states: Float[Tensor, "*axes"], prob: float) -> Float[Tensor, "*axes"]:
+    """Set each element to zero with probability `prob` and scale the others so that the mean stays.
+
+    On a CPU the probability is rounded to 1/32768, and the scale is that of the rounded one, to the digits of
+    the states' type; it takes an eighth of the time of `torch.nn.functional.dropout`, which is used on other
+    devices.
+
+    Raises:
+        ValueError: The probability is 1 or more, or negative.
+
+    Source: Srivastava et al. (2014).
+    """
+    if not 0.0 <= prob < 1.0:
+        raise ValueError(f"prob: expected at least 0 and less than 1, got {prob}.")
+    if prob == 0.0:
+        return states
+    if not draws_bits(states.device):
+        return F.dropout(states, prob)
+    n_dropped = _dropped_levels(prob)
+    scale = _LEVELS / (_LEVELS - n_dropped)
+    minus_kept = _minus_kept(states.shape, n_dropped)
+    if states.dtype.itemsize == 2:  # all bits of -1 are set, none of 0: the scale or nothing, in place
+        bits = torch.tensor(scale, dtype=states.dtype, device="cpu").view(torch.int16)
+        return states * minus_kept.bitwise_and_(bits).view(states.dtype)
+    return states * minus_kept.to(states.dtype).mul_(-scale)
+
+
+def keep_mask(shape: Sequence[int], prob: float, device: torch.device) -> Bool[Tensor, "*shape"]:
+    """False with probability `prob`, which is rounded to 1/32768 on a CPU."""
+    if not draws_bits(device):
+        return torch.rand(shape, device=device) >= prob
+    return _minus_kept(shape, _dropped_levels(prob)).to(torch.bool)
+
+
+def _dropped_levels(prob: float) -> int:
+    return min(round(prob * _LEVELS), _LEVELS - 1)
+
+
+def _minus_kept(shape: Sequence[int], n_dropped: int) -> Int16[Tensor, "*shape"]:
+    """0 for `n_dropped` of 32768 elements, at random, -1 for the others.
+
+    With the sign bit set, 16 random bits are a number from -32768 to -1; after `n_dropped` is added, those
+    that are still negative are kept, and a shift fills a number with its sign.
+    """
+    return _random_16_bits(torch.Size(shape)).bitwise_or_(_SIGN_BIT).add_(n_dropped).bitwise_right_shift_(15)
+
+
+def _random_16_bits(shape: torch.Size) -> Int16[Tensor, "*shape"]:
+    """Uniform over all int16 values, from a generator that PyTorch's own seeds: twice as fast as itself."""
+    seed = int(torch.randint(torch.iinfo(torch.int64).max, (), device="cpu"))
+    words = np.random.SFC64(seed).random_raw((shape.numel() + 3) // 4)
+    return torch.from_numpy(words.view(np.int16))[: shape.numel()].view(shape)
+
+
+class Dropout(nn.Dropout):
+    """`drop` in training mode, nothing in evaluation mode.
+
+    Args:
+        p: Probability of dropping an element, at least 0 and below 1.
+    """
+
+    def forward(self, input: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
+        """Drop elements."""
+        return drop(input, self.p) if self.training else input
+
+    @classmethod
+    def take_over(cls, model: nn.Module) -> None:
+        """Make PyTorch's dropout modules in a model such as these; nothing else of it changes."""
+        for module in model.modules():
+            if type(module) is nn.Dropout and module.p < 1:
+                module.__class__ = cls
+
+
+# Rows in few numbers.
+
+_STEPS = 8
+"""Numbers of rows from a power of two to the next: on average 4 % of the rows are added."""
+
+
+def pointwise(
+    layer: Callable[[Tensor], Tensor], states: Float[Tensor, "batch pieces *features"]
+) -> Float[Tensor, "batch pieces out"]:
+    """layer(states), for what treats each piece on its own; several axes of features become one."""
+    return from_rows(layer(to_rows(states)), *states.shape[:2])
+
+
+def padded_count(n_rows: int) -> int:
+    """The next number of rows of which there are few."""
+    step = max(1, (1 << (n_rows.bit_length() - 1)) // _STEPS) if n_rows else 1
+    return -(-n_rows // step) * step
+
+
+def to_rows(states: Float[Tensor, "batch pieces *features"]) -> Tensor:
+    """What a sequence of position-wise layers is to be given instead of states; `from_rows` undoes it.
+
+    Args:
+        states: In any memory layout; more than one axis of features becomes one.
+
+    Returns:
+        `[rows, features]`, in the type of autocast, where 16-bit matrices are multiplied on a processor; else
+        `[batch, pieces, features]` as they are.
+    """
+    dtype = rows_dtype(states)
+    return states.flatten(2) if dtype is None else _ToRows.apply(states, dtype)
+
+
+def from_rows(rows: Tensor, batch: int, pieces: int) -> Float[Tensor, "batch pieces features"]:
+    """States again, after what `to_rows` gave went through position-wise layers."""
+    return rows if rows.dim() == 3 else _FromRows.apply(rows, batch, pieces)
+
+
+def _padded(states: Tensor, n_rows: int, dtype: torch.dtype) -> Tensor:
+    """Rows of zeros after the pieces of states."""
+    n_pieces = states.shape[0] * states.shape[1]
+    rows = states.new_empty(n_rows, states.shape[2:].numel(), dtype=dtype)
+    rows[:n_pieces].view(states.shape).copy_(states)
+    rows[n_pieces:].zero_()
+    return rows
+
+
+class _ToRows(torch.autograd.Function):
+    """One copy: of layout, type and padding together."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, dtype: torch.dtype) -> Tensor:
+        """Pad."""
+        ctx.shape, ctx.dtype = states.shape, states.dtype
+        return _padded(states, padded_count(states.shape[0] * states.shape[1]), dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """Forget the padding."""
+        n_pieces = ctx.shape[0] * ctx.shape[1]
+        return grad[:n_pieces].view(ctx.shape).to(ctx.dtype), None
+
+
+class _FromRows(torch.autograd.Function):
+    """The rows that are pieces, without a copy."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, batch: int, pieces: int) -> Tensor:
+        """Forget the padding."""
+        ctx.n_rows, ctx.dtype = len(rows), rows.dtype
+        return rows[: batch * pieces].view(batch, pieces, rows.shape[-1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """No gradient reaches the padding."""
+        return _padded(grad, ctx.n_rows, ctx.dtype), None, None

@@ -1,0 +1,90 @@
+"""What the exports of both products share: where they may be written, what of a model folder they keep."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from syntaxformer.base.errors import BackendMissingError, CheckpointError
+from syntaxformer.base.files import hash_file
+
+INSTALL = 'python -m pip install "syntaxformer[export]"'
+"""What installs CTranslate2 and ONNX Runtime."""
+
+
+class ExportInfo(BaseModel):
+    """What every export tells of its making, in a file of its own.
+
+    Args:
+        largest_difference: Of what the network gives from the trained model's, at export, in float32.
+        weights_sha256: Of the trained model's weights.
+        versions: Of the packages that exported.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    largest_difference: float = 0.0
+    weights_sha256: str
+    versions: dict[str, str]
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.write_text(json.dumps(self.model_dump(), indent=1), "utf-8")
+
+
+def origin(model_folder: Path, packages: Sequence[str]) -> dict[str, Any]:
+    """What an `ExportInfo` tells of the model and of these packages beside our own."""
+    names = ("syntaxformer", *packages, "torch", "transformers", "tokenizers")
+    versions = {name: version(name) for name in names}
+    return {"weights_sha256": hash_file(model_folder / "model.safetensors"), "versions": versions}
+
+
+def need_packages(names: Sequence[str], whose: str) -> None:
+    """Check that packages are there.
+
+    Raises:
+        BackendMissingError: One is not installed.
+    """
+    for name in names:
+        if find_spec(name.lower()) is None:
+            raise BackendMissingError(f"{name}, which {whose},", INSTALL)
+
+
+def output_problems(output: Path, mark: str, overwrite: bool) -> list[str]:
+    """Why a folder may not be written; `mark` is the file that every export of the kind holds."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return []
+    if not (output / mark).is_file():
+        return [f"output: expected a new folder, got {output}, which holds other files."]
+    if not overwrite:
+        return [f"output: expected a new folder, got {output}, an older export. Give --overwrite."]
+    return []
+
+
+def copy_side_files(folder: Path, model_folder: Path, left_out: Sequence[str]) -> None:
+    """Copy a model's files, but for hidden ones and those of some names."""
+    for file in model_folder.iterdir():
+        is_kept = not any(fnmatch(file.name, pattern) for pattern in (".*", *left_out))
+        if file.is_file() and is_kept:
+            shutil.copy(file, folder / file.name)
+
+
+def check_difference(found: float, most: float, what: str) -> None:
+    """Check that an export computes what the model does.
+
+    Raises:
+        CheckpointError: It does not.
+    """
+    if not found <= most:
+        raise CheckpointError(
+            f"export: expected {what} within {most} of the model's, got {found:.2g} off. "
+            "This is an error of syntaxformer: please report it with the recipe."
+        )

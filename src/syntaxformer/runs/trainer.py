@@ -1,0 +1,454 @@
+"""What both products' trainers share: settings, callbacks, schedules, comparing evaluations, checkpoints.
+
+`RunTrainer` stands before `transformers.Trainer` among the bases of a product's trainer, which adds its
+batches, its loss and its scores on dev.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from operator import le
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from rich.progress import Progress
+from torch.distributed.fsdp import fully_shard
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel, TrainerCallback, TrainerState, TrainingArguments, set_seed
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.trainer_callback import PrinterCallback
+
+from syntaxformer.base.config import MAX_SEED
+from syntaxformer.base.files import atomic_folder, verify_manifest
+from syntaxformer.base.progress import terminal_bar
+from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer
+from syntaxformer.runs.checkpoints import (
+    WEIGHTS,
+    load_optimizer,
+    load_random_state,
+    load_tensors,
+    load_weights,
+    numbered_checkpoints,
+    optimizer_state,
+    random_state,
+    save_optimizer,
+    save_random_states,
+    step_of,
+    whole_weights,
+)
+from syntaxformer.runs.config import RunTraining
+from syntaxformer.runs.processes import one_device, pick_precision
+
+_log = logging.getLogger("syntaxformer.training")
+
+
+def run_arguments(config: RunTraining, folder: Path, seed: int, **own: Any) -> TrainingArguments:
+    """The base class's settings; `own` are those that a product adds."""
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_grad_norm=config.max_grad_norm,
+        bf16=pick_precision(config.precision) == "bf16",
+        activation_checkpointing=config.activation_checkpointing,
+        activation_checkpointing_kwargs={"use_reentrant": False},
+        use_cpu=not torch.cuda.is_available(),
+        seed=seed,
+        logging_steps=config.log_every,
+        logging_nan_inf_filter=False,
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+        **own,
+    )
+    return one_device(arguments)
+
+
+class RunTrainer:
+    """How a run trains, logs, and saves and loads its state: without pickle.
+
+    Args:
+        model: The network; it computes its loss.
+        arguments: Of `run_arguments`.
+        config: Settings.
+        batches: Lists of row numbers; `set_epoch` chooses their order.
+        rate: Updates that are done → factor of each parameter's learning rate.
+        n_updates: Updates of the whole run.
+        curves: Folder for TensorBoard.
+        callbacks: The product's own.
+        given: Further arguments of `Trainer`.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        arguments: TrainingArguments,
+        config: Any,
+        batches: Any,
+        rate: Callable[[int], float],
+        n_updates: int,
+        curves: Path,
+        callbacks: Iterable[TrainerCallback] = (),
+        **given: Any,
+    ) -> None:
+        self.config, self.batches, self.rate = config, batches, rate
+        every = [Beginning(batches), *callbacks, ProgressLines(n_updates)]
+        every += [Curves(curves)] if config.tensorboard else []
+        super().__init__(model, arguments, callbacks=every, **given)
+        if config.sharded:
+            shard(self)
+        self.remove_callback(PrinterCallback)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The batches of this run, collated."""
+        return DataLoader(
+            self.train_dataset,
+            batch_sampler=self.batches,
+            collate_fn=self.data_collator,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+
+    def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
+        """Place of a parameter's group in the optimizer, and its learning rate."""
+        return int(parameter.dim() <= 1), self.args.learning_rate
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """AdamW, fused; weight decay, which is decoupled, on matrices only."""
+        if self.optimizer is None:
+            found: dict[tuple[int, float, float], list[torch.nn.Parameter]] = {}
+            for name, parameter in (model or self.model).named_parameters():
+                if parameter.requires_grad:
+                    decay = self.config.weight_decay if parameter.dim() > 1 else 0.0
+                    found.setdefault((*self.group_of(name, parameter), decay), []).append(parameter)
+            self.optimizer = torch.optim.AdamW(
+                [{"params": found[key], "lr": key[1], "weight_decay": key[2]} for key in sorted(found)],
+                lr=self.args.learning_rate,
+                betas=(self.args.adam_beta1, self.args.adam_beta2),
+                eps=self.args.adam_epsilon,
+                fused=True,
+            )
+        return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
+        """The run's own schedule, the same shape for all rates."""
+        if self.lr_scheduler is None:
+            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.rate)
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Not counted: the estimate costs more than it tells."""
+        return 0
+
+    def dev_scores(self) -> dict[str, float]:
+        """Scores of the model on dev."""
+        raise NotImplementedError
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Score the development set, and log it; see `dev_scores`."""
+        start = time.monotonic()
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self.dev_scores().items()}
+        metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def train_from(self, checkpoint: Path | None) -> None:
+        """Train to the end, from the beginning or a checkpoint; a run that was at its end stays as it is.
+
+        Later checkpoints are deleted: whoever resumes has found them damaged.
+
+        Raises:
+            CheckpointError: The checkpoint is incomplete or belongs to another model.
+            DataError: The disk is full.
+        """
+        if checkpoint is not None:
+            verify_manifest(checkpoint)
+        self._delete_later_than(checkpoint)
+        if checkpoint is None:
+            self.train()
+            return
+        state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+        if self._is_finished(state):
+            self.state = state
+        else:
+            self.train(resume_from_checkpoint=str(checkpoint))
+
+    def _delete_later_than(self, checkpoint: Path | None) -> None:
+        """Delete what would count as newer than the checkpoints that this run is about to write."""
+        self.accelerator.wait_for_everyone()  # each process has chosen where to go on
+        if not self.args.should_save:
+            return
+        for path in numbered_checkpoints(Path(self.args.output_dir)):
+            if checkpoint is None or step_of(path) > step_of(checkpoint):
+                _log.info("deleting %s: training goes on before it", path)
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _is_finished(self, state: TrainerState) -> bool:
+        """Whether nothing is left to train."""
+        return state.global_step >= state.max_steps
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write a checkpoint, then delete the ones no longer wanted."""
+        folder = Path(self.args.output_dir)
+        random_states = gather_object([random_state()])
+        weights, optimizer = whole_weights(self.model), optimizer_state(self.optimizer)
+        if self.args.should_save:
+            if self.state.best_global_step:
+                self.state.best_model_checkpoint = str(folder / f"checkpoint-{self.state.best_global_step}")
+            with atomic_folder(folder / f"checkpoint-{self.state.global_step}") as partial_folder:
+                self._save(str(partial_folder), weights)
+                save_optimizer(partial_folder, optimizer, self.lr_scheduler)
+                save_random_states(partial_folder, random_states)
+                self.state.save_to_json(str(partial_folder / "trainer_state.json"))
+            numbered = numbered_checkpoints(folder)
+            kept = {path.name for path in self._wanted_checkpoints(numbered)}
+            for old in numbered:
+                if old.name not in kept | {f"checkpoint-{self.state.best_global_step}"}:
+                    shutil.rmtree(old, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+
+    def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
+        """Those that are kept beside the best one: the last."""
+        return numbered[-1:]
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Weights and config only: no pickled arguments."""
+        self.model.save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        folder = Path(resume_from_checkpoint)
+        verify_manifest(folder)
+        load_weights(model or self.model, load_tensors(folder / WEIGHTS), folder)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            load_optimizer(Path(checkpoint), self.optimizer, self.lr_scheduler)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            load_random_state(Path(checkpoint), self.args.process_index, self.args.seed)
+
+
+class Beginning(TrainerCallback):
+    """What a process is before its first update, and the order of each epoch's data."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A checkpoint has the random states of its processes, and the settings of an earlier command."""
+        state.logging_steps = args.logging_steps
+        if state.global_step == 0 and args.process_index:
+            set_seed((args.seed + args.process_index) % (MAX_SEED + 1))
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Batches of epoch n are the same however often training was interrupted."""
+        self.batches.set_epoch(int((state.epoch or 0) + 1e-9))
+
+
+class ProgressLines(TrainerCallback):
+    """A line for each log and evaluation, with updates a second and the time left; a bar on a terminal."""
+
+    def __init__(self, max_steps: int) -> None:
+        self.max_steps = max_steps
+        self._start = 0.0
+        self._first_step = 0
+        self._bar: Progress | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the clock."""
+        self._start = time.monotonic()
+        self._first_step = state.global_step
+        if sys.stderr.isatty() and state.is_world_process_zero and _log.isEnabledFor(logging.INFO):
+            self._bar = terminal_bar("updates")
+            self._bar.add_task("training", total=self.max_steps, completed=state.global_step)
+            self._bar.start()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=state.global_step)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Write the line."""
+        logs = logs or {}
+        if not state.is_world_process_zero or "train_runtime" in logs:
+            return
+        shown = "  ".join(
+            f"{name} {value:.5g}"
+            for name, value in logs.items()
+            if name in _SHOWN or name.endswith("_accuracy")
+        )
+        step, seconds = state.global_step, max(time.monotonic() - self._start, 1e-9)
+        rate = (step - self._first_step) / seconds
+        left = _clock((self.max_steps - step) / rate if rate else 0.0)
+        line = f"step {step}/{self.max_steps}  {shown}  {rate:.2f} updates/s  {left} left"
+        if self._bar is None:
+            _log.info("%s", line)
+        else:
+            self._bar.console.print(line, highlight=False)
+
+
+_SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu", "eval_score")
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+class Curves(TrainerCallback):
+    """Writes every logged number for TensorBoard."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writer: Any = None
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Write the numbers of one log."""
+        if not state.is_world_process_zero:
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self.folder))
+        for name, value in (logs or {}).items():
+            self._writer.add_scalar(name, value, state.global_step)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Bring everything to the disk."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+LAYERS = (EncoderLayer, DecoderLayer, GradientCheckpointingLayer)
+"""What is gathered for its own computation and let go after it; the rest of a model is gathered as one."""
+
+
+def shard(trainer: Any) -> None:
+    """Shard the model of a trainer, before its optimizer is made; one process is left as it is.
+
+    Source: Zhao et al. (2023), "PyTorch FSDP".
+    """
+    if trainer.args.world_size == 1:
+        return
+    model: PreTrainedModel = trainer.model
+    for module in list(model.modules()):
+        if isinstance(module, LAYERS):
+            fully_shard(module)
+    fully_shard(model)
+    # The Trainer then neither wraps the model nor averages its gradients: the shards do. It looks at it also
+    # when it is made, and refuses to write checkpoints, which are ours to write: so it is set only now.
+    trainer.is_distributed_loading_by_transformers = True
+
+
+# How evaluations compare, by the trainer's log alone: a resumed run judges as one that never stopped.
+
+JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss")}
+"""`training.best_by` → by what evaluations are compared; the first decides, of equal ones the next."""
+
+
+class TallyBook:
+    """Sums of right answers and of all answers, by the name of the accuracy."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[int, int]] = {}
+
+    def add(self, tallies: Mapping[str, tuple[int, int]] | None) -> None:
+        """Count those of one batch."""
+        for name, (right, total) in (tallies or {}).items():
+            old_right, old_total = self._sums.get(name, (0, 0))
+            self._sums[name] = (old_right + right, old_total + total)
+
+    def take(self, prefix: str = "") -> dict[str, float]:
+        """Accuracies since the last call, which start again from nothing."""
+        rates = {f"{prefix}{name}": right / max(total, 1) for name, (right, total) in self._sums.items()}
+        self._sums.clear()
+        return rates
+
+
+def best_step(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
+    """The update of the best evaluation in a trainer's log; of equal ones the first."""
+    found = {log["step"]: rank(log, best_by, "eval_") for log in history if "eval_loss" in log}
+    return max(found, key=lambda step: found[step])
+
+
+def n_without_gain(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
+    """How many evaluations there were since one that was in any score the best until then."""
+    since, best = 0, ()
+    for values in (rank(log, best_by, "eval_") for log in history if "eval_loss" in log):
+        since = since + 1 if best and all(map(le, values, best)) else 0
+        best = tuple(map(max, values, best or values))
+    return since
+
+
+def rank(scores: Mapping[str, float], best_by: str, prefix: str = "") -> tuple[float, ...]:
+    """What an evaluation is compared by: the larger, the better."""
+    return tuple((-1 if name == "loss" else 1) * scores[prefix + name] for name in JUDGED_BY[best_by])
+
+
+def scores_at(step: int, history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Loss, accuracies and BLEU of the evaluation after an update."""
+    found = {key: value for log in history if log["step"] == step for key, value in log.items()}
+    return {key[5:]: value for key, value in found.items() if key[:5] == "eval_" and key != "eval_runtime"}
+
+
+# Learning-rate schedules, as factors of the configured rate.
+
+
+def noam(step: int, warmup_steps: int, d_model: int) -> float:
+    """d_model^-0.5 · min(step^-0.5, step · warmup^-1.5).
+
+    Source: Vaswani et al. (2017), eq. 3; used by Sundararaman et al. (2019).
+    """
+    step = max(step, 1)
+    rise = step * warmup_steps**-1.5 if warmup_steps else step**-0.5
+    return d_model**-0.5 * min(step**-0.5, rise)
+
+
+def inverse_sqrt(step: int, warmup_steps: int, d_model: int) -> float:
+    """Linear to 1 over the warm-up, then √(warmup / step); `d_model` plays no part."""
+    warmup_steps = max(warmup_steps, 1)
+    return step / warmup_steps if step < warmup_steps else (warmup_steps / step) ** 0.5
+
+
+def constant(step: int, warmup_steps: int, d_model: int) -> float:
+    """Linear to 1 over the warm-up, then 1; `d_model` plays no part."""
+    return min(1.0, step / warmup_steps) if warmup_steps else 1.0
+
+
+def linear(n_updates: int, warmup_frac: float) -> Callable[[int], float]:
+    """Share of the rate after each number of updates: up from 0 to 1 over the warm-up, then down to 0.
+
+    Source: Devlin et al. (2019), appendix A.2.
+    """
+    n_warm = int(n_updates * warmup_frac)
+
+    def rate(done: int) -> float:
+        if done < n_warm:
+            return done / n_warm
+        return max(0.0, (n_updates - done) / max(1, n_updates - n_warm))
+
+    return rate
+
+
+SCHEDULES: dict[str, Callable[[int, int, int], float]] = {
+    "noam": noam,
+    "inverse_sqrt": inverse_sqrt,
+    "constant": constant,
+}

@@ -1,0 +1,89 @@
+"""Schedules against values worked out by hand, and how evaluations on the development set compare."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from syntaxformer.runs.trainer import (
+    SCHEDULES,
+    best_step,
+    constant,
+    inverse_sqrt,
+    n_without_gain,
+    noam,
+    scores_at,
+)
+
+
+def test_noam_by_hand():
+    # d_model 16: factor 1/4. Warm-up 4: 4^-1.5 = 1/8.
+    assert noam(1, 4, 16) == pytest.approx(1 / 32)
+    assert noam(3, 4, 16) == pytest.approx(3 / 32)
+    assert noam(4, 4, 16) == pytest.approx(1 / 8)  # the peak: 1/4 · 4^-0.5
+    assert noam(9, 4, 16) == pytest.approx(1 / 12)
+    assert noam(9, 0, 16) == pytest.approx(1 / 12)
+    assert noam(0, 4, 16) == noam(1, 4, 16)
+
+
+def test_the_papers_peak():
+    """512 wide, 4,000 updates of warm-up: 7e-4, as Vaswani et al.'s formula gives."""
+    assert noam(4000, 4000, 512) == pytest.approx(6.9877e-4, rel=1e-4)
+    assert max(range(1, 9000), key=lambda step: noam(step, 4000, 512)) == 4000
+
+
+def test_inverse_sqrt_by_hand():
+    assert [inverse_sqrt(step, 4, 7) for step in (1, 2, 4, 16)] == [0.25, 0.5, 1.0, 0.5]
+    assert inverse_sqrt(1, 0, 7) == 1.0
+    assert inverse_sqrt(4, 0, 7) == 0.5
+
+
+def test_constant_by_hand():
+    assert [constant(step, 5, 7) for step in (1, 5, 500)] == [0.2, 1.0, 1.0]
+    assert constant(1, 0, 7) == 1.0
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULES))
+@pytest.mark.parametrize("warmup", [0, 1, 13])
+def test_every_schedule_is_positive_and_falls_or_stays_after_warm_up(name, warmup):
+    rates = [SCHEDULES[name](step, warmup, 32) for step in range(1, 101)]
+    assert min(rates) > 0
+    late = rates[warmup:]
+    assert all(after <= before for before, after in pairwise(late))
+
+
+HISTORY = [
+    {"step": 5, "eval_loss": 3.0, "eval_bleu": 7.0, "eval_governor_accuracy": 0.5, "eval_runtime": 1.0},
+    {"step": 5, "loss": 9.0},
+    {"step": 10, "eval_loss": 2.0, "eval_bleu": 7.0, "eval_governor_accuracy": 0.75},
+    {"step": 15, "eval_loss": 2.5, "eval_bleu": 6.0},
+]
+
+
+@pytest.mark.parametrize(("best_by", "best"), [("loss", 10), ("bleu", 5), ("both", 10)])
+def test_the_best_evaluation(best_by, best):
+    """Of equal BLEU the first is the best by BLEU, the one of lower loss by both."""
+    assert best_step(HISTORY, best_by) == best
+
+
+def test_the_scores_of_an_evaluation():
+    assert scores_at(5, HISTORY) == {"loss": 3.0, "bleu": 7.0, "governor_accuracy": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("best_by", "losses", "bleus", "since"),
+    [
+        ("loss", [3.0, 2.0, 2.5, 2.0], [1.0, 2.0, 3.0, 4.0], 2),
+        ("bleu", [3.0, 2.0, 2.5, 2.0], [1.0, 2.0, 3.0, 4.0], 0),
+        ("both", [3.0, 2.0, 2.5, 2.0], [1.0, 2.0, 3.0, 4.0], 0),
+        ("both", [3.0, 2.0, 1.9, 1.9], [4.0, 3.0, 2.0, 4.0], 1),
+        ("both", [3.0, 3.5, 3.5, 4.0], [4.0, 3.0, 3.5, 4.0], 3),
+    ],
+)
+def test_evaluations_since_anything_got_better(best_by, losses, bleus, since):
+    history = [
+        {"step": step, "eval_loss": loss, "eval_bleu": bleu}
+        for step, (loss, bleu) in enumerate(zip(losses, bleus, strict=True))
+    ]
+    assert n_without_gain(history, best_by) == since

@@ -1,0 +1,33 @@
+"""Pages of the documentation name papers by their authors, and link to what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Of its headings, as mkdocs makes them."""
+    headings = re.findall(r"(?m)^#+ (.*)$", re.sub(r"(?ms)^```.*?^```$", "", page.read_text("utf-8")))
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", one).strip().lower()) for one in headings}
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_papers_are_named_by_their_authors(page: Path) -> None:
+    named = re.findall(r"papers? ?00[0-4](?!_).*", page.read_text("utf-8"), re.IGNORECASE)
+    assert page.name == "keys.md" or named == [], "Only names of experiments may begin so."
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("**/*.md")), ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    lost = []
+    for target in re.findall(r"\]\((?!https?://)(\S+?)\)", page.read_text("utf-8")):
+        name, _, anchor = target.partition("#")
+        linked = page.parent / name if name else page
+        if not linked.exists() or (anchor and anchor not in _anchors(linked)):
+            lost.append(target)
+    assert lost == []

@@ -17,7 +17,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 
-_LISTS = frozenset({"without", "trees", "layers", "learning_rates", "pos_tags"})
+_LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
 
 
@@ -139,8 +139,12 @@ class FinetuneConfig(RunConfig):
     training: FinetuneTraining = FinetuneTraining()
 
     @model_validator(mode="after")
-    def _one_seed(self) -> FinetuneConfig:
-        """New parameters and random masks follow the run's seed, unless they were given one."""
+    def _settled(self) -> FinetuneConfig:
+        """Factors are known. New parameters and random masks follow the run's seed, unless they have one."""
+        try:
+            _ = self.infusion.factors
+        except ConfigError as error:
+            raise ValueError("\n".join(f"infusion.{one}" for one in error.problems)) from error
         if "seed" not in self.infusion.model_fields_set:
             self.infusion = self.infusion.model_copy(update={"seed": self.seed})
         return self
@@ -175,7 +179,7 @@ def load_finetune(
 
 def _check_named(found: InfusionConfig, named: InfusionConfig, infuse: str) -> None:
     """Hold that settings of a kind of infusion do not switch on one that was not asked for."""
-    kinds = ("masks", "relation_bias", "lisa", "pos")
+    kinds = ("masks", "relation_bias", "lisa", "embedding")
     more = [kind for kind in kinds if getattr(found, kind) is not None and getattr(named, kind) is None]
     if more:
         raise ConfigError(

@@ -38,7 +38,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(tiny, name):
     assert {
         "infusion.topical.shared.key",
         "infusion.relation_bias.0.weight",
-        "infusion.pos.table.weight",
+        "infusion.embedding.tables.pos.weight",
     } <= set(found)
     for name_of, gradient in expected.items():
         assert_close(found[name_of], gradient, atol=1e-4, rtol=1e-4, msg=name_of)
@@ -235,17 +235,17 @@ def test_a_decoder_that_shares_the_table_gets_no_tags(tiny):
         plain = model(**batch.inputs).logits
     sf.infuse(model, sf.InfusionConfig.parse("pos_add"))
     with torch.no_grad():
-        assert torch.equal(model(**batch.inputs, pos_ids=batch.syntax["pos_ids"]).logits, plain)
+        assert torch.equal(model(**batch.inputs, factor_ids=batch.syntax["factor_ids"]).logits, plain)
         tiny.open(model)
         encoded = model.encoder(
-            **{k: v for k, v in batch.inputs.items() if k != "labels"}, pos_ids=batch.syntax["pos_ids"]
+            **{k: v for k, v in batch.inputs.items() if k != "labels"}, factor_ids=batch.syntax["factor_ids"]
         )
         expected = model(
             labels=batch.inputs["labels"],
             attention_mask=batch.inputs["attention_mask"],
             encoder_outputs=encoded,
         ).logits
-        assert_close(model(**batch.inputs, pos_ids=batch.syntax["pos_ids"]).logits, expected)
+        assert_close(model(**batch.inputs, factor_ids=batch.syntax["factor_ids"]).logits, expected)
 
 
 def test_the_trainer_trains_saves_and_picks_the_best(tiny, tmp_path):

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from transformers import Trainer, TrainingArguments
 
 import syntaxformer as sf
-from syntaxformer.nn import NO_GOVERNOR
+from syntaxformer.syntax import NO_GOVERNOR
 
 EVERYTHING = "masks,relation_bias,lisa,pos_add"
 CHECKPOINTED = ["bert", "roberta", "electra", "distilbert", "modernbert", "t5-encoder", "t5-generation"]

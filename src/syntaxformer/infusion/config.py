@@ -63,13 +63,14 @@ class _Section(BaseModel):
 
 
 class MaskConfig(TreeOptions):
-    """Syntax attention (paper 002): one sub-network for each relation."""
+    """Syntax attention (Bai et al. 2021): one sub-network for each relation."""
 
     preset: Preset | None = Field(
         default=None, description="how it begins, as infusion.preset of an encoder; null: as that, preserving"
     )
     mode: Literal["multiplicative", "additive"] = Field(
-        default="multiplicative", description="masked keys keep logit 0 (paper 002, eq. 1), or are removed"
+        default="multiplicative",
+        description="masked keys keep logit 0 (Bai et al. 2021, eq. 1), or are removed",
     )
     on_empty_row: Literal["full", "zero"] = Field(
         default="full", description="additive only: a row without any key attends to all keys, or is zero"
@@ -95,12 +96,13 @@ class LisaConfig(_Section):
     """A biaffine attention head that points at governors (Strubell et al., 2018)."""
 
     layers: tuple[int, ...] | None = Field(
-        default=None, description="layers, from 0; null: the last (paper 004); paper 002 has one in each"
+        default=None,
+        description="layers, from 0; null: the last (Kapadia et al. 2020); Bai et al. 2021: all",
     )
     attn_head: int = Field(default=0, ge=0, description="the head that it replaces")
     keys: Literal["head", "model"] = Field(
         default="head",
-        description="K of that head (U d_head²), or of all heads (U d_head·d_model, paper 002)",
+        description="K of that head (U d_head²), or of all heads (U d_head·d_model, Bai et al. 2021)",
     )
     supervised: bool = Field(default=True, description="add the loss of pointing at governors")
     weight: float = Field(
@@ -125,7 +127,8 @@ class EmbeddingConfig(_Section):
     width: int | None = Field(
         default=None,
         ge=1,
-        description="columns for all factors together (paper 000: 8 to 64); null: 20, for learned_concat 24",
+        description="columns for all factors together (Sundararaman et al. 2019: 8 to 64); null: 20, for "
+        "learned_concat 24",
     )
     widths: dict[str, int] | None = Field(
         default=None, description="columns of each factor, for kinds that concatenate them"
@@ -211,12 +214,14 @@ class InfusionConfig(_Section):
         description="preserving: full attention and a gate that starts closed; paper: sub-networks only",
     )
     embedding: EmbeddingConfig | None = Field(
-        default=None, description="factors (papers 000, 003, 004), embedded; {} for none"
+        default=None,
+        description="embeddings of factors; {} for none",
     )
-    masks: MaskConfig | None = Field(default=None, description="syntax attention (paper 002)")
+    masks: MaskConfig | None = Field(default=None, description="syntax attention (Bai et al. 2021)")
     relation_bias: RelationBiasConfig | None = Field(default=None, description="bias by relation (ours)")
     lisa: LisaConfig | None = Field(
-        default=None, description="a biaffine head that points at governors (papers 002, 004)"
+        default=None,
+        description="a biaffine head that points at governors (Bai et al. 2021, Kapadia et al. 2020)",
     )
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of random masks and of new parameters")
 

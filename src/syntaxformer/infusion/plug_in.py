@@ -415,11 +415,11 @@ def _hold(module: nn.Module, by: type) -> None:
 
 
 _GROUPS = {
-    "topical": ("topical attention", "paper 002, BERT-base: 1.0 million"),
+    "topical": ("topical attention", "Bai et al. (2021), BERT-base: 1.0 million"),
     "gates": ("gates", "ours"),
     "relation_bias": ("relation bias", "ours"),
-    "lisa": ("LISA", "paper 002, BERT-base, all layers: 0.6 million"),
-    "embedding": ("factor embedding", "papers 000 and 003"),
+    "lisa": ("LISA", "Bai et al. (2021), BERT-base, all layers: 0.6 million"),
+    "embedding": ("factor embedding", "Sundararaman et al. (2019) and Patricia et al. (2023)"),
 }
 
 

@@ -157,22 +157,35 @@ class InfusionKind:
 
 INFUSION_KINDS: dict[str, InfusionKind] = {
     "none": InfusionKind("sum", "add", (), "baseline"),
-    "add": InfusionKind("sum", "add", ("pos",), "e + f_pos: paper 004, system 1; paper 000 for BERT"),
-    "concat": InfusionKind("concat", "concat", ("pos", "case", "subword"), "paper 000"),
-    "concat_pos": InfusionKind("concat", "concat", ("pos",), "paper 003, low resource"),
-    "sum_then_concat": InfusionKind("sum", "concat", ("pos", "case", "subword"), "paper 000, the best found"),
-    "onehot_concat": InfusionKind("concat", "linear", ("pos",), "paper 004, system 2", one_hot=True),
-    "learned_concat": InfusionKind("concat", "linear", ("pos",), "paper 004, system 3", default_width=24),
-    "prepend": InfusionKind("sum", "pieces", ("pos",), "paper 004, system 6"),
-    "pos_encoder": InfusionKind("sum", "encoder", ("pos",), "paper 004, system 5"),
+    "add": InfusionKind(
+        "sum",
+        "add",
+        ("pos",),
+        "e + f_pos: Kapadia et al. (2020), system 1; Sundararaman et al. (2019) for BERT",
+    ),
+    "concat": InfusionKind("concat", "concat", ("pos", "case", "subword"), "Sundararaman et al. (2019)"),
+    "concat_pos": InfusionKind("concat", "concat", ("pos",), "Patricia et al. (2023), low resource"),
+    "sum_then_concat": InfusionKind(
+        "sum", "concat", ("pos", "case", "subword"), "Sundararaman et al. (2019), the best found"
+    ),
+    "onehot_concat": InfusionKind(
+        "concat", "linear", ("pos",), "Kapadia et al. (2020), system 2", one_hot=True
+    ),
+    "learned_concat": InfusionKind(
+        "concat", "linear", ("pos",), "Kapadia et al. (2020), system 3", default_width=24
+    ),
+    "prepend": InfusionKind("sum", "pieces", ("pos",), "Kapadia et al. (2020), system 6"),
+    "pos_encoder": InfusionKind("sum", "encoder", ("pos",), "Kapadia et al. (2020), system 5"),
 }
 
 """Of our own translator."""
 
 ENCODER_KINDS: dict[str, InfusionKind] = {
-    "add": InfusionKind("sum", "add", ("pos",), "e + f_pos: paper 000, BERT option 1"),
-    "concat": InfusionKind("concat", "linear", ("pos",), "W [e ; f_pos] + b: paper 000, BERT option 2"),
-    "let": InfusionKind("concat", "final", ("pos",), "W [C ; mean of f_pos] + b: paper 003"),
+    "add": InfusionKind("sum", "add", ("pos",), "e + f_pos: Sundararaman et al. (2019), BERT option 1"),
+    "concat": InfusionKind(
+        "concat", "linear", ("pos",), "W [e ; f_pos] + b: Sundararaman et al. (2019), BERT option 2"
+    ),
+    "let": InfusionKind("concat", "final", ("pos",), "W [C ; mean of f_pos] + b: Patricia et al. (2023)"),
 }
 """Of a pretrained encoder, which they leave as it is at the start."""
 

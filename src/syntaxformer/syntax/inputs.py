@@ -59,7 +59,7 @@ class TreeOptions(BaseModel):
     trees: tuple[TreeKind, ...] = Field(
         default=DEFAULT_TREES, min_length=1, description="kinds of tree, in the order of the relation tensor"
     )
-    max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (paper 002: 15)")
+    max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (Bai et al. 2021: 15)")
     nodes: Literal["headed", "leaves"] = Field(
         default="headed", description="headed: words own the phrases that they head; leaves: siblings only"
     )
@@ -68,7 +68,7 @@ class TreeOptions(BaseModel):
         description="root: the first special piece (in a translator the end) is the parent of every root",
     )
     without: tuple[Omitted, ...] = Field(
-        default=(), description="trees and kinds of relation left out (paper 002, table 5)"
+        default=(), description="trees and kinds of relation left out (Bai et al. 2021, table 5)"
     )
     random: bool = Field(
         default=False, description="shuffle the relations of each sentence: same density, no syntax"
@@ -85,7 +85,7 @@ class TreeOptions(BaseModel):
         return self
 
     @property
-    def used_trees(self) -> tuple[str, ...]:
+    def used_trees(self) -> tuple[TreeKind, ...]:
         """Trees of the relation tensor: those wanted, less those left out."""
         return tuple(tree for tree in self.trees if tree not in self.without)
 
@@ -303,7 +303,7 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
             raise ValueError(
                 f"{name}: expected -1 to {n_words - 1}, a word of the batch, got {ids.min()} to {ids.max()}."
             )
-    first, places = _first_of_words(words_of_pieces, n_words), np.arange(n_pieces)
+    first, places = _first_of_words(words_of_pieces, n_words), _places(words_of_pieces)
     # -1 finds the last entry: of a root none, of a piece without word no place.
     own_first = np.take_along_axis(first, words_of_pieces, 1)
     governor = np.take_along_axis(np.pad(governors, ((0, 0), (0, 1)), constant_values=-1), words_of_pieces, 1)
@@ -315,18 +315,21 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
 def first_pieces(words_of_pieces: IntArray) -> NDArray[np.bool_]:
     """True for the first piece of each word, `[rows, pieces]`: one a word, to count words."""
     first = _first_of_words(words_of_pieces, int(words_of_pieces.max(initial=-1)) + 1)
-    is_first = np.take_along_axis(first, words_of_pieces, 1) == np.arange(words_of_pieces.shape[1])
+    is_first = np.take_along_axis(first, words_of_pieces, 1) == _places(words_of_pieces)
     return is_first & (words_of_pieces >= 0)
 
 
 def _first_of_words(words_of_pieces: IntArray, n_words: int) -> NDArray[np.int64]:
     """Place of each word's first piece, the number of pieces for words without any, `[rows, words + 1]`."""
-    n_rows, n_pieces = words_of_pieces.shape
-    first = np.full((n_rows, n_words + 1), n_pieces, np.int64)
+    first = np.full((len(words_of_pieces), n_words + 1), words_of_pieces.shape[1], np.int64)
     # Written from the last piece to the first: the first stays.
-    backwards = np.broadcast_to(np.arange(n_pieces)[::-1], (n_rows, n_pieces))
+    backwards = np.broadcast_to(_places(words_of_pieces)[::-1], words_of_pieces.shape)
     np.put_along_axis(first, words_of_pieces[:, ::-1].astype(np.int64), backwards, 1)
     return first
+
+
+def _places(pieces: IntArray) -> NDArray[np.int64]:
+    return np.arange(pieces.shape[1], dtype=np.int64)
 
 
 def _joined(parts: Sequence[PhraseColumns]) -> PhraseColumns:

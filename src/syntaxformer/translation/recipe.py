@@ -97,7 +97,10 @@ class TrainingConfig(RunTraining):
     warmup_steps: int = Field(default=4000, ge=0, description="updates until the peak")
     adam_beta1: float = Field(default=0.9, ge=0, lt=1, description="decay of the mean of gradients")
     adam_beta2: float = Field(
-        default=0.998, ge=0, lt=1, description="decay of the mean of squared gradients (paper 000: 0.998)"
+        default=0.998,
+        ge=0,
+        lt=1,
+        description="decay of the mean of squared gradients (Sundararaman et al. 2019: 0.998)",
     )
     adam_epsilon: float = Field(default=1e-9, gt=0, description="added to the root of squared gradients")
     weight_decay: float = Field(default=0.0, ge=0, description="decoupled, on matrices only")

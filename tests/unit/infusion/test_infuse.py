@@ -223,8 +223,8 @@ def test_parameters_of_bert_base():
         "embedding": 20 * 768,
     }
     report = sf.parameter_report(model)
-    assert "+1,180,416   (paper 002, BERT-base: 1.0 million)" in report
-    assert "+589,824   (paper 002, BERT-base, all layers: 0.6 million)" in report
+    assert "+1,180,416   (Bai et al. (2021), BERT-base: 1.0 million)" in report
+    assert "+589,824   (Bai et al. (2021), BERT-base, all layers: 0.6 million)" in report
     assert "109,482,240" in report
 
 

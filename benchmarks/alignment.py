@@ -86,9 +86,7 @@ def run() -> dict[str, Any]:
         "offsets_per_s": lambda: encoding_offsets(encodings),
         "numpy_per_s": lambda: batch_word_of_piece(offsets, splits, word_offsets, columns.row_splits),
         "subword_per_s": lambda: subword_codes(owners, splits),
-        "factors_per_s": lambda: piece_factors(
-            columns, offsets, splits, FACTORS, vocabularies, words_of_pieces=owners
-        ),
+        "factors_per_s": lambda: piece_factors(columns, owners, splits, vocabularies),
     }
     n_pieces = len(offsets)
     return {

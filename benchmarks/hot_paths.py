@@ -25,13 +25,11 @@ from timing import best_seconds
 from syntaxformer.annotate import load_annotator, write_annotations
 from syntaxformer.annotate.backends.spacy import BATCH_SIZE, DocReader, SpacyParser
 from syntaxformer.base.files import read_lines
-from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.runs.processes import pick_precision
-from syntaxformer.syntax import WordColumns, build_vocabularies
+from syntaxformer.syntax import SyntaxInputs, TreeOptions, WordColumns, build_vocabularies
 from syntaxformer.translation.batches import TokenBudgetBatches
 from syntaxformer.translation.decoding import Search
 from syntaxformer.translation.source import SourceEncoder, source_batch
-from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.translation.translator import Translator
 

@@ -18,12 +18,10 @@ import torch
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.demo.corpus import read_pairs
-from syntaxformer.infusion.config import TreeOptions
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
-from syntaxformer.syntax import WordColumns, build_vocabularies
+from syntaxformer.syntax import SyntaxInputs, TreeOptions, WordColumns, build_vocabularies
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
 from syntaxformer.translation.source import SourceEncoder, source_batch
-from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 
 SYSTEMS: dict[str, dict[str, Any]] = {

@@ -54,7 +54,8 @@ PARTS: tuple[tuple[str, str, Model], ...] = (
         "Infusion of an encoder",
         "See [syntax in pretrained encoders](infuse.md). In Python "
         '`InfusionConfig(masks={"max_distance": 5})`, with `finetune` `--infuse masks --set '
-        "infusion.masks.max_distance=5`. In a recipe `infusion` is another section.",
+        "infusion.masks.max_distance=5`; in a recipe `infusion.masks.max_distance=5` or, shorter, "
+        "`masks.max_distance=5`, and `infusion.kind=add` for `infusion.embedding.kind=add`.",
         InfusionConfig,
     ),
     (
@@ -68,7 +69,7 @@ PARTS: tuple[tuple[str, str, Model], ...] = (
 
 ELSEWHERE = {
     InfusionConfig: "the keys of [an encoder's infusion](#infusion-of-an-encoder), as `infusion.…`; its seed "
-    "is the run's unless it is given"
+    "is the run's unless a fine-tuning gives one"
 }
 """Models with a part of their own, and what stands where they are a section."""
 

@@ -3,7 +3,7 @@
     make gallery                       of the demo's two models, into demo/gallery; for others:
     python experiments/gallery.py runs/base runs/sit --src test.en --ref test.de -o gallery
 
-Two models that `finetune` wrote, with masks and without, add figure 2 of paper 002 (--masks, --plain,
+Two models that `finetune` wrote, with masks and without, add figure 2 of Bai et al. (2021) (--masks, --plain,
 --sentence); scores that `syntaxformer probe -o` wrote add a curve for each file (--probe). Everything is
 written into one folder: gallery.md and its PNG files, cases.md. The same models and text give the same
 files. How docs/results/gallery.md came to be stands in docs/analysis.md.
@@ -120,7 +120,7 @@ def _translate(translator: Translator, lines: Sequence[str]) -> list[str]:
 
 
 def _attention(models: dict[str, Translator], cases: Sequence[Case], output: Path) -> list[Block]:
-    """Figure 3 of paper 000, on short sentences where the infused model gains most."""
+    """Figure 3 of Sundararaman et al. (2019), on short sentences where the infused model gains most."""
     short = [case for case in cases if 5 <= len(case.source) <= 14]
     chosen = sorted(short, key=lambda case: -case.gain)[:N_FIGURES]
     blocks: list[Block] = [Heading("Attention of the last decoder layer, mean over heads")]
@@ -175,7 +175,7 @@ def _ablation(
 
 
 def _subnetwork(options: argparse.Namespace, output: Path) -> list[Block]:
-    """Figure 2 of paper 002: one sub-network, the plain model beside it, topical weights by layer."""
+    """Figure 2 of Bai et al. (2021): one sub-network, the plain model beside it, topical weights by layer."""
     if options.masks is None:
         return []
     view = subnetwork_view(Classifier.from_folder(options.masks), options.sentence)

@@ -15,13 +15,13 @@ from syntaxformer.study.experiments import RunStore, load_spec, write_report
 
 HERE = Path(__file__).resolve().parent
 PAGES = {
-    "paper000_table1_tatoeba": ("tatoeba", "tatoeba_by_size"),
-    "paper000_table1_multi30k": ("multi30k", "multi30k_by_size"),
-    "paper000_factors_multi30k": ("multi30k", "multi30k_factors"),
-    "paper000_width_multi30k": ("multi30k", "multi30k_width"),
-    "paper002_glue_minilm": ("minilm", "glue_minilm"),
-    "paper002_ablation": ("minilm", "masks_ablation"),
-    "paper002_learning_rate": ("learning_rate", "learning_rate"),
+    "sundararaman2019_table1_tatoeba": ("tatoeba", "tatoeba_by_size"),
+    "sundararaman2019_table1_multi30k": ("multi30k", "multi30k_by_size"),
+    "sundararaman2019_factors_multi30k": ("multi30k", "multi30k_factors"),
+    "sundararaman2019_width_multi30k": ("multi30k", "multi30k_width"),
+    "bai2021_glue_minilm": ("minilm", "glue_minilm"),
+    "bai2021_ablation": ("minilm", "masks_ablation"),
+    "bai2021_learning_rate": ("learning_rate", "learning_rate"),
 }
 """Experiment → its store, and its page."""
 

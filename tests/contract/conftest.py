@@ -172,7 +172,7 @@ def _source(has_trees: bool, has_governors: bool) -> dict[str, torch.Tensor]:
 
 def _of_pieces(batch: dict[str, torch.Tensor]) -> tuple[tuple[str, int], ...]:
     """Argument → its first axis of pieces."""
-    axes = {"input_ids": 1, "attention_mask": 1, "syntax": 2, "governors": 1, "pos_ids": 1, "factor_ids": 1}
+    axes = {"input_ids": 1, "attention_mask": 1, "syntax": 2, "governors": 1, "factor_ids": 1}
     return tuple((name, axes[name]) for name in axes if name in batch)
 
 
@@ -252,7 +252,7 @@ def _infused(family: str, names: str) -> Subject:
         if config().pad_token_id == 1:
             inputs["input_ids"] = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, 1)
         if "pos" in names or "let" in names:
-            inputs["pos_ids"] = numbers(1, 20, BATCH, PIECES)
+            inputs["factor_ids"] = numbers(1, 20, BATCH, PIECES, 1)
         shape = (BATCH, TARGETS) if family == "t5" else (BATCH,)
         inputs["labels"] = numbers(0, 3, *shape)
         return inputs

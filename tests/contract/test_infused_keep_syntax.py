@@ -72,7 +72,7 @@ def _batch(names, seed=3):
     if "masks" in names or "relation" in names:
         batch["syntax"] = numbers(0, 46, BATCH, 2, PIECES, PIECES).to(torch.uint8)
     if "pos" in names or "let" in names:
-        batch["pos_ids"] = numbers(1, 20, BATCH, PIECES)
+        batch["factor_ids"] = numbers(1, 20, BATCH, PIECES, 1)
     if "lisa" in names:
         batch["governors"] = numbers(0, 5, BATCH, PIECES).masked_fill(batch["attention_mask"] == 0, -100)
     return batch
@@ -217,7 +217,7 @@ def test_a_new_table_of_pieces_is_followed(names):
     reference.set_input_embeddings(table)
     _open(sf.infuse(reference, names))
     assert torch.equal(found, _logits(reference, batch))
-    other = {**batch, "pos_ids": batch["pos_ids"].flip(0)}
+    other = {**batch, "factor_ids": batch["factor_ids"].flip(0)}
     assert not torch.equal(_logits(model, other), found)
 
 
@@ -384,7 +384,7 @@ def test_adapters_train_save_load_and_merge(names, target, order, tmp_path):
     }
     assert {name for name in start if "infusion" in name} <= moved
     expected = _logits(model, batch)
-    other = {**batch, **{key: batch[key].flip(0) for key in ("syntax", "pos_ids") if key in batch}}
+    other = {**batch, **{key: batch[key].flip(0) for key in ("syntax", "factor_ids") if key in batch}}
     assert (_logits(model, other) - expected).abs().max() > 1e-4
 
     model.save_pretrained(tmp_path)

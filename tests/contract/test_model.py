@@ -17,6 +17,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from syntaxformer import SyntaxTransformer
+from syntaxformer.base.errors import CheckpointError
 
 EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
 VOCAB = 31
@@ -143,6 +144,29 @@ def test_parts_of_syntax_that_a_folder_lacks_start_as_documented(new, tmp_path):
             assert 0.005 < float(parameter.std()) < 0.04
         else:
             assert float(parameter.abs().max()) == 0
+
+
+@pytest.mark.parametrize("settings", [{"masks": {}}, {"lisa": {}}, {"kind": "pos_encoder"}, {"kind": "add"}])
+def test_a_folder_whose_weights_lack_its_infusion_is_refused(settings, tmp_path):
+    """An older version called them otherwise: they must not start at random behind a warning."""
+    from safetensors.torch import load_file, save_file
+
+    from syntaxformer.nn import plan_widths
+    from syntaxformer.translation.model import SyntaxTransformerConfig
+
+    settings = dict(settings)
+    plan = plan_widths(settings.pop("kind", "none"), 22)
+    shape = {"vocab_size": VOCAB, "d_model": 22, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    config = SyntaxTransformerConfig(**shape, infusion=plan.as_dict(), factor_sizes={"pos": 20}, **settings)
+    SyntaxTransformer(config).save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    older = {"infusion": "syntax", "tags.tables": "tag_tables", "factors": "features"}
+    for new, old in older.items():
+        weights = {name.replace(new, old): value for name, value in weights.items()}
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    for auto in (SyntaxTransformer, hf.AutoModel, hf.AutoModelForSeq2SeqLM):
+        with pytest.raises(CheckpointError, match=r"lacking encoder\..* Train the model anew\.$"):
+            auto.from_pretrained(tmp_path)
 
 
 # Tables of pieces

@@ -56,7 +56,6 @@ def test_treebank(data_root, name):
         assert (owners[splits[row] + covering] >= 0).all()
 
     vocabularies = build_vocabularies([columns], list(FACTORS))
-    factors = piece_factors(columns, offsets, splits, list(FACTORS), vocabularies, words_of_pieces=owners)
-    for ids in factors.values():
+    for ids in piece_factors(columns, owners, splits, vocabularies).T:
         assert np.array_equal(ids == 0, owners == -1)
         assert not (ids == 1).any()

@@ -63,3 +63,13 @@ def test_sentences_are_short(page: str):
 def test_tables_and_code_have_no_sentences():
     page = "# Title\nOne, 0.5 of it. Two\ngoes on.\n\n| a | b |\n|---|---|\n\n    code\n\n```sh\nmore\n```\n- Three?\n- Four\n"
     assert _sentences(page) == ["# Title", "One, 0.5 of it.", "Two goes on.", "- Three?", "- Four"]
+
+
+def test_papers_have_authors_and_years_and_no_numbers_of_ours():
+    private = re.compile(r"[Pp]apers?[ _]?00[0-4]")
+    folders = ("src", "docs", "tests", "experiments", "recipes", "runs", "benchmarks", "annotators")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    texts = [path for path in (*paths, *ROOT.glob("*.md")) if path.suffix in {".py", ".md", ".yaml", ".sh"}]
+    assert len(texts) > 300
+    assert [path.name for path in paths if private.search(path.name)] == []
+    assert [path.name for path in texts if private.search(path.read_text("utf-8"))] == []

@@ -114,8 +114,10 @@ def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> C
     Raises:
         ConfigError: With one line for each problem: key path, what was expected, what was found, nearest key.
     """
+    in_full = getattr(model, "in_full", dict)  # what shorthands stand for
+    content = _with_empty_sections(model, in_full(content))
     try:
-        return model.model_validate(_with_empty_sections(model, content))
+        return model.model_validate(content)
     except ValidationError as error:
         found = config_error(model, error, source).problems
         later = _later_problems(model, content, source, error)
@@ -192,7 +194,7 @@ def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
         if not sections:
             return []
         model = sections[0]
-    return list(model.model_fields)
+    return [*model.model_fields, *getattr(model, "shorthands", ())]
 
 
 def _one_line(error: Exception) -> str:

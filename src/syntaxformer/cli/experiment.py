@@ -45,7 +45,7 @@ def run(
 ) -> None:
     """Run what is missing. Killed runs are resumed; failed ones keep their error until --retry-failed.
 
-    syntaxformer experiment run experiments/paper000_table1_multi30k.yaml --jobs 2
+    syntaxformer experiment run experiments/sundararaman2019_table1_multi30k.yaml --jobs 2
     """
     from syntaxformer.study.experiments import LocalExecutor, load_spec, run_experiment
     from syntaxformer.study.experiments.runner import RayExecutor
@@ -74,7 +74,7 @@ def report(
 ) -> None:
     """Write report.md with its PNG figures, and the same as one report.html.
 
-    syntaxformer experiment report experiments/paper000_table1_multi30k.yaml
+    syntaxformer experiment report experiments/sundararaman2019_table1_multi30k.yaml
     """
     from syntaxformer.study.experiments import load_spec, write_report
 

@@ -26,7 +26,7 @@ def scratch(
     lowercase: Annotated[bool, Option("--lowercase", help="Read all text in lower case.")] = False,
     seed: Annotated[int, Option(min=0, help="Of the random initialisation.")] = 1,
 ) -> None:
-    """Make an untrained Transformer encoder with GloVe word vectors, the "Transformer" of paper 002.
+    """Make an untrained Transformer encoder with GloVe word vectors, the "Transformer" of Bai et al. (2021).
 
     syntaxformer scratch --train SNLI/train.txt --glove glove.840B.300d.txt -o encoders/glove
 

@@ -28,6 +28,7 @@ from syntaxformer.encoders.task_types import Predictions, Scorer
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.loading import pick_device
+from syntaxformer.syntax import FACTORS
 from syntaxformer.syntax.piece_relations import columns_of_trees
 from syntaxformer.trees import Sentence, sentence_of_column
 
@@ -217,8 +218,8 @@ def batch_outputs(
 def needed_columns(config: InfusionConfig) -> frozenset[str]:
     """Columns of a `Sentence` that an infusion reads."""
     needed: set[str] = set()
-    if config.pos is not None:
-        needed.add("upos")
+    for name in config.factors:
+        needed |= set(FACTORS[name].needs)
     if config.lisa is not None:
         needed.add("governors")
     if config.tree_options is not None:

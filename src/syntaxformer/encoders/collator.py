@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,22 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.nn import first_pieces, governor_targets
 from syntaxformer.syntax import (
-    FactorVocabulary,
+    FACTORS,
+    SyntaxInputs,
     UnseenValues,
+    WordColumns,
     WordTrees,
     batch_word_of_piece,
     pair_relation,
     pair_words_of_pieces,
-    piece_relations,
+    piece_factors,
     segment_offsets,
-    word_relations,
 )
-from syntaxformer.syntax.piece_relations import cut_trees, sentence_trees, shown
+from syntaxformer.syntax.columns import word_offsets
+from syntaxformer.syntax.inputs import segment_syntax
+from syntaxformer.syntax.piece_relations import sentence_trees, shown
+from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees import Sentence
 
 __all__ = ["SyntaxCollator", "SyntaxExample"]
@@ -97,10 +101,17 @@ class SyntaxCollator:
                 f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(…, use_fast=True)."
             )
         _check_length(tokenizer, max_length, pad_to_multiple_of)
-        self.tokenizer, self.config, self.max_length = tokenizer, InfusionConfig.of(config), max_length
+        self.tokenizer, self.config, self.max_length = (
+            tokenizer,
+            InfusionConfig.of(config).fitted(),
+            max_length,
+        )
         self.pad_to_multiple_of = pad_to_multiple_of
         self.n_truncated = 0
-        self._tags = FactorVocabulary("pos", self.config.pos_tags)
+        self._vocabularies = self.config.vocabularies
+        options, lisa = self.config.tree_options, self.config.lisa is not None
+        self._inputs = SyntaxInputs(trees=options, governors=lisa)
+        self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
 
     def __call__(self, examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
         """Build a batch.
@@ -108,7 +119,8 @@ class SyntaxCollator:
         Returns:
             What the tokenizer gives (`input_ids`, `attention_mask`, `token_type_ids`), `labels` where the
             examples have them, and as the config needs: `syntax` uint8 `[batch, trees, pieces, pieces]`,
-            `pos_ids`, `governors` int64 and `first_pieces` bool `[batch, pieces]`.
+            `factor_ids` int64 `[batch, pieces, factors]`, `governors` int64 and `first_pieces` bool
+            `[batch, pieces]`.
 
         Raises:
             DataError: Single sentences among pairs, labels for some only, or an annotation that lacks.
@@ -134,13 +146,11 @@ class SyntaxCollator:
             DataError: Single sentences among pairs.
         """
         encoded = self._encode(examples)
-        sentences, shape = _two_each(examples), encoded["input_ids"].shape
-        offsets, piece_splits = segment_offsets(encoded)
-        word_offsets, word_splits = _word_offsets(sentences)
-        of_segment = batch_word_of_piece(offsets, piece_splits, word_offsets, word_splits)
-        words, _ = pair_words_of_pieces(of_segment, piece_splits, word_splits)
-        segments = np.repeat(np.arange(len(sentences)) % 2, np.diff(piece_splits))
-        return words.reshape(shape).astype(np.int64), segments.reshape(shape)
+        sentences = _two_each(examples)
+        owners = _owners(sentences, encoded)
+        words, _ = pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, sentences))))
+        shape = encoded["input_ids"].shape
+        return words.reshape(shape).astype(np.int64), (owners.row_of_item % 2).reshape(shape)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the tokenizer and `collator.json` into a model folder."""
@@ -210,71 +220,27 @@ class SyntaxCollator:
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:
         """All that depends on which word each piece belongs to."""
         sentences, shape = _two_each(examples), encoded["input_ids"].shape
-        offsets, piece_splits = segment_offsets(encoded)
-        of_segment = batch_word_of_piece(offsets, piece_splits, *_word_offsets(sentences))
+        owners = _owners(sentences, encoded)
         batch: dict[str, Tensor] = {}
-        if self.config.pos:
-            batch["pos_ids"] = self._pos_ids(sentences, of_segment, piece_splits).view(shape)
-        if self.config.tree_options is None and self.config.lisa is None:
-            return batch
-        trees, splits = self._trees(sentences, of_segment, piece_splits)
-        words = pair_words_of_pieces(of_segment, piece_splits, splits)[0].reshape(shape)
-        if self.config.tree_options:
-            batch["syntax"] = torch.from_numpy(self._relations(examples, trees, words, encoded))
-        if self.config.lisa:
-            batch |= self._governors(trees, words)
+        if self._vocabularies:
+            batch["factor_ids"] = self._factor_ids(sentences, owners).view(*shape, -1)
+        if self._trees:
+            trees = [sentence_trees(sentence, self._trees) for sentence in sentences]
+            special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
+            first_special = np.where(special.any(1), special.argmax(1), -1)
+            options = self._inputs.trees
+            change = partial(self._shuffle, examples) if options and options.random else None
+            found = segment_syntax(self._inputs, trees, owners, first_special, 2, change)
+            batch |= {name: torch.from_numpy(array) for name, array in found.items()}
         return batch
 
-    def _pos_ids(
-        self, sentences: list[Sentence], of_segment: NDArray[np.int32], piece_splits: NDArray[np.int64]
-    ) -> Tensor:
-        """Tag of each piece's word; `<none>`, 0, for pieces of no word."""
-        for sentence in sentences:
-            if sentence.words and sentence.upos is None:
-                raise DataError(
-                    f"upos: expected tags of every word of {shown(sentence)}, got none. "
-                    "Annotate with a tagger."
-                )
-        unseen = UnseenValues()
-        tags = [tag for sentence in sentences for tag in sentence.upos or ()]
-        # The last entry is that of pieces of no word.
-        of_words = np.append(self._tags.encode(tags, unseen), 0)
+    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged) -> Tensor:
+        needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
+        _check_annotated(sentences, needs)
+        words, unseen = WordColumns.from_sentences(sentences, only=needs), UnseenValues()
+        ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
         unseen.warn()
-        starts = np.cumsum([0, *map(len, sentences)])[:-1]
-        places = np.where(of_segment < 0, len(tags), of_segment + np.repeat(starts, np.diff(piece_splits)))
-        return torch.from_numpy(of_words[places].astype(np.int64))
-
-    def _trees(
-        self, sentences: list[Sentence], of_segment: NDArray[np.int32], piece_splits: NDArray[np.int64]
-    ) -> tuple[list[WordTrees], NDArray[np.int64]]:
-        """Trees of each example over its words, and where each sentence's words begin."""
-        options = self.config.tree_options
-        wanted = set(options.used_trees if options else ()) | ({"dependency"} if self.config.lisa else set())
-        distance = options.max_distance if options else 1
-        of_sentences = []
-        for row, sentence in enumerate(sentences):
-            trees = sentence_trees(sentence, wanted)
-            n_seen = int(of_segment[piece_splits[row] : piece_splits[row + 1]].max(initial=-1)) + 1
-            # Words far behind the last one seen would only cost memory: relations are quadratic in words.
-            of_sentences.append(cut_trees(trees, n_seen, distance) if n_seen < len(sentence) else trees)
-        splits = np.concatenate([[0], np.cumsum([len(trees) for trees in of_sentences])])
-        pairs = zip(of_sentences[::2], of_sentences[1::2], strict=True)
-        return [WordTrees.of_pair(first, second) for first, second in pairs], splits
-
-    def _relations(
-        self,
-        examples: Sequence[SyntaxExample],
-        trees: list[WordTrees],
-        words: NDArray[np.int32],
-        encoded: Any,
-    ) -> NDArray[np.uint8]:
-        options = self.config.tree_options
-        relations = word_relations(trees, options.max_distance, trees=options.used_trees, nodes=options.nodes)
-        if options.random:
-            self._shuffle(examples, trees, relations)
-        special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
-        first_special = np.where(special.any(1), special.argmax(1), -1)
-        return piece_relations(relations, words, first_special, options.specials)
+        return torch.from_numpy(ids.astype(np.int64))
 
     def _shuffle(
         self, examples: Sequence[SyntaxExample], trees: list[WordTrees], relations: NDArray[np.uint8]
@@ -290,28 +256,27 @@ class SyntaxCollator:
                 block[free] = rng.permutation(block[free])
                 matrix[np.ix_(places, places)] = block
 
-    def _governors(self, trees: list[WordTrees], words: NDArray[np.int32]) -> dict[str, Tensor]:
-        width = max(1, max(len(tree) for tree in trees))
-        governors = np.full((len(trees), width), -1, np.int64)
-        for row, tree in enumerate(trees):
-            governors[row, : len(tree)] = tree.governors
-        of_pieces = torch.from_numpy(words.astype(np.int64))
-        return {
-            "governors": governor_targets(torch.from_numpy(governors), of_pieces),
-            "first_pieces": first_pieces(of_pieces),
-        }
-
 
 def _two_each(examples: Sequence[SyntaxExample]) -> list[Sentence]:
     """Two segments of each example, an empty one where there is no second."""
     return [segment for example in examples for segment in (*example.segments, _NOTHING)[:2]]
 
 
-def _word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Character start and end of all words, `[words, 2]`, and where each sentence's words begin."""
-    splits = np.cumsum([0, *map(len, sentences)])
-    numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
-    return np.fromiter(numbers, np.int32, 2 * int(splits[-1])).reshape(-1, 2), splits
+def _owners(sentences: Sequence[Sentence], encoded: Any) -> Ragged:
+    """The word of each piece of all segments."""
+    offsets, splits = segment_offsets(encoded)
+    return Ragged(batch_word_of_piece(offsets, splits, *word_offsets(sentences)), splits)
+
+
+def _check_annotated(sentences: Sequence[Sentence], needs: Collection[str]) -> None:
+    for need, sentence in product(needs, sentences):
+        if sentence.words and getattr(sentence, need) is None:
+            what = "tags" if need == "upos" else "values"
+            who = "parser" if need in ("governors", "deprels") else "tagger"
+            raise DataError(
+                f"{need}: expected {what} of every word of {shown(sentence)}, got none. "
+                f"Annotate with a {who}."
+            )
 
 
 def _check_length(tokenizer: PreTrainedTokenizerBase, max_length: int, multiple: int | None) -> None:

@@ -32,6 +32,7 @@ from syntaxformer.runs.export import (
     origin,
     output_problems,
 )
+from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.trees import Sentence
 
 _log = logging.getLogger("syntaxformer.export")
@@ -44,7 +45,7 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LEFT_OUT = ("infusion.json", "generation_config.json", MANIFEST, "*.safetensors", "*.tsv")
 """Files of a model folder that its export does without or writes anew."""
 
-PAIRWISE, PIECEWISE = "syntax", ("input_ids", "attention_mask", "token_type_ids", "pos_ids")
+PAIRWISE, PIECEWISE = "syntax", ("input_ids", "attention_mask", "token_type_ids", "factor_ids")
 CHECKED_LENGTHS = ((1,), (2, 7), (3, 11, 23, 5))
 """Words of the texts of each batch that is held against the model."""
 
@@ -188,7 +189,7 @@ def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
     pieces = torch.randint(len(collator.tokenizer), (n_words,), generator=generator).tolist()
     found = (collator.tokenizer.decode([piece]).strip() for piece in pieces)
     words = [word if word and not any(map(str.isspace, word)) else "a" for word in found]
-    tags = collator.config.pos_tags
+    tags = POS_TAGS
     tree = "".join(f"(X (T w{place}) " for place in range(n_words)) + ")" * n_words
     return Sentence.from_words(
         words,

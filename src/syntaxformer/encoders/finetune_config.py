@@ -17,7 +17,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 
-_LISTS = frozenset({"without", "trees", "layers", "learning_rates", "pos_tags"})
+_LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
 
 
@@ -39,7 +39,7 @@ class LabelledData(Section):
         default=1.0, gt=0, le=1, description="share of the training data to use; smaller ones are nested"
     )
     phrases: bool = Field(
-        default=True, description="treebanks: phrases of four words or more train, too (paper 002)"
+        default=True, description="treebanks: phrases of four words or more train, too (Bai et al. 2021)"
     )
     text_column: str | None = Field(
         default=None, description="own tables: column of the text, name or number"
@@ -70,11 +70,17 @@ class ParserConfig(Section):
 
 
 class FinetuneTraining(RunTraining):
-    """How the model is trained: BERT's recipe, as papers 000 and 003 use it."""
+    """How the model is trained: BERT's recipe, as Sundararaman et al. (2019) use it."""
 
-    epochs: int = Field(default=3, ge=1, description="passes over the training data (papers 000, 003: 3)")
+    epochs: int = Field(
+        default=3,
+        ge=1,
+        description="passes over the training data (Sundararaman et al. 2019: 3)",
+    )
     batch_size: int = Field(
-        default=32, ge=1, description="examples an update, over all processes together (papers 000, 003: 32)"
+        default=32,
+        ge=1,
+        description="examples an update, over all processes together (Sundararaman et al. 2019: 32)",
     )
     learning_rate: float | Literal["auto"] = Field(
         default=5e-5,
@@ -82,7 +88,9 @@ class FinetuneTraining(RunTraining):
         "The default is the papers' largest: small checkpoints and small data need it, BERT-base bears it",
     )
     learning_rates: tuple[float, ...] = Field(
-        default=(5e-5, 4e-5, 3e-5, 2e-5), min_length=1, description="what auto tries (papers 000, 003)"
+        default=(5e-5, 4e-5, 3e-5, 2e-5),
+        min_length=1,
+        description="what auto tries (Sundararaman et al. 2019)",
     )
     infusion_learning_rate: float = Field(
         default=1e-3, gt=0, description="of the new parameters, which start from nothing (ours)"
@@ -139,8 +147,12 @@ class FinetuneConfig(RunConfig):
     training: FinetuneTraining = FinetuneTraining()
 
     @model_validator(mode="after")
-    def _one_seed(self) -> FinetuneConfig:
-        """New parameters and random masks follow the run's seed, unless they were given one."""
+    def _settled(self) -> FinetuneConfig:
+        """Factors are known. New parameters and random masks follow the run's seed, unless they have one."""
+        try:
+            _ = self.infusion.factors
+        except ConfigError as error:
+            raise ValueError("\n".join(f"infusion.{one}" for one in error.problems)) from error
         if "seed" not in self.infusion.model_fields_set:
             self.infusion = self.infusion.model_copy(update={"seed": self.seed})
         return self
@@ -175,7 +187,7 @@ def load_finetune(
 
 def _check_named(found: InfusionConfig, named: InfusionConfig, infuse: str) -> None:
     """Hold that settings of a kind of infusion do not switch on one that was not asked for."""
-    kinds = ("masks", "relation_bias", "lisa", "pos")
+    kinds = ("masks", "relation_bias", "lisa", "embedding")
     more = [kind for kind in kinds if getattr(found, kind) is not None and getattr(named, kind) is None]
     if more:
         raise ConfigError(

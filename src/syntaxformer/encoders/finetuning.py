@@ -147,7 +147,8 @@ def _discard_lost_trials(checkpoints: Path) -> None:
 def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
     """The network before training; its head and new parameters depend on the seed alone."""
     set_seed(config.seed)
-    return load_pretrained(config.model, inputs.task_type, config.infusion, config.training.max_length)
+    infusion = inputs.collator.config  # with the values of its factors
+    return load_pretrained(config.model, inputs.task_type, infusion, config.training.max_length)
 
 
 def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
@@ -315,6 +316,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         annotate_examples(texts.examples, one, use_trees, config.data.cache, config.annotation.processes)
         for texts, one in zip((data.train, data.dev), chosen, strict=True)
     )
+    sentences = [sentence for one in train for sentence in one.segments]
     lengths = {texts.name: _piece_lengths(tokenizer, texts, longest) for texts in (data.train, data.dev)}
     info = ClassifierInfo(
         task=data.task.name,
@@ -337,7 +339,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         [replace(one, label=task_type.target(one.label)) for one in train],
         dev,
         lengths[data.train.name][0],
-        SyntaxCollator(tokenizer, config.infusion, max_length=longest),
+        SyntaxCollator(tokenizer, config.infusion.fitted(sentences), max_length=longest),
         info,
         task_type,
         task_type.scorer(tokenizer),

@@ -1,4 +1,4 @@
-"""A Transformer encoder from scratch over GloVe vectors: paper 002's "Transformer" rows.
+"""A Transformer encoder from scratch over GloVe vectors: Bai et al.'s (2021) "Transformer" rows.
 
 Written as an ordinary checkpoint folder, so that fine-tuning and every infusion work on it as on a pretrained
 one. The network is ELECTRA's encoder: BERT's, with a projection between embeddings of any width and layers.
@@ -35,7 +35,7 @@ _WORD = r"(?i)\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|ll|re|ve)\b|\w+|[^\w\
 
 @dataclass(frozen=True, slots=True)
 class EncoderShape:
-    """Sizes of the encoder. The defaults are those of paper 002's appendix A.1.
+    """Sizes of the encoder. The defaults are those of Bai et al.'s (2021) appendix A.1.
 
     Source: Bai et al. (2021), appendix A.1; differs: the classifier's hidden layer has the model's width,
     not 2,000. The paper gives neither heads nor feed-forward width.

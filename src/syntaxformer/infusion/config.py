@@ -1,112 +1,76 @@
-"""`InfusionConfig`: what syntax a pretrained encoder is infused with. Shared by the plug-in and its collator.
+"""`InfusionConfig`: what syntax an encoder is infused with, a pretrained one or that of our translator.
 
-Holds choices only: `parameters` builds what is new from them, `syntax` the batches. Written as JSON beside a
-model's weights.
+Holds choices only: `infusion` builds what is new from them, `syntax` the batches. Written as JSON beside the
+weights of a pretrained encoder, and into the recipe of a translator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from syntaxformer.base.config import MAX_SEED, config_error, nearest
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.syntax.piece_relations import DEFAULT_TREES, TreeKind
+from syntaxformer.nn.infused_embedding import (
+    ENCODER_KINDS,
+    INFUSION_KINDS,
+    InfusionKind,
+    WidthPlan,
+    plan_widths,
+)
+from syntaxformer.syntax.columns import WordColumns
+from syntaxformer.syntax.factors import FACTORS, FactorVocabulary, build_vocabularies, check_factors
+from syntaxformer.syntax.inputs import Omitted, TreeOptions
+from syntaxformer.trees.sentence import PER_WORD, Sentence
 
 __all__ = [
     "SHORTHAND",
+    "EmbeddingConfig",
     "InfusionConfig",
     "LisaConfig",
     "MaskConfig",
     "Omitted",
     "RelationBiasConfig",
+    "TagPlace",
     "TreeOptions",
     "layer_problems",
-    "tree_problems",
-    "with_trees_of_masks",
 ]
-
-Omitted = Literal[TreeKind, "parent", "child", "sibling", "pair"]
-"""What the ablations leave out: a tree, or a kind of relation in both trees."""
 
 Preset = Literal["preserving", "paper"]
 """With full attention among the sub-networks and a gate that starts closed, or sub-networks only."""
 
-POS_TAGS = (
-    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
-    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X", "SPACE"),
-)
-"""As `syntax.factors` has them; stored with a model, so that its embeddings keep their meaning."""
+TagPlace = Literal["interleaved", "prefix"]
+"""Each tag before its word, or all tags before all words."""
+
+MAX_WIDTH = 2**20
+"""Wider than any encoder: where widths are looked at before there is one."""
+
+_OF_TRANSLATORS = {"place": "prepend", "tag_layers": "pos_encoder", "word_width": "concat of a translator"}
+"""Keys of an embedding that a pretrained encoder has no use for, and the kinds that have."""
+
+_OLDER = ("pos", "pos_width", "pos_tags")
+"""Keys of an embedding of tags in models of an older version."""
+
 
 _SOURCE = "infusion"
 """Stands before messages about configs that come from no file."""
-
-_RESERVED_TAGS = 2
-"""`<none>` and `<unk>` of a factor vocabulary."""
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TreeOptions(_Section):
-    """Which relations of which trees a batch carries."""
-
-    trees: tuple[TreeKind, ...] = Field(
-        default=DEFAULT_TREES, min_length=1, description="kinds of tree, in the order of the relation tensor"
-    )
-    max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (paper 002: 15)")
-    nodes: Literal["headed", "leaves"] = Field(
-        default="headed", description="headed: words own the phrases that they head; leaves: siblings only"
-    )
-    specials: Literal["root", "none"] = Field(
-        default="root",
-        description="root: the first special piece (in a translator the end) is the parent of every root",
-    )
-    without: tuple[Omitted, ...] = Field(
-        default=(), description="trees and kinds of relation left out (paper 002, table 5)"
-    )
-    random: bool = Field(
-        default=False, description="shuffle the relations of each sentence: same density, no syntax"
-    )
-
-    @model_validator(mode="after")
-    def _something_is_left(self) -> TreeOptions:
-        if len(set(self.trees)) != len(self.trees):
-            raise ValueError(f"trees: expected each kind once, got {', '.join(self.trees)}.")
-        if not self.used_trees:
-            raise ValueError("without: expected one tree to be left, got none. Leave out at most one.")
-        if not any(self.active_networks(self.without)):
-            raise ValueError("without: expected a relation to be left, got none.")
-        return self
-
-    @property
-    def used_trees(self) -> tuple[str, ...]:
-        """Trees of the relation tensor: those wanted, less those left out."""
-        return tuple(tree for tree in self.trees if tree not in self.without)
-
-    def active_networks(self, left_out: Collection[str]) -> list[bool]:
-        """Which sub-networks (or biases) of the used trees take part, in the order of relation ids.
-
-        Args:
-            left_out: Trees and kinds of relation.
-        """
-        kinds = ("parent", "child", "sibling")
-        of_tree = [kind not in left_out for kind in kinds for _ in range(self.max_distance)]
-        of_tree.append("pair" not in left_out)
-        return [used and tree not in left_out for tree in self.used_trees for used in of_tree]
-
-
 class MaskConfig(TreeOptions):
-    """Syntax attention (paper 002): one sub-network for each relation."""
+    """Syntax attention (Bai et al. 2021): one sub-network for each relation."""
 
     preset: Preset | None = Field(
         default=None, description="how it begins, as infusion.preset of an encoder; null: as that, preserving"
     )
     mode: Literal["multiplicative", "additive"] = Field(
-        default="multiplicative", description="masked keys keep logit 0 (paper 002, eq. 1), or are removed"
+        default="multiplicative",
+        description="masked keys keep logit 0 (Bai et al. 2021, eq. 1), or are removed",
     )
     on_empty_row: Literal["full", "zero"] = Field(
         default="full", description="additive only: a row without any key attends to all keys, or is zero"
@@ -132,12 +96,13 @@ class LisaConfig(_Section):
     """A biaffine attention head that points at governors (Strubell et al., 2018)."""
 
     layers: tuple[int, ...] | None = Field(
-        default=None, description="layers, from 0; null: the last (paper 004); paper 002 has one in each"
+        default=None,
+        description="layers, from 0; null: the last (Kapadia et al. 2020); Bai et al. 2021: all",
     )
     attn_head: int = Field(default=0, ge=0, description="the head that it replaces")
     keys: Literal["head", "model"] = Field(
         default="head",
-        description="K of that head (U d_head²), or of all heads (U d_head·d_model, paper 002)",
+        description="K of that head (U d_head²), or of all heads (U d_head·d_model, Bai et al. 2021)",
     )
     supervised: bool = Field(default=True, description="add the loss of pointing at governors")
     weight: float = Field(
@@ -148,32 +113,153 @@ class LisaConfig(_Section):
     )
 
 
+class EmbeddingConfig(_Section):
+    """Embeddings of factors, joined to those of the pieces."""
+
+    kind: str = Field(
+        default="none",
+        description=f"of a translator: {', '.join(INFUSION_KINDS)}; of a pretrained encoder: "
+        f"{', '.join(ENCODER_KINDS)} (let: joined to the final vector of the sentence)",
+    )
+    factors: tuple[str, ...] | None = Field(
+        default=None, description=f"{', '.join(FACTORS)} or your own (translator); null: the kind's own"
+    )
+    width: int | None = Field(
+        default=None,
+        ge=1,
+        description="columns for all factors together (Sundararaman et al. 2019: 8 to 64); null: 20, for "
+        "learned_concat 24",
+    )
+    widths: dict[str, int] | None = Field(
+        default=None, description="columns of each factor, for kinds that concatenate them"
+    )
+    word_width: int | None = Field(
+        default=None, ge=1, description="translator: columns of the word embedding; null: what is left"
+    )
+    min_count: int = Field(
+        default=2, ge=1, description="values of open factors seen less often are read as unknown"
+    )
+    place: TagPlace | None = Field(
+        default=None,
+        description="prepend only: tags interleaved with words, or a prefix of the line; null: interleaved",
+    )
+    tag_layers: int | None = Field(
+        default=None, ge=1, description="pos_encoder only: layers of the second encoder; null: 1"
+    )
+    values: dict[str, tuple[str, ...]] | None = Field(
+        default=None,
+        description="pretrained encoder: values of each factor, in the order of their rows; null: the fixed "
+        "ones, and of open factors those of the training data",
+    )
+
+    @property
+    def tag_place(self) -> TagPlace | None:
+        """Where tags stand that are pieces; None where they are none."""
+        return (self.place or "interleaved") if self.kind == "prepend" else None
+
+    def plan(self, d_model: int, kinds: Mapping[str, InfusionKind] = INFUSION_KINDS) -> WidthPlan:
+        """The widths of all tables, settled; arguments and errors as of `plan_widths`."""
+        chosen = (self.kind, d_model, self.factors, self.width, self.widths, self.word_width)
+        return plan_widths(*chosen, kinds=kinds)
+
+    def misplaced(self, owners: Mapping[str, str]) -> list[str]:
+        """Settings that would be passed over in silence, one line each: those of other kinds, by owner."""
+        return [
+            f"infusion.{key}: expected nothing for kind {self.kind!r}, got {value!r}. "
+            f"It belongs to kind {owner}."
+            for key, owner in owners.items()
+            if (value := getattr(self, key)) is not None and self.kind != owner
+        ]
+
+    def factors_of_encoder(self) -> tuple[str, ...]:
+        """See `InfusionConfig.factors`."""
+        try:
+            names = tuple(self.plan(MAX_WIDTH, ENCODER_KINDS).factor_widths)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        if problems := self.misplaced(_OF_TRANSLATORS):
+            raise ConfigError(problems)
+        check_factors(names, PER_WORD)
+        return names
+
+    def vocabularies(self) -> dict[str, FactorVocabulary]:
+        """See `InfusionConfig.vocabularies`."""
+        stored = self.values or {}
+        found = {name: stored.get(name, FACTORS[name].values) for name in self.factors_of_encoder()}
+        if unknown := [name for name, values in found.items() if values is None]:
+            raise ConfigError(
+                f"embedding.values: expected the values of {', '.join(unknown)}, which come from data, got "
+                "none. Take InfusionConfig.fitted of the training sentences; `finetune` does so."
+            )
+        return {name: FactorVocabulary(name, values) for name, values in found.items() if values}
+
+    def fitted(self, sentences: Sequence[Sentence] | None) -> EmbeddingConfig:
+        """See `InfusionConfig.fitted`."""
+        values = dict(self.values or {})
+        names = [name for name in self.factors_of_encoder() if name not in values]
+        if sentences is None:
+            names = [name for name in names if FACTORS[name].values]
+        is_open = any(FACTORS[name].values is None for name in names)
+        columns = [WordColumns.from_sentences(sentences or ())] if is_open else []
+        found = build_vocabularies(columns, names, self.min_count)
+        values |= {name: vocabulary.values for name, vocabulary in found.items()}
+        return self.model_copy(update={"values": values})
+
+
 class InfusionConfig(_Section):
-    """What a pretrained encoder is infused with. Nothing by default."""
+    """What an encoder is infused with. Nothing by default."""
 
     preset: Preset = Field(
         default="preserving",
         description="preserving: full attention and a gate that starts closed; paper: sub-networks only",
     )
-    masks: MaskConfig | None = Field(default=None, description="syntax attention (paper 002)")
-    relation_bias: RelationBiasConfig | None = Field(default=None, description="bias by relation (ours)")
-    lisa: LisaConfig | None = Field(default=None, description="biaffine head")
-    pos: Literal["add", "concat", "let"] | None = Field(
-        default=None, description="part-of-speech embedding: at the input, or joined to the final vector"
+    embedding: EmbeddingConfig | None = Field(
+        default=None,
+        description="embeddings of factors; {} for none",
     )
-    pos_width: int = Field(default=20, ge=1, description="columns of it, for concat and let")
-    pos_tags: tuple[str, ...] = Field(default=POS_TAGS, min_length=1, description="tags that have one")
+    masks: MaskConfig | None = Field(default=None, description="syntax attention (Bai et al. 2021)")
+    relation_bias: RelationBiasConfig | None = Field(default=None, description="bias by relation (ours)")
+    lisa: LisaConfig | None = Field(
+        default=None,
+        description="a biaffine head that points at governors (Bai et al. 2021, Kapadia et al. 2020)",
+    )
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of random masks and of new parameters")
+
+    shorthands: ClassVar[tuple[str, ...]] = tuple(EmbeddingConfig.model_fields)
+    """Keys of `embedding` that a recipe may give as keys of `infusion`."""
 
     @model_validator(mode="before")
     @classmethod
-    def _one_relation_tensor(cls, content: Any) -> Any:
-        return with_trees_of_masks(content)
+    def _in_full(cls, content: Any) -> Any:
+        """What `relation_bias` does not say about trees is taken from `masks`: a batch has one tensor.
+
+        Keys of older versions that switched nothing on are passed over.
+        """
+        if not isinstance(content, Mapping):
+            return content
+        if (kind := content.get("pos")) is not None:
+            raise ValueError(
+                f"pos: expected embedding={{kind: {kind}, factors: [pos]}}, which took its place, got "
+                f"pos={kind}. Train a model that has it anew."
+            )
+        content = {key: value for key, value in content.items() if key not in _OLDER}
+        masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
+        if masks is None or bias is None:
+            return content
+        taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
+        return {**content, "relation_bias": {**taken, **bias}}
 
     @model_validator(mode="after")
     def _same_trees(self) -> InfusionConfig:
-        if problems := tree_problems(self.masks, self.relation_bias):
-            raise ValueError("\n".join(problems))
+        if self.masks is not None and self.relation_bias is not None:
+            problems = [
+                f"relation_bias.{key}: expected that of masks, {getattr(self.masks, key)!r}, "
+                f"got {getattr(self.relation_bias, key)!r}. Leave it out."
+                for key in TreeOptions.model_fields
+                if getattr(self.masks, key) != getattr(self.relation_bias, key)
+            ]
+            if problems:
+                raise ValueError("\n".join(problems))
         return self
 
     def __init__(self, **content: Any) -> None:
@@ -181,6 +267,9 @@ class InfusionConfig(_Section):
             super().__init__(**content)
         except ValidationError as error:
             raise config_error(type(self), error, _SOURCE) from error
+
+    # As a section of another model it is checked together with that, not by its __init__.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @property
     def tree_options(self) -> TreeOptions | None:
@@ -193,14 +282,37 @@ class InfusionConfig(_Section):
         return (self.masks and self.masks.preset) or self.preset
 
     @property
-    def n_tags(self) -> int:
-        """Rows of a part-of-speech table, `<none>` and `<unk>` included."""
-        return len(self.pos_tags) + _RESERVED_TAGS
-
-    @property
     def is_plain(self) -> bool:
         """Whether nothing is infused."""
-        return self.tree_options is None and self.lisa is None and self.pos is None
+        return self.tree_options is None and self.lisa is None and self.embedding is None
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Factors of a pretrained encoder, in the order of the columns of `factor_ids`.
+
+        Raises:
+            ConfigError: A kind, width or factor that it cannot have.
+        """
+        return self.embedding.factors_of_encoder() if self.embedding else ()
+
+    @property
+    def vocabularies(self) -> dict[str, FactorVocabulary]:
+        """Of `factors`, in order.
+
+        Raises:
+            ConfigError: As `factors`, or the values of an open one are not known.
+        """
+        return self.embedding.vocabularies() if self.embedding else {}
+
+    def fitted(self, sentences: Sequence[Sentence] | None = None) -> InfusionConfig:
+        """With the values of all factors of a pretrained encoder, those of open ones from training sentences.
+
+        Raises:
+            ConfigError: As `factors`, or an open factor has no value that is frequent enough.
+        """
+        if self.embedding is None:
+            return self
+        return self.model_copy(update={"embedding": self.embedding.fitted(sentences)})
 
     @classmethod
     def parse(cls, names: str, **more: Any) -> InfusionConfig:
@@ -211,7 +323,7 @@ class InfusionConfig(_Section):
             more: Further fields, as in the class.
 
         Raises:
-            ConfigError: An unknown name, one that stands twice, or two kinds of `pos`.
+            ConfigError: An unknown name, one that stands twice, or two kinds of embedding.
         """
         wanted = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
         unknown = [name for name in wanted if name not in SHORTHAND]
@@ -264,44 +376,12 @@ SHORTHAND: dict[str, tuple[str, Any]] = {
     "masks": ("masks", {}),
     "relation_bias": ("relation_bias", {}),
     "lisa": ("lisa", {}),
-    "pos_add": ("pos", "add"),
-    "pos_concat": ("pos", "concat"),
-    "pos_let": ("pos", "let"),
-    "let": ("pos", "let"),
+    "pos_add": ("embedding", {"kind": "add", "factors": ["pos"]}),
+    "pos_concat": ("embedding", {"kind": "concat", "factors": ["pos"]}),
+    "pos_let": ("embedding", {"kind": "let", "factors": ["pos"]}),
+    "let": ("embedding", {"kind": "let", "factors": ["pos"]}),
 }
 """What `--infuse` takes → key of `InfusionConfig` and its value."""
-
-
-def with_trees_of_masks(content: Any) -> Any:
-    """What `relation_bias` does not say about trees is taken from `masks`: a batch has one tensor.
-
-    Args:
-        content: Sections by name, before they are checked; anything else comes back as it is.
-    """
-    if not isinstance(content, Mapping):
-        return content
-    masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
-    if masks is None or bias is None:
-        return content
-    taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
-    return {**content, "relation_bias": {**taken, **bias}}
-
-
-def tree_problems(masks: TreeOptions | None, relation_bias: TreeOptions | None) -> list[str]:
-    """One line for each key in which both sections are on and differ: a batch has one tensor.
-
-    Args:
-        masks: Section `masks`; None where it is off.
-        relation_bias: Section `relation_bias`; None where it is off.
-    """
-    if masks is None or relation_bias is None:
-        return []
-    return [
-        f"relation_bias.{key}: expected that of masks, {getattr(masks, key)!r}, "
-        f"got {getattr(relation_bias, key)!r}. Leave it out."
-        for key in TreeOptions.model_fields
-        if getattr(masks, key) != getattr(relation_bias, key)
-    ]
 
 
 def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: str) -> list[str]:

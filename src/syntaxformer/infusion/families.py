@@ -14,6 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.nn import ENCODER_KINDS, INFUSION_KINDS
 
 __all__ = ["FAMILIES", "OWN", "Family", "Parts", "parts_in", "parts_of"]
 
@@ -31,6 +32,7 @@ class Family:
             is there.
         stack: Path of the encoder, from `model.base_model`.
         note: What else people should know, for the documentation.
+        kinds: Kinds of embedding that it takes.
     """
 
     title: str
@@ -40,6 +42,7 @@ class Family:
     final: tuple[str, ...]
     stack: str = ""
     note: str = ""
+    kinds: tuple[str, ...] = tuple(ENCODER_KINDS)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], source: str) -> Family:
@@ -54,7 +57,7 @@ class Family:
             family = cls(**content)
         except TypeError:
             family = None
-        wanted = {"layers": tuple, "final": tuple}
+        wanted = {"layers": tuple, "final": tuple, "kinds": tuple}
         if family is None or any(
             not isinstance(getattr(family, name), wanted.get(name, str)) for name in names
         ):
@@ -73,7 +76,8 @@ OWN = Family(
     "self_attention.output",
     (),
     "encoder",
-    "our own translator: tags enter through its factors, and a recipe says the rest",
+    "our own translator: its factors come from the source, and a recipe says the rest",
+    tuple(INFUSION_KINDS),
 )
 """Its layers call the plug-in themselves, so that no class of ours is put in front of it."""
 

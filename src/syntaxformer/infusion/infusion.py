@@ -22,10 +22,9 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig, Omitted, layer_problems
 from syntaxformer.infusion.families import Parts
 from syntaxformer.nn import (
+    ENCODER_KINDS,
     BiaffineHead,
-    PosAdd,
-    PosConcat,
-    PosLet,
+    FactorEmbedding,
     RelationBias,
     RelationIndex,
     SyntaxGate,
@@ -35,7 +34,7 @@ from syntaxformer.nn import (
 
 __all__ = ["BATCH_KEYS", "Infusion", "Seen", "SyntaxBatch"]
 
-BATCH_KEYS = ("syntax", "pos_ids", "governors", "first_pieces")
+BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
 """What a batch brings for the infusion, as arguments of `forward`."""
 
 _SHARED = "shared"
@@ -104,7 +103,7 @@ class SyntaxBatch:
         infusion: Of the model, as it is when the model is called: PEFT may have put a copy in its place.
         relations: uint8 `[batch, trees, pieces, pieces]`; None where nothing reads them.
         key_mask: True for pieces that are no padding, `[batch, pieces]`; None for all.
-        pos_ids: `[batch, pieces]`.
+        factor_ids: `[batch, pieces, factors]`.
         governors: Place of each piece's governor, `[batch, pieces]`.
         wants_attention: Whether layers give their collapsed attention, too; each then attends twice.
         seen: What it leaves to read.
@@ -115,7 +114,7 @@ class SyntaxBatch:
     infusion: Infusion
     relations: Tensor | None
     key_mask: Tensor | None
-    pos_ids: Tensor | None
+    factor_ids: Tensor | None
     governors: Tensor | None
     wants_attention: bool
     seen: Seen
@@ -175,14 +174,14 @@ class Infusion(nn.Module):
         super().__init__()
         if problems := layer_problems(config, len(parts.layers), parts.n_heads, "the encoder"):
             raise ConfigError(problems)
-        self.config, self.family = config, parts.family
+        self.config, self.family = config.fitted(), parts.family
         self._last = _LastSeen()
         self.records_weights = self.records_attention = self.is_exporting = False
         self.inject = config.lisa.inject if config.lisa else None
         self.masked_layers = _chosen(config.masks, len(parts.layers))
         self._add_masks(parts)
         self._add_heads(parts)
-        self.pos = _pos_module(config, parts)
+        self.embedding = _embedding(self.config, parts)
         self.layers = {*self.masked_layers, *map(int, [*self.relation_bias, *self.lisa])}
         self.left_out: tuple[str, ...] = ()
         self.leave_out(*(config.tree_options.without if config.tree_options else ()))
@@ -219,7 +218,7 @@ class Infusion(nn.Module):
         modules = [module for group in groups for module in group.values()]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
-            for module in [*modules, *([self.pos] if self.pos else [])]:
+            for module in [*modules, *([self.embedding] if self.embedding else [])]:
                 cast("Any", module).reset_parameters()
         for parameter, values in zip(loaded, kept, strict=True):
             parameter.copy_(values)
@@ -239,7 +238,7 @@ class Infusion(nn.Module):
 
     @property
     def attends(self) -> bool:
-        """Whether any layer's attention is ours; else it is the encoder's own, tags aside."""
+        """Whether any layer's attention is ours; else it is the encoder's own, factors aside."""
         return bool(self.layers)
 
     @property
@@ -330,7 +329,7 @@ class Infusion(nn.Module):
             infusion=self,
             relations=_as_bytes(given["syntax"]) if self.config.tree_options else None,
             key_mask=_key_mask(attention_mask),
-            pos_ids=given.get("pos_ids"),
+            factor_ids=given.get("factor_ids"),
             governors=given.get("governors"),
             wants_attention=wants_attention,
             seen=seen,
@@ -355,15 +354,14 @@ def _head(parts: Parts, layer: int, keys: str) -> BiaffineHead:
     return BiaffineHead(d_head, d_head if keys == "head" else width, scaling)
 
 
-def _pos_module(config: InfusionConfig, parts: Parts) -> nn.Module | None:
-    if config.pos is None:
+def _embedding(config: InfusionConfig, parts: Parts) -> FactorEmbedding | None:
+    if config.embedding is None:
         return None
-    if config.pos == "let":
-        return PosLet(config.n_tags, parts.output(0).out_features, config.pos_width)
-    width = cast("Any", parts.stack).get_input_embeddings().embedding_dim
-    if config.pos == "add":
-        return PosAdd(config.n_tags, width)
-    return PosConcat(config.n_tags, width, config.pos_width)
+    joins_final = ENCODER_KINDS[config.embedding.kind].join == "final"
+    stack = cast("Any", parts.stack)
+    width = parts.output(0).out_features if joins_final else stack.get_input_embeddings().embedding_dim
+    sizes = {name: len(vocabulary) for name, vocabulary in config.vocabularies.items()}
+    return FactorEmbedding(config.embedding.plan(width, ENCODER_KINDS), sizes)
 
 
 def _check(config: InfusionConfig, given: Mapping[str, Tensor | None], shape: torch.Size) -> None:
@@ -372,7 +370,7 @@ def _check(config: InfusionConfig, given: Mapping[str, Tensor | None], shape: to
     options = config.tree_options
     wanted = {
         "syntax": [batch, len(options.used_trees), n_pieces, n_pieces] if options else None,
-        "pos_ids": [batch, n_pieces] if config.pos else None,
+        "factor_ids": [batch, n_pieces, len(config.factors)] if config.embedding else None,
     }
     for name, expected in wanted.items():
         if expected is not None and given.get(name) is None:

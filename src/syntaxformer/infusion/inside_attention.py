@@ -97,9 +97,9 @@ _attend_eagerly = torch.compiler.disable(
 )
 
 
-def own_layer(batch: SyntaxBatch | None, layer: int) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
+def own_layer(batch: SyntaxBatch, layer: int) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
     """What a layer of our own does in place of its attention and W_O; None where it is plain."""
-    if batch is None or layer not in batch.infusion.layers:
+    if layer not in batch.infusion.layers:
         return None
     return partial(_in_own_layer, batch, layer)
 

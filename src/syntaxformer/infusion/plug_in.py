@@ -1,33 +1,425 @@
-"""`infuse`: put syntax into a pretrained encoder in place.
+"""`infuse`: put syntax into a pretrained encoder in place, by classes that stand in front of the host's own.
 
 The model stays the object that it was, with its own parameter names; all that is new is one module,
-`model.infusion`, and classes of ours in front of the model's own (`hosts`).
+`model.infusion`. Its encoder, W_O and head are taken over: the class of each gets ours in front, under the
+same name, so `forward` is ours whoever calls it, and takes syntax as named arguments. Nothing is hooked.
+Modules are looked up when the model is called: what PEFT has put in their place counts. One thing cannot
+travel as an argument: the head that takes the final vector of the sentence is called by the host with that
+vector alone, so for `let` it finds the factors of the batch by its thread.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
+import logging
+import threading
 from collections.abc import Iterable
-from typing import Any
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import torch
-from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig, layer_problems
 from syntaxformer.infusion.families import OWN, Family, Parts, parts_of
-from syntaxformer.infusion.hosts import IMPLEMENTATION, InfusedEncoder, InfusedModel, place, take_over
-from syntaxformer.infusion.infusion import Infusion
+from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, Seen, SyntaxBatch
+from syntaxformer.infusion.inside_attention import Call, attend
+from syntaxformer.nn import ENCODER_KINDS, SyntaxGate, TopicalAttention, linear_map
 
 __all__ = ["infuse", "infusion_parameters", "parameter_report"]
 
+IMPLEMENTATION = "syntax"
+"""Name under which transformers knows the attention of infused layers, and its mask function."""
+
+_log = logging.getLogger(__name__)
+
+
+def take_over(module: nn.Module, by: type) -> None:
+    """Put a class in front of the module's own."""
+    module.__class__ = _joined(by, type(module))
+
+
+def _give_back(module: nn.Module) -> None:
+    module.__class__ = type(module).host
+
+
+@cache
+def _joined(by: type, host: type) -> type:
+    """The class `by` in front of the class `host`, by whose name people and libraries know it."""
+    content: dict[str, Any] = {
+        "host": host,
+        "by": by,
+        "__module__": host.__module__,
+        "__qualname__": host.__qualname__,
+        "__doc__": host.__doc__,
+        "__reduce__": _reduce,
+    }
+    if issubclass(by, _TakesSyntax):
+
+        def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return by.forward(self, *args, **kwargs)
+
+        forward.__signature__ = _with_syntax(inspect.signature(host.forward))  # type: ignore[attr-defined]
+        content["forward"] = forward
+    return type(host.__name__, (by, host), content)
+
+
+def _with_syntax(signature: inspect.Signature) -> inspect.Signature:
+    """The host's arguments, and by name those of the batch: so that nobody drops them as unknown."""
+    given = list(signature.parameters.values())
+    named = [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None)
+        for key in BATCH_KEYS
+        if key not in signature.parameters
+    ]
+    n_last = sum(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in given)
+    return signature.replace(
+        parameters=[*given[: len(given) - n_last], *named, *given[len(given) - n_last :]]
+    )
+
+
+def _reduce(self: nn.Module) -> tuple[Any, ...]:
+    """How it is pickled and copied: by the classes that a module can import."""
+    stack, host = [], type(self)
+    while "by" in host.__dict__:
+        stack.append(host.by)
+        host = host.host
+    return _made_again, (host, *reversed(stack)), self.__dict__
+
+
+def _made_again(host: type, *stack: type) -> nn.Module:
+    for by in stack:
+        host = _joined(by, host)
+    return host.__new__(host)
+
+
+class FoldedOutput(nn.Module):
+    """W_O with W_V of topical attention, behind the layer's gate, after it.
+
+    Of a plain layer both are one product. Whatever else stands in its place, such as LoRA's layer, runs as it
+    is, and W_V takes what it gives.
+    """
+
+    host: ClassVar[type]
+    maps_with: tuple[TopicalAttention, SyntaxGate | None]
+
+    def forward(self, states: Tensor, *args: Any, is_mapped: bool = True, **kwargs: Any) -> Tensor:
+        """Apply W_O, then W_V; W_O alone where `is_mapped` is false."""
+        run = super().forward
+        if not is_mapped:
+            return run(states, *args, **kwargs)
+        topical, gate_module = self.maps_with
+        gate = None if gate_module is None else gate_module()
+        if type(self).host is nn.Linear:
+            return topical.project(states, self.weight, self.bias, gate)
+        if gate is None or gate.ndim == 0:
+            return topical.map(run(states, *args, **kwargs), gate)
+        # A gate of each head: A ((1 - g) x) + W_V A (g x), and the bias b as if behind their mean.
+        columns = gate.repeat_interleave(states.shape[-1] // len(gate)).to(states.dtype)
+        bias, mean = run(torch.zeros_like(states[..., :1, :]), *args, **kwargs), gate.mean().to(states.dtype)
+        kept = run(states * (1 - columns), *args, **kwargs) - mean * bias
+        return kept + topical.map(run(states * columns, *args, **kwargs) - (1 - mean) * bias, None)
+
+
+class _Running(threading.local):
+    """The batch of the forward pass of a thread, for the head, which is given nothing of it."""
+
+    batch: SyntaxBatch | None = None
+    is_open = False
+
+
+_running = _Running()
+
+
+class TaggedFinal(nn.Module):
+    """What takes the final vector of the sentence, to which `let` joins the sentence's tags before."""
+
+    def forward(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Join, and go on as the host does.
+
+        Raises:
+            ValueError: It is called by itself, without a batch.
+        """
+        return super().forward(_with_tags(states), *args, **kwargs)
+
+
+@torch.compiler.disable(reason="the head is given nothing of the batch")
+def _with_tags(states: Tensor) -> Tensor:
+    batch = _running.batch
+    if batch is None or batch.factor_ids is None:
+        raise ValueError(
+            "factor_ids: expected a batch with the tags of the sentence, as this model is infused with let, "
+            "got its head alone. Call the model as a whole."
+        )
+    final = states if states.ndim == 2 else states[:, 0]
+    joined = cast("nn.Module", batch.infusion.embedding)(final, batch.factor_ids)
+    return joined if states.ndim == 2 else torch.cat([joined[:, None], states[:, 1:]], 1)
+
+
+class _TakesSyntax(nn.Module):
+    """A model whose `forward` names what a batch brings."""
+
+    host: ClassVar[type]
+
+
+class InfusedEncoder(_TakesSyntax):
+    """The encoder: takes the batch's syntax, checks it, and hands it on to the layers."""
+
+    syntax_root: tuple[PreTrainedModel]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the host's; `syntax`, `factor_ids`, `governors`, `first_pieces` besides."""
+        inputs, batch = _opened(self, self.syntax_root[0], args, kwargs)
+        try:
+            output = super().forward(**inputs, syntax_batch=batch)
+        finally:
+            _closed(batch)
+        _check_attended(self, batch)
+        return output
+
+
+@torch.compiler.disable(reason="a batch is checked by its values")
+def _opened(
+    stack: InfusedEncoder, root: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[dict[str, Any], SyntaxBatch]:
+    """The host's arguments by name, and the batch that its layers take."""
+    given = {key: kwargs.pop(key, None) for key in BATCH_KEYS}
+    seen = kwargs.pop("syntax_seen", None)
+    inputs = _by_name(stack, args, kwargs)
+    pieces = inputs.get("input_ids")
+    pieces = inputs["inputs_embeds"] if pieces is None else pieces
+    infusion = cast("Infusion", root.infusion)
+    parts = parts_of(root, infusion.family)
+    place(root, parts)
+    wants = inputs.get("output_attentions")
+    wants = bool(stack.config.output_attentions if wants is None else wants)
+    outputs = tuple(parts.output(layer) for layer in range(len(parts.layers)))
+    batch = infusion.open(given, pieces.shape[:2], inputs.get("attention_mask"), wants, seen, outputs)
+    if infusion.embedding is not None and not infusion.embedding.joins_final:
+        _tag(stack, infusion, inputs, batch)
+    _running.batch = batch
+    return inputs, batch
+
+
+def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a call of the module's `forward`, those of no name among them."""
+    bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+    inputs = dict(bound.arguments)
+    for parameter in bound.signature.parameters.values():
+        if parameter.kind == inspect.Parameter.VAR_KEYWORD:
+            inputs |= inputs.pop(parameter.name, {})
+    return inputs
+
+
+def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batch: SyntaxBatch) -> None:
+    """Embeddings of the pieces with those of their factors in place of the pieces: kinds add and concat."""
+    pieces = inputs.pop("input_ids", None)
+    if inputs.get("inputs_embeds") is None:
+        inputs["inputs_embeds"] = stack.get_input_embeddings()(pieces)
+        # RoBERTa numbers positions by which pieces are padding, and sees embeddings only.
+        number = getattr(getattr(stack, "embeddings", None), "create_position_ids_from_input_ids", None)
+        if number is not None and inputs.get("position_ids") is None:
+            inputs["position_ids"] = number(pieces, stack.embeddings.padding_idx)
+    join = cast("nn.Module", infusion.embedding)
+    inputs["inputs_embeds"] = join(inputs["inputs_embeds"], batch.factor_ids)
+
+
+@torch.compiler.disable
+def _closed(batch: SyntaxBatch) -> None:
+    """What runs again for gradients is not seen again; a head outside the encoder still reads the tags."""
+    batch.seen.closed = True
+    if not _running.is_open:
+        _running.batch = None
+
+
+@torch.compiler.disable
+def _check_attended(stack: InfusedEncoder, batch: SyntaxBatch) -> None:
+    if batch.infusion.attends and not batch.seen.attended:
+        raise ValueError(
+            f"attn_implementation: expected {IMPLEMENTATION!r} in the encoder of an infused model, got "
+            f"{stack.config._attn_implementation!r}, which leaves its syntax out. Do not switch it."
+        )
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    position_bias: Tensor | None = None,
+    sliding_window: int | None = None,
+    syntax_batch: SyntaxBatch | None = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """What transformers calls: `[batch, heads, pieces, d_head]` in, `[batch, pieces, heads, d_head]` out."""
+    if not hasattr(module, "syntax_layer"):  # a plain model that was made from an infused one's config
+        others |= {"dropout": dropout, "scaling": scaling, "position_bias": position_bias}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
+    if syntax_batch is None:
+        raise ValueError(
+            "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
+            "Call the encoder as a whole."
+        )
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer = cast("int", module.syntax_layer)
+    output_map = partial(linear_map, syntax_batch.outputs[layer], is_mapped=False)
+    states = (query, key, value, attention_mask, position_bias)
+    return attend(
+        Call(*states, scaling, dropout, layer, syntax_batch, output_map, _plain, sliding_window is not None)
+    )
+
+
+def _plain(call: Call) -> Tensor:
+    mask = call.mask
+    if call.bias is not None:
+        bias = call.bias.to(call.query.dtype)
+        mask = bias if mask is None else torch.where(mask, bias, torch.finfo(bias.dtype).min)
+    return F.scaled_dot_product_attention(
+        call.query, call.key, call.value, mask, dropout_p=call.dropout, scale=call.scaling
+    )
+
+
+AttentionInterface.register(IMPLEMENTATION, _attend)
+AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+
+
+class InfusedModel(_TakesSyntax):
+    """The model that was infused, whatever its head: adds the loss of pointing, and keeps its syntax."""
+
+    infusion: Infusion
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the host's; `syntax`, `factor_ids`, `governors`, `first_pieces` besides."""
+        seen = Seen()
+        _open()
+        try:
+            output = super().forward(*args, **kwargs, syntax_seen=seen)
+        finally:
+            _end()
+        return _with_governor_loss(self, output, seen, args, kwargs)
+
+    def _initialize_weights(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+        """What is ours starts as documented, whatever the host does to its own layers."""
+        if isinstance(module, Infusion):
+            module.start_anew()
+        else:
+            super()._initialize_weights(module, *args, **kwargs)
+
+    def set_attn_implementation(self, attn_implementation: Any, *args: Any, **kwargs: Any) -> None:
+        """Refuse another attention where ours is the encoder's; all others as the host does.
+
+        Raises:
+            ValueError: It would switch syntax off.
+        """
+        if self.infusion.attends and attn_implementation != IMPLEMENTATION:
+            raise ValueError(
+                f"attn_implementation: expected {IMPLEMENTATION!r}, the attention of this infused model, got "
+                f"{attn_implementation!r}, which leaves its syntax out. Switch it before `infuse`."
+            )
+        super().set_attn_implementation(attn_implementation, *args, **kwargs)
+
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
+        """As the host's; `config.json` then names a model of ours, and `infusion.json` lies beside it."""
+        from syntaxformer.infusion.infused_folder import save
+
+        save(self, super().save_pretrained, save_directory, *args, **kwargs)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, *args: Any, **kwargs: Any) -> PreTrainedModel:
+        """As `syntaxformer.load`, with the same class."""
+        from syntaxformer.infusion.infused_folder import from_folder
+
+        return from_folder(folder, *args, **kwargs)
+
+
+@torch.compiler.disable
+def _open() -> None:
+    _running.batch, _running.is_open = None, True
+
+
+@torch.compiler.disable
+def _end() -> None:
+    _running.batch, _running.is_open = None, False
+
+
+@torch.compiler.disable
+def _with_governor_loss(
+    model: InfusedModel, output: Any, seen: Seen, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Add the loss of pointing at governors.
+
+    Where the output has no loss, that of pointing is left for the caller, with its gradients.
+    """
+    loss = seen.governor_loss()
+    # Only what teaches: losses of evaluation stay comparable between models.
+    if loss is not None and model.training:
+        weighted = model.infusion.config.lisa.weight * loss
+        if isinstance(output, tuple):
+            has_loss = _by_name(model, args, kwargs).get("labels") is not None
+            output = (output[0] + weighted, *output[1:]) if has_loss else output
+        elif has_loss := getattr(output, "loss", None) is not None:
+            output["loss"] = output["loss"] + weighted
+        if not has_loss and loss.requires_grad:
+            _warn_once(model)
+            return output
+    seen.governor_losses = {
+        layer: [one.detach() for one in losses] for layer, losses in seen.governor_losses.items()
+    }
+    return output
+
+
+def _warn_once(model: InfusedModel) -> None:
+    """Say once that the caller has a loss to add."""
+    if not getattr(model, "_has_warned_of_loss", False):
+        _log.warning(
+            "lisa: expected a model that computes its loss, to add that of pointing at governors, got "
+            "an output without one. Add infusion.config.lisa.weight * infusion.seen.governor_loss() "
+            "to yours."
+        )
+    model._has_warned_of_loss = True
+
+
+def place(model: PreTrainedModel, parts: Parts) -> None:
+    """Take over W_O of the layers with topical attention, and for let the head, wherever they are by now."""
+    infusion = cast("Infusion", model.infusion)
+    for layer in range(len(parts.layers)) if infusion.attends else ():
+        parts.attention(layer).syntax_layer = layer  # type: ignore[assignment]
+        if (topical := infusion.topical_of(layer)) is not None:
+            output = parts.output(layer)
+            _hold(output, FoldedOutput)
+            gate = dict(infusion.gates.items()).get(str(layer))
+            if getattr(output, "maps_with", None) != (topical, gate):
+                output.maps_with = (topical, gate)
+    if infusion.embedding is not None and infusion.embedding.joins_final and parts.final is not None:
+        _hold(parts.final, TaggedFinal)
+
+
+def _hold(module: nn.Module, by: type) -> None:
+    """Take a module over, and give back what it has been wrapped around since."""
+    if isinstance(module, by):
+        return
+    for inner in module.modules():
+        if isinstance(inner, by):
+            _give_back(inner)
+    take_over(module, by)
+
+
 _GROUPS = {
-    "topical": ("topical attention", "paper 002, BERT-base: 1.0 million"),
+    "topical": ("topical attention", "Bai et al. (2021), BERT-base: 1.0 million"),
     "gates": ("gates", "ours"),
     "relation_bias": ("relation bias", "ours"),
-    "lisa": ("LISA", "paper 002, BERT-base, all layers: 0.6 million"),
-    "pos": ("part-of-speech embedding", "papers 000 and 003"),
+    "lisa": ("LISA", "Bai et al. (2021), BERT-base, all layers: 0.6 million"),
+    "embedding": ("factor embedding", "Sundararaman et al. (2019) and Patricia et al. (2023)"),
 }
 
 
@@ -37,10 +429,10 @@ def infuse(
     """Infuse an encoder with syntax.
 
     Its `forward` then takes, as the config needs, `syntax` (uint8 `[batch, trees, pieces, pieces]`),
-    `pos_ids` and `governors` (int64 `[batch, pieces]`), as `SyntaxCollator` makes them. With the preset
-    "preserving" it computes what it did before, until it is trained. New parameters are fp32, also in a model
-    of bf16 or fp16, where small steps from 1 would be lost. The model gets a copy of its config: others that
-    hold the same one stay as they are.
+    `factor_ids` (int64 `[batch, pieces, factors]`) and `governors` (int64 `[batch, pieces]`), as
+    `SyntaxCollator` makes them. With the preset "preserving" it computes what it did before, until it is
+    trained. New parameters are fp32, also in a model of bf16 or fp16, where small steps from 1 would be lost.
+    The model gets a copy of its config: others that hold the same one stay as they are.
 
     Args:
         model: One of the table of families, `families.FAMILIES`, with any head or none, or of `family`; or
@@ -53,8 +445,9 @@ def infuse(
         The same object.
 
     Raises:
-        ConfigError: A model of another kind, an infused one, layers, heads or parts that it has not, `pos` in
-            our own translator, or `pos="let"` without a head that takes the final vector of the sentence.
+        ConfigError: A model of another kind, an infused one, layers, heads or parts that it has not, a
+            kind of embedding that its family has not, an open factor without its values, or `let` without a
+            head that takes the final vector of the sentence.
 
     Source: Bai et al. (2021), "Syntax-BERT"; Sundararaman et al. (2019); Strubell et al. (2018).
     """
@@ -127,18 +520,27 @@ def _count(parameters: Iterable[nn.Parameter]) -> int:
 def _check(config: InfusionConfig, parts: Parts, name: str) -> None:
     """All problems between a config and a model at once."""
     problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
-    if config.pos is not None and parts.family == OWN:
-        problems.append(
-            f"pos: expected none in {name}, got {config.pos}. Its tags are factors of the source: see "
-            "infusion.kind of a recipe."
-        )
-    elif config.pos == "let" and parts.final is None:
-        problems.append(
-            f"pos: expected a model with a head that takes the sentence's final vector for let, got {name}. "
-            "Use a ForSequenceClassification model, or add or concat."
-        )
+    if config.embedding is not None:
+        problems += _embedding_problems(config, parts, name)
     if problems:
         raise ConfigError(problems)
+
+
+def _embedding_problems(config: InfusionConfig, parts: Parts, name: str) -> list[str]:
+    kind, kinds = config.embedding.kind, parts.family.kinds  # type: ignore[union-attr]
+    if parts.family == OWN:
+        return [
+            f"embedding: expected none in {name}, got {kind}. Its factors come from the source: see "
+            "infusion.embedding of a recipe."
+        ]
+    if kind not in kinds:
+        return [f"embedding.kind: expected one of {', '.join(kinds)} in {name}, got {kind}."]
+    if parts.final is None and ENCODER_KINDS[kind].join == "final":
+        return [
+            f"embedding: expected a model with a head that takes the sentence's final vector for {kind}, got "
+            f"{name}. Use a ForSequenceClassification model, or add or concat."
+        ]
+    return []
 
 
 def _infuse_own(model: Any, config: InfusionConfig) -> PreTrainedModel:

@@ -2,7 +2,9 @@
 
 from syntaxformer.nn.attention import CrossAttention, SelfAttention, attend, attend_with_weights
 from syntaxformer.nn.infused_embedding import (
+    ENCODER_KINDS,
     INFUSION_KINDS,
+    FactorEmbedding,
     InfusedEmbedding,
     MappedEmbedding,
     WidthPlan,
@@ -10,16 +12,12 @@ from syntaxformer.nn.infused_embedding import (
 )
 from syntaxformer.nn.kernels.on_cpu import Dropout, drop
 from syntaxformer.nn.lisa import (
-    NO_GOVERNOR,
     BiaffineHead,
     check_gradient,
-    first_pieces,
     governor_hits,
     governor_loss,
-    governor_targets,
     inject_governors,
 )
-from syntaxformer.nn.pos_embedding import PosAdd, PosConcat, PosLet
 from syntaxformer.nn.relation_biases import RelationBias, relation_bias
 from syntaxformer.nn.relation_index import RelationIndex
 from syntaxformer.nn.syntax import SyntaxGate, TopicalAttention, linear_map, syntax_attention
@@ -35,19 +33,17 @@ from syntaxformer.nn.transformer import (
 )
 
 __all__ = [
+    "ENCODER_KINDS",
     "INFUSION_KINDS",
-    "NO_GOVERNOR",
     "BiaffineHead",
     "CrossAttention",
     "DecoderLayer",
     "Dropout",
     "EncoderLayer",
+    "FactorEmbedding",
     "FeedForward",
     "InfusedEmbedding",
     "MappedEmbedding",
-    "PosAdd",
-    "PosConcat",
-    "PosLet",
     "RelationBias",
     "RelationIndex",
     "Residual",
@@ -60,10 +56,8 @@ __all__ = [
     "attend_with_weights",
     "check_gradient",
     "drop",
-    "first_pieces",
     "governor_hits",
     "governor_loss",
-    "governor_targets",
     "inject_governors",
     "linear_map",
     "plan_widths",

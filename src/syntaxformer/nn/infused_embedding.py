@@ -16,7 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 __all__ = [
+    "ENCODER_KINDS",
     "INFUSION_KINDS",
+    "FactorEmbedding",
     "InfusedEmbedding",
     "InfusionKind",
     "JoinedMap",
@@ -132,7 +134,8 @@ class InfusionKind:
     Args:
         merge: Their embeddings are summed, or stand side by side.
         join: "add" to the word embedding, "concat" with it within d_model, "linear": side by side and mapped
-            back to d_model, "pieces": pieces of their own before the words, "encoder": a second encoder.
+            back to d_model, "pieces": pieces of their own before the words, "encoder": a second encoder,
+            "final": as "linear", with the final vector of the sentence.
         default_factors: Those of the paper.
         source: Where it comes from.
         one_hot: The embedding of a factor is fixed: one column for each value.
@@ -140,7 +143,7 @@ class InfusionKind:
     """
 
     merge: Literal["sum", "concat"]
-    join: Literal["add", "concat", "linear", "pieces", "encoder"]
+    join: Literal["add", "concat", "linear", "pieces", "encoder", "final"]
     default_factors: tuple[str, ...]
     source: str
     one_hot: bool = False
@@ -154,15 +157,37 @@ class InfusionKind:
 
 INFUSION_KINDS: dict[str, InfusionKind] = {
     "none": InfusionKind("sum", "add", (), "baseline"),
-    "add": InfusionKind("sum", "add", ("pos",), "e + f_pos: paper 004, system 1; paper 000 for BERT"),
-    "concat": InfusionKind("concat", "concat", ("pos", "case", "subword"), "paper 000"),
-    "concat_pos": InfusionKind("concat", "concat", ("pos",), "paper 003, low resource"),
-    "sum_then_concat": InfusionKind("sum", "concat", ("pos", "case", "subword"), "paper 000, the best found"),
-    "onehot_concat": InfusionKind("concat", "linear", ("pos",), "paper 004, system 2", one_hot=True),
-    "learned_concat": InfusionKind("concat", "linear", ("pos",), "paper 004, system 3", default_width=24),
-    "prepend": InfusionKind("sum", "pieces", ("pos",), "paper 004, system 6"),
-    "pos_encoder": InfusionKind("sum", "encoder", ("pos",), "paper 004, system 5"),
+    "add": InfusionKind(
+        "sum",
+        "add",
+        ("pos",),
+        "e + f_pos: Kapadia et al. (2020), system 1; Sundararaman et al. (2019) for BERT",
+    ),
+    "concat": InfusionKind("concat", "concat", ("pos", "case", "subword"), "Sundararaman et al. (2019)"),
+    "concat_pos": InfusionKind("concat", "concat", ("pos",), "Patricia et al. (2023), low resource"),
+    "sum_then_concat": InfusionKind(
+        "sum", "concat", ("pos", "case", "subword"), "Sundararaman et al. (2019), the best found"
+    ),
+    "onehot_concat": InfusionKind(
+        "concat", "linear", ("pos",), "Kapadia et al. (2020), system 2", one_hot=True
+    ),
+    "learned_concat": InfusionKind(
+        "concat", "linear", ("pos",), "Kapadia et al. (2020), system 3", default_width=24
+    ),
+    "prepend": InfusionKind("sum", "pieces", ("pos",), "Kapadia et al. (2020), system 6"),
+    "pos_encoder": InfusionKind("sum", "encoder", ("pos",), "Kapadia et al. (2020), system 5"),
 }
+
+"""Of our own translator."""
+
+ENCODER_KINDS: dict[str, InfusionKind] = {
+    "add": InfusionKind("sum", "add", ("pos",), "e + f_pos: Sundararaman et al. (2019), BERT option 1"),
+    "concat": InfusionKind(
+        "concat", "linear", ("pos",), "W [e ; f_pos] + b: Sundararaman et al. (2019), BERT option 2"
+    ),
+    "let": InfusionKind("concat", "final", ("pos",), "W [C ; mean of f_pos] + b: Patricia et al. (2023)"),
+}
+"""Of a pretrained encoder, which they leave as it is at the start."""
 
 
 @dataclass(frozen=True)
@@ -236,26 +261,28 @@ def plan_widths(
     width: int | None = None,
     widths: Mapping[str, int] | None = None,
     word_width: int | None = None,
+    kinds: Mapping[str, InfusionKind] = INFUSION_KINDS,
 ) -> WidthPlan:
     """Settle the width of every table, or say why they do not add up.
 
     Args:
-        kind: A key of `INFUSION_KINDS`.
+        kind: A key of `kinds`.
         d_model: Width of the encoder.
         factors: Factor names; None for those of the paper that describes the kind.
         width: All factors together, where they have columns of their own; None for the kind's default.
         widths: Width of each factor for kinds that concatenate learned ones; None lets the first factor have
             what the others (4 each) leave of `width`.
         word_width: Width of the word embedding; None for what the factors leave.
+        kinds: Those of the host: `INFUSION_KINDS` or `ENCODER_KINDS`.
 
     Raises:
         ValueError: An unknown kind, factors or widths that it has no use for, a factor without a width or of
             width 0, or widths that do not add up to `d_model`.
     """
-    if kind not in INFUSION_KINDS:
-        raise ValueError(f"infusion kind: expected one of {', '.join(INFUSION_KINDS)}, got {kind!r}.")
-    spec = INFUSION_KINDS[kind]
-    if problem := _useless(kind, spec, factors, widths):
+    if kind not in kinds:
+        raise ValueError(f"infusion kind: expected one of {', '.join(kinds)}, got {kind!r}.")
+    spec = kinds[kind]
+    if problem := _useless(kind, kinds, factors, widths):
         raise ValueError(problem)
     factors = list(spec.default_factors if factors is None else factors)
     if kind != "none" and not factors:
@@ -284,7 +311,10 @@ def plan_widths(
 
 
 def _useless(
-    kind: str, spec: InfusionKind, factors: Sequence[str] | None, widths: Mapping[str, int] | None
+    kind: str,
+    kinds: Mapping[str, InfusionKind],
+    factors: Sequence[str] | None,
+    widths: Mapping[str, int] | None,
 ) -> str | None:
     """What was given to a kind that would pass over it in silence."""
     if kind == "none" and factors:
@@ -292,8 +322,8 @@ def _useless(
             f"infusion.factors: expected none for kind 'none', got {', '.join(factors)}. "
             "Choose an infusion.kind, or leave the factors out."
         )
-    if widths is not None and not spec.takes_widths:
-        taking = ", ".join(name for name, other in INFUSION_KINDS.items() if other.takes_widths)
+    if widths is not None and not kinds[kind].takes_widths:
+        taking = ", ".join(name for name, other in kinds.items() if other.takes_widths)
         return (
             f"infusion.widths: expected none for kind {kind!r}, got {dict(widths)}. "
             f"Only these kinds have a width for each factor: {taking}."
@@ -317,6 +347,62 @@ def _factor_widths(
             f"infusion.widths: expected one width for each of {list(factors)}, got {dict(widths)}."
         )
     return {name: widths[name] for name in factors}
+
+
+class FactorEmbedding(nn.Module):
+    """Factors joined to the states of a pretrained encoder, which they leave as it is at the start.
+
+    h' = e + Σ f, f zero (add); h' = W [e ; f] + b (concat) or C' = W [C ; mean of f over the sentence] + b
+    (let, C the final vector of [CLS]), W the identity on the states and zero on f.
+
+    Args:
+        plan: From `plan_widths` with `ENCODER_KINDS`.
+        sizes: Rows of each factor's table, in the order of the columns of `factor_ids`.
+
+    Source: Sundararaman et al. (2019), "Syntax-Infused Transformer and BERT", BERT options 1 and 2; differs:
+        how W starts. Patricia et al. (2023), "Linguistic-Enhanced Transformer", section 5, for let: a POS
+        embedding of the task "combined with the final hidden vector C"; the mean over pieces and the affine
+        map are our reading.
+    """
+
+    def __init__(self, plan: WidthPlan, sizes: Mapping[str, int]) -> None:
+        super().__init__()
+        self.joins_final = ENCODER_KINDS[plan.kind].join == "final"
+        widths = {name: width or 0 for name, width in plan.factors}
+        self.tables = nn.ModuleDict({name: nn.Embedding(sizes[name], widths[name]) for name in widths})
+        self.join = None
+        if plan.kind != "add":
+            self.join = nn.Linear(plan.d_model + sum(widths.values()), plan.d_model)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Start anew, as documented."""
+        for table in self.tables.values():
+            nn.init.zeros_(table.weight) if self.join is None else table.reset_parameters()
+        if self.join is not None:
+            self.join.weight.copy_(torch.eye(*self.join.weight.shape))
+            nn.init.zeros_(self.join.bias)
+
+    def forward(
+        self,
+        states: Float[Tensor, "batch *pieces d_model"],
+        factor_ids: Int[Tensor, "batch pieces factors"],
+    ) -> Float[Tensor, "batch *pieces d_model"]:
+        """Join the factors to embeddings of pieces, or their mean to final vectors, `[batch, d_model]`.
+
+        Pieces of no word, 0 in all columns, do not count for the mean; without any word it is 0.
+        """
+        columns = zip(self.tables.values(), factor_ids.unbind(-1), strict=True)
+        embedded = [table(ids) for table, ids in columns]
+        if self.join is None:
+            return states + reduce(torch.add, embedded).to(states.dtype)
+        joined = torch.cat(embedded, -1)
+        if self.joins_final:
+            counted = (factor_ids != 0).any(-1)[..., None].to(joined.dtype)
+            joined = (joined * counted).sum(1) / counted.sum(1).clamp(min=1)
+        # Computed in the type of the embeddings, given in that of the states.
+        return self.join(torch.cat([states.to(joined.dtype), joined], -1)).to(states.dtype)
 
 
 class MappedEmbedding(nn.Embedding):

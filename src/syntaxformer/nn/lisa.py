@@ -1,6 +1,6 @@
 """LISA: an attention head that points at governors, supervised or not, alone or inside other attention.
 
-What a piece should point at is made here from governors of words; which layers and heads do it is decided
+What a piece should point at comes with the batch (`syntax.inputs`); which layers and heads do it is decided
 elsewhere.
 """
 
@@ -12,9 +12,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from syntaxformer.nn.attention import masked_softmax
-
-NO_GOVERNOR = -100
-"""Target of pieces that are not supervised: specials, padding, words whose governor was cut off."""
 
 
 class BiaffineHead(nn.Module):
@@ -61,7 +58,7 @@ class BiaffineHead(nn.Module):
         """Attend; pieces that `governors` (gold or from a parser) gives a place look there alone.
 
         The query is Q of the head, or the states. Without any valid key the output is zero. `governors` are
-        as from `governor_targets`, negative for pieces that attend as they would.
+        as from `syntax.governor_targets`, negative for pieces that attend as they would.
 
         Returns:
             The output, and the logits that `governor_loss` takes (-inf on invalid keys).
@@ -105,45 +102,6 @@ def inject_governors(
     return torch.cat([output[:, :attn_head], replaced.unsqueeze(1), output[:, attn_head + 1 :]], 1)
 
 
-def governor_targets(
-    governors: Int[Tensor, "batch words"], words_of_pieces: Int[Tensor, "batch pieces"]
-) -> Int[Tensor, "batch pieces"]:
-    """Place that each piece should point at.
-
-    A word's first piece points at the first piece of its governor, that of a root at itself; later pieces
-    point at their word's first. Governors are those of words, -1 for roots; `words_of_pieces` is -1 for
-    specials and padding.
-
-    Returns:
-        Places among the pieces, `NO_GOVERNOR` for pieces of no word and where the governor has no piece left.
-
-    Raises:
-        ValueError: A governor or a word that is not there.
-    """
-    n_words, n_pieces = governors.shape[1], words_of_pieces.shape[1]
-    for name, ids in (("governors", governors), ("words_of_pieces", words_of_pieces)):
-        if ids.numel() and not -1 <= int(ids.min()) <= int(ids.max()) < n_words:
-            raise ValueError(
-                f"{name}: expected -1 to {n_words - 1}, a word of the batch, "
-                f"got {int(ids.min())} to {int(ids.max())}."
-            )
-    first = _first_piece_of_words(words_of_pieces, n_words)
-    words, places = words_of_pieces.clamp(min=0).to(torch.int64), _places(words_of_pieces)
-    own_first = first.gather(1, words)
-    governor = F.pad(governors, (0, 1), value=-1).to(torch.int64).gather(1, words)
-    of_governor = torch.where(governor < 0, places, first.gather(1, governor.clamp(min=0)))
-    targets = torch.where(places == own_first, of_governor, own_first)
-    return targets.masked_fill((words_of_pieces < 0) | (targets >= n_pieces), NO_GOVERNOR)
-
-
-def first_pieces(words_of_pieces: Int[Tensor, "batch pieces"]) -> Bool[Tensor, "batch pieces"]:
-    """True for the first piece of each word: one a word, to count words."""
-    n_words = int(words_of_pieces.max()) + 1 if words_of_pieces.numel() else 0
-    first = _first_piece_of_words(words_of_pieces, n_words)
-    is_first = first.gather(1, words_of_pieces.clamp(min=0).to(torch.int64)) == _places(words_of_pieces)
-    return is_first & (words_of_pieces >= 0)
-
-
 def governor_loss(
     logits: Float[Tensor, "batch pieces pieces"], targets: Int[Tensor, "batch pieces"]
 ) -> Float[Tensor, ""]:
@@ -180,21 +138,9 @@ def governor_hits(
 ) -> tuple[int, int]:
     """Right ones and all of the pieces that have a target: their quotient is the accuracy of pieces.
 
-    The head points where its logits are the largest; targets are those of `governor_targets`. With
+    The head points where its logits are the largest; targets are those of `syntax.governor_targets`. With
     `first_pieces` as what is counted, the quotient is the unlabelled attachment score of words.
     """
     of_interest = targets >= 0 if counted is None else (targets >= 0) & counted
     right = (pointed_at == targets) & of_interest
     return int(right.sum()), int(of_interest.sum())
-
-
-def _first_piece_of_words(words_of_pieces: Tensor, n_words: int) -> Tensor:
-    """[batch, words + 1], place of each word's first piece, the number of pieces for words without any."""
-    n_pieces = words_of_pieces.shape[1]
-    words = torch.where(words_of_pieces < 0, n_words, words_of_pieces).to(torch.int64)
-    first = torch.full((len(words), n_words + 1), n_pieces, dtype=torch.int64, device=words.device)
-    return first.scatter_reduce_(1, words, _places(words_of_pieces), "amin")
-
-
-def _places(pieces: Tensor) -> Tensor:
-    return torch.arange(pieces.shape[1], device=pieces.device).expand(len(pieces), -1)

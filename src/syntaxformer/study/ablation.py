@@ -22,11 +22,8 @@ from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
-from syntaxformer.infusion.config import TreeOptions
-from syntaxformer.nn import first_pieces
-from syntaxformer.syntax import FACTORS, WordColumns
+from syntaxformer.syntax import FACTORS, LineSyntax, TreeOptions, WordColumns, first_pieces
 from syntaxformer.translation.source import EncodedText, SourceEncoder
-from syntaxformer.translation.source_syntax import SourceSyntax
 from syntaxformer.translation.translator import Translator
 
 KINDS = ("parent", "child", "sibling")
@@ -141,15 +138,15 @@ def ablate_classifier(classifier: Classifier, ablation: Ablation) -> Classifier:
     options = config.tree_options
     trees = () if options is None else options.used_trees
     looks_at_governors = config.lisa is not None and config.lisa.inject == "gold"
-    ablation.check(("pos",) if config.pos else (), trees, looks_at_governors)
+    ablation.check(config.factors, trees, looks_at_governors)
     spoiled = copy(classifier)
     spoiled.collator = _AblatedCollator(classifier.collator, ablation)
     return spoiled
 
 
 def ablate_factors(
-    factors: NDArray[np.int32], names: Sequence[str], of_pieces: PieceWords, ablation: Ablation
-) -> NDArray[np.int32]:
+    factors: NDArray[Any], names: Sequence[str], of_pieces: PieceWords, ablation: Ablation
+) -> NDArray[Any]:
     """Spoil columns of factor values.
 
     Args:
@@ -169,18 +166,21 @@ def ablate_factors(
 
 
 def ablate_batch(
-    batch: dict[str, Tensor], options: TreeOptions | None, of_pieces: PieceWords, ablation: Ablation
+    batch: dict[str, Tensor],
+    options: TreeOptions | None,
+    of_pieces: PieceWords,
+    ablation: Ablation,
+    factors: Sequence[str] = (),
 ) -> dict[str, Tensor]:
-    """Spoil `syntax`, `governors` and `pos_ids` of a batch, as far as they are there."""
+    """Spoil `syntax`, `governors` and `factor_ids`, whose columns are `factors`, as far as they are there."""
     spoiled = dict(batch)
     if "syntax" in batch and options is not None:
         spoiled["syntax"] = _spoil_relations(batch["syntax"], options, of_pieces, ablation)
     if "governors" in batch:
         spoiled["governors"] = _spoil_governors(batch["governors"], of_pieces, ablation)
-    if "pos_ids" in batch:
-        tags = batch["pos_ids"].numpy()[:, :, None].astype(np.int32)
-        found = ablate_factors(tags, ("pos",), of_pieces, ablation)[:, :, 0]
-        spoiled["pos_ids"] = torch.from_numpy(found).to(batch["pos_ids"].dtype)
+    if "factor_ids" in batch:
+        ids = batch["factor_ids"].numpy()
+        spoiled["factor_ids"] = torch.from_numpy(ablate_factors(ids, factors, of_pieces, ablation))
     return spoiled
 
 
@@ -205,7 +205,7 @@ def _spoil_relations(
 def _spoil_governors(governors: Tensor, of_pieces: PieceWords, ablation: Ablation) -> Tensor:
     """Places of governors `[batch, pieces]`; only first pieces of words point and are pointed at."""
     spoiled = governors.clone()
-    first = first_pieces(torch.from_numpy(of_pieces.words))
+    first = torch.from_numpy(first_pieces(of_pieces.words))
     for row, roles in enumerate(torch.from_numpy(of_pieces.roles("governors", ablation.seed))):
         words = torch.nonzero(first[row])[:, 0]
         if "governors" in ablation.shuffle:
@@ -229,15 +229,14 @@ class _AblatedEncoder(SourceEncoder):
         pieces: NDArray[np.int32],
         splits: NDArray[np.int64],
         owners: NDArray[np.int32],
-        offsets: NDArray[np.int32],
         words: WordColumns,
     ) -> EncodedText:
-        encoded = super()._with_annotation(pieces, splits, owners, offsets, words)
+        encoded = super()._with_annotation(pieces, splits, owners, words)
         lines = np.split(pieces, splits[1:-1])
         texts = np.array([zlib.crc32(line.tobytes()) for line in lines], np.int64)
         syntax, factors = encoded.syntax, encoded.factors.copy()
         if syntax is not None:
-            fields = {name: getattr(syntax, name) for name in SourceSyntax.__dataclass_fields__}
+            fields = {name: getattr(syntax, name) for name in LineSyntax.__dataclass_fields__}
             syntax = _AblatedSyntax(**fields, ablation=self.ablation, texts=texts)
         for row, (start, stop) in enumerate(pairwise(splits.tolist())):
             of_line = PieceWords.of_lines(owners[None, start:stop], texts[row : row + 1])
@@ -247,15 +246,17 @@ class _AblatedEncoder(SourceEncoder):
 
 
 @dataclass(frozen=True)
-class _AblatedSyntax(SourceSyntax):
+class _AblatedSyntax(LineSyntax):
     """Trees that are spoiled when a batch is made of them; `texts` as in `PieceWords`."""
 
     ablation: Ablation = Ablation()
     texts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, Tensor]:
+    def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         of_pieces = PieceWords.of_lines(self.words_of_pieces(rows, splits), self.texts[list(rows)])
-        return ablate_batch(super().batch(rows, splits), self.inputs.trees, of_pieces, self.ablation)
+        whole = {name: torch.from_numpy(array) for name, array in super().batch(rows, splits).items()}
+        spoiled = ablate_batch(whole, self.inputs.trees, of_pieces, self.ablation)
+        return {name: tensor.numpy() for name, tensor in spoiled.items()}
 
 
 class _AblatedCollator:
@@ -268,7 +269,8 @@ class _AblatedCollator:
         batch = self._collator(examples)
         words, segments = self._collator.words_of_pieces(examples)
         of_pieces = PieceWords(words, segments, np.array([one.checksum for one in examples], np.int64))
-        return ablate_batch(batch, self._collator.config.tree_options, of_pieces, self._ablation)
+        config = self._collator.config
+        return ablate_batch(batch, config.tree_options, of_pieces, self._ablation, config.factors)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._collator, name)

@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 from syntaxformer.base.errors import SyntaxformerError
 from syntaxformer.base.languages import TextLanguage, choose_annotator, language_of
 from syntaxformer.syntax import (
+    FACTORS,
     MAX_DISTANCE,
     UnseenValues,
     WordColumns,
     WordTrees,
     batch_word_of_piece,
+    piece_factors,
     segment_offsets,
     word_relations,
 )
+from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.syntax.piece_relations import TREES, columns_of_trees, sentence_trees
-from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
@@ -137,17 +139,23 @@ def classifier_text(
     )
     offsets, piece_splits = segment_offsets(encoded)
     padded = [*sentences, Sentence("", (), ())][:2]
-    words = WordColumns.from_sentences([Sentence(one.text, one.words, one.offsets) for one in padded])
+    vocabularies = collator.config.vocabularies
+    needs = {need for name in vocabularies for need in FACTORS[name].needs}
+    tagged = [replace(one, upos=one.upos or ("X",) * len(one)) for one in padded]
+    words = WordColumns.from_sentences(tagged, only=needs)
     owners = batch_word_of_piece(offsets, piece_splits, words.offsets, words.row_splits)
     second = int(piece_splits[1])
     shift = np.where(np.arange(len(owners)) >= second, len(sentences[0]), 0)
     pieces = collator.tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
     relations = _relations(sentences, max_distance)
     numbered = np.where(owners < 0, -1, owners + shift).tolist()
-    factors: dict[str, list[str]] = {}
-    if collator.config.pos:
-        tags = [tag for one in sentences for tag in one.upos or ("X",) * len(one)]
-        factors["pos"] = ["<none>" if word < 0 else tags[word] for word in numbered]
+    known = {
+        name: vocabulary
+        for name, vocabulary in vocabularies.items()
+        if set(FACTORS[name].needs) <= words.provides
+    }
+    ids = piece_factors(words, owners, piece_splits, known)
+    factors = {name: one.decode(ids[:, place]) for place, (name, one) in enumerate(known.items())}
     return TextView(sentences, relations, max_distance, pieces, numbered, factors)
 
 

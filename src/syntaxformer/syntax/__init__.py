@@ -14,6 +14,14 @@ from syntaxformer.syntax.factors import (
     word_factor,
 )
 from syntaxformer.syntax.head_rules import head_child
+from syntaxformer.syntax.inputs import (
+    NO_GOVERNOR,
+    LineSyntax,
+    SyntaxInputs,
+    TreeOptions,
+    first_pieces,
+    governor_targets,
+)
 from syntaxformer.syntax.piece_relations import (
     WordTrees,
     pair_words_of_pieces,
@@ -52,6 +60,7 @@ from syntaxformer.syntax.relations import (
 __all__ = [
     "FACTORS",
     "MAX_DISTANCE",
+    "NO_GOVERNOR",
     "NO_PATH",
     "NO_PHRASE",
     "NO_WORD",
@@ -60,7 +69,10 @@ __all__ = [
     "CodedColumn",
     "Factor",
     "FactorVocabulary",
+    "LineSyntax",
     "PhraseColumns",
+    "SyntaxInputs",
+    "TreeOptions",
     "UnseenFactorValueWarning",
     "UnseenValues",
     "WordColumns",
@@ -75,6 +87,8 @@ __all__ = [
     "dependency_depths",
     "dependency_relations",
     "encoding_offsets",
+    "first_pieces",
+    "governor_targets",
     "head_child",
     "n_relations",
     "pair_relation",

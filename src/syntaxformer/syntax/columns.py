@@ -181,26 +181,32 @@ class WordColumns:
         sentences: Sequence[Sentence],
         user: Mapping[str, Sequence[Sequence[str]]] | None = None,
         first_line: int = 1,
+        only: Collection[str] = tuple(COLUMNS),
     ) -> WordColumns:
         """Columns of annotated sentences.
 
         `user` has, for each of the user's columns, one list of values a line (see `read_user_values`).
+        `only` are the annotations that are wanted.
 
         Raises:
             AlignmentError: One of `DEFAULT_COLUMNS` that some lines have and others lack, or a user column
                 whose values are not one a word.
         """
-        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-        row_splits = splits_of(lengths)
-        numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
-        offsets = np.fromiter(numbers, np.int32, 2 * int(row_splits[-1])).reshape(-1, 2)
+        offsets, row_splits = word_offsets(sentences)
         texts = [sentence.text for sentence in sentences]
-        found = {name: _column(sentences, name, first_line) for name in COLUMNS}
+        found = {name: _column(sentences, name, first_line) for name in only}
         columns = cls(texts, row_splits, offsets[:, 0], offsets[:, 1], first_line=first_line, **found)
         for name, rows in (user or {}).items():
-            check_rows(name, rows, lengths, first_line)
+            check_rows(name, rows, np.diff(row_splits), first_line)
             columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
         return columns
+
+
+def word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Character start and end of all words, `[words, 2]`, and where each sentence's words begin."""
+    splits = splits_of(list(map(len, sentences)))
+    numbers = chain.from_iterable(chain.from_iterable(sentence.offsets for sentence in sentences))
+    return np.fromiter(numbers, np.int32, 2 * int(splits[-1])).reshape(-1, 2), splits
 
 
 def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, first_line: int) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from operator import attrgetter
 from typing import Any, TypeGuard, cast
 
 import numpy as np
@@ -21,7 +22,6 @@ from syntaxformer.syntax.columns import CodedColumn, WordColumns
 from syntaxformer.syntax.pieces import (
     NO_WORD,
     SUBWORD_POSITIONS,
-    batch_word_of_piece,
     row_of_item,
     subword_codes,
 )
@@ -308,27 +308,14 @@ class Factor:
     of_words: Callable[[WordColumns], CodedColumn] | None
 
 
-def _upos(columns: WordColumns) -> CodedColumn:
-    return _given(columns.upos)
-
-
-def _deprels(columns: WordColumns) -> CodedColumn:
-    return _given(columns.deprels)
-
-
-def _given(column: CodedColumn | None) -> CodedColumn:
-    assert column is not None, "check_factors has held that the annotation is there"
-    return column
-
-
 FACTORS: Mapping[str, Factor] = {
     factor.name: factor
     for factor in (
-        Factor("pos", POS_TAGS, ("upos",), _upos),
+        Factor("pos", POS_TAGS, ("upos",), attrgetter("upos")),
         Factor("case", BINARY, (), starts_with_capital),
         Factor("subword", SUBWORD_POSITIONS, (), None),
         Factor("predicate", BINARY, ("upos", "governors"), verbal_predicate),
-        Factor("deprel", None, ("deprels",), _deprels),
+        Factor("deprel", None, ("deprels",), attrgetter("deprels")),
         Factor("depth", DEPTHS, ("governors",), tree_depth),
     )
 }
@@ -341,7 +328,6 @@ def check_factors(
     user_columns: Iterable[str] = (),
     *,
     annotator: str = "the annotator",
-    alternatives: Mapping[str, Iterable[str]] | None = None,
 ) -> None:
     """Hold that every factor exists, stands once, and finds the annotation that it needs.
 
@@ -350,7 +336,6 @@ def check_factors(
         provides: Annotations at hand (`Annotator.provides`, `WordColumns.provides`).
         user_columns: Names of the user's columns.
         annotator: Its name, for the message.
-        alternatives: What other annotators provide, by their names, for the message.
 
     Raises:
         ConfigError: All problems at once.
@@ -371,17 +356,13 @@ def check_factors(
             problems.append(f"factors: expected one of {', '.join(known)}, got {name!r}.{hint}")
         elif name in FACTORS:
             missing = [need for need in FACTORS[name].needs if need not in provided]
-            problems += [_missing(name, need, annotator, alternatives or {}) for need in missing]
+            problems += [
+                f"factor {name!r}: expected {need}, got none from {annotator}. Choose an annotator that "
+                "gives it, or drop the factor."
+                for need in missing
+            ]
     if problems:
         raise ConfigError(problems)
-
-
-def _missing(name: str, need: str, annotator: str, alternatives: Mapping[str, Iterable[str]]) -> str:
-    giving = [other for other, provides in alternatives.items() if need in provides]
-    remedy = (
-        f"Annotators that give it: {', '.join(giving)}" if giving else "Choose an annotator that gives it"
-    )
-    return f"factor {name!r}: expected {need}, got none from {annotator}. {remedy}, or drop the factor."
 
 
 def word_factor(name: str, columns: WordColumns) -> CodedColumn:
@@ -437,51 +418,40 @@ def build_vocabularies(
 
 def piece_factors(
     columns: WordColumns,
-    piece_offsets: ArrayLike,
+    words_of_pieces: ArrayLike,
     piece_row_splits: ArrayLike,
-    factors: Sequence[str],
     vocabularies: Mapping[str, FactorVocabulary],
-    *,
     unseen: UnseenValues | None = None,
-    words_of_pieces: ArrayLike | None = None,
-) -> dict[str, NDArray[np.integer[Any]]]:
-    """Ids of every factor for every piece; a piece has the value of its word.
+) -> NDArray[np.int32]:
+    """Ids of factors for every piece; a piece has the value of its word.
 
     Args:
         columns: Words of consecutive lines.
-        piece_offsets: `[pieces, 2]`, from `encoding_offsets` over the same lines.
+        words_of_pieces: `[pieces]`, from `batch_word_of_piece` over the same lines.
         piece_row_splits: `[rows + 1]`.
-        factors: Factors to compute.
-        vocabularies: By factor name.
+        vocabularies: Of the factors wanted, in the order of the result's columns.
         unseen: Where to count values that a vocabulary does not have; give one wherever the values are not
             those that the vocabulary was built from.
-        words_of_pieces: `[pieces]`, from `batch_word_of_piece`, where it is at hand already.
 
     Returns:
-        For each factor `[pieces]`, in its vocabulary's `dtype`; 0 (`<none>`) for pieces without word.
+        `[pieces, factors]`; 0 (`<none>`) for pieces without word.
 
     Raises:
-        ConfigError: Unknown factor, missing annotation or missing vocabulary.
-        AlignmentError: Pieces and words of different lines.
+        ConfigError: Unknown factor, or a missing annotation.
+        AlignmentError: Row splits that do not cut the pieces into rows.
     """
-    check_factors(factors, columns.provides, columns.user)
-    missing = [name for name in factors if name not in vocabularies]
-    if missing:
-        raise ConfigError([f"factor {name!r}: expected a vocabulary, got none." for name in missing])
-    if words_of_pieces is None:
-        words_of_pieces = batch_word_of_piece(
-            piece_offsets, piece_row_splits, columns.offsets, columns.row_splits
-        )
+    check_factors(list(vocabularies), columns.provides, columns.user)
     words = np.asarray(words_of_pieces, np.int64)
     rows = row_of_item(piece_row_splits, len(words), "piece_row_splits")
     flat_words = np.where(words == NO_WORD, columns.n_words, words + columns.row_splits[rows])
-    ids: dict[str, NDArray[np.integer[Any]]] = {}
-    for name in factors:
+    ids = np.zeros((len(words), len(vocabularies)), np.int32)
+    for place, (name, vocabulary) in enumerate(vocabularies.items()):
         if name in FACTORS and FACTORS[name].of_words is None:
             codes = CodedColumn(subword_codes(words, piece_row_splits), SUBWORD_POSITIONS)
-            ids[name] = vocabularies[name].encode_column(codes, unseen)
+            ids[:, place] = vocabulary.encode_column(codes, unseen)
         else:
-            of_words = vocabularies[name].encode_column(word_factor(name, columns), unseen)
             # One more "word" for the pieces that have none.
-            ids[name] = np.append(of_words, of_words.dtype.type(0))[flat_words]
+            ids[:, place] = np.append(vocabulary.encode_column(word_factor(name, columns), unseen), 0)[
+                flat_words
+            ]
     return ids

@@ -14,7 +14,8 @@ from torch.utils.data import Dataset, Sampler
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
-from syntaxformer.translation.source import EncodedText, pad_rows, source_batch
+from syntaxformer.syntax.ragged import Ragged
+from syntaxformer.translation.source import EncodedText, source_batch
 
 __all__ = [
     "EncodedPairs",
@@ -154,13 +155,14 @@ class TranslationCollator:
         Returns:
             `input_ids` [batch, src], `factor_ids` [batch, src, factors] where there are factors,
             `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt], what
-            `SourceSyntax.batch` gives where the encoder reads trees, and `target_tags` [batch, tgt] where the
+            `LineSyntax.batch` gives where the encoder reads trees, and `target_tags` [batch, tgt] where the
             target is tagged, -100 for pieces without a known tag.
         """
         batch = source_batch(self.pairs.src, rows, self.pad_id)
-        labels, _ = pad_rows(self.pairs.tgt.pieces, self.pairs.tgt.splits, rows, IGNORED_LABEL)
+        tgt = self.pairs.tgt
+        labels = Ragged(tgt.pieces, tgt.splits).padded(IGNORED_LABEL, rows)
         batch["labels"] = torch.from_numpy(labels)
-        if self.pairs.tgt.factors.shape[1]:
-            tags, _ = pad_rows(self.pairs.tgt.factors[:, 0], self.pairs.tgt.splits, rows, NO_TAG)
+        if tgt.factors.shape[1]:
+            tags = Ragged(tgt.factors[:, 0], tgt.splits).padded(NO_TAG, rows)
             batch["target_tags"] = torch.from_numpy(np.where(tags <= UNKNOWN_TAG, IGNORED_LABEL, tags))
         return batch

@@ -51,7 +51,7 @@ class _Host(Stack):
 
     infusion: Infusion | None
 
-    def _add_layers(self, n_layers: int, plug_in: InfusionConfig) -> None:
+    def _add_layers(self, n_layers: int, plug_in: InfusionConfig | None) -> None:
         config = self.config
         self.scale = math.sqrt(config.d_model)
         self.positions = SinusoidalPositions(config.d_model)
@@ -62,9 +62,11 @@ class _Host(Stack):
         self.norm = final_norm(config)
         self.infuse(plug_in)
 
-    def infuse(self, plug_in: InfusionConfig) -> None:
+    def infuse(self, plug_in: InfusionConfig | None) -> None:
         """Put syntax inside the layers."""
-        self.infusion = None if plug_in.is_plain else Infusion(plug_in, parts_in(self, OWN))
+        self.infusion = (
+            None if plug_in is None or plug_in.is_plain else Infusion(plug_in, parts_in(self, OWN))
+        )
 
     def _run_layers(
         self,
@@ -79,7 +81,7 @@ class _Host(Stack):
         states = self.dropout(self.positions(embedded * self.scale))
         hidden, attentions = [states], []
         for number, layer in enumerate(self.layers):
-            states, weights = self.run(layer, states, mask, attends, own_layer(batch, number))
+            states, weights = self.run(layer, states, mask, attends, batch and own_layer(batch, number))
             hidden += [states] if shows_states else []
             attentions.append(weights)
         if batch is not None:

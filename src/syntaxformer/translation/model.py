@@ -7,6 +7,7 @@ piece ids and factor ids is the business of `source`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
 )
 
+from syntaxformer.base.errors import CheckpointError
 from syntaxformer.infusion.config import LisaConfig
 from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.nn.attention import FusedLinear
@@ -154,6 +156,26 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self.decoder.embedding = self._get_resized_embeddings(table, size, None, mean_resizing)
         return resized
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the base class; what a config given here infuses beyond the folder's own starts as documented.
+
+        Raises:
+            CheckpointError: The folder's weights lack parts of the infusion that its `config.json` describes.
+        """
+        wants_report = kwargs.pop("output_loading_info", False)
+        folder = pretrained_model_name_or_path
+        loaded: Any = super().from_pretrained(folder, *args, output_loading_info=True, **kwargs)
+        model, report = loaded
+        missing = [name for name in report["missing_keys"] if _OF_INFUSION.match(name)]
+        if missing and (lacking := sorted(_names_of_config(folder, kwargs).intersection(missing))):
+            raise CheckpointError(
+                f"{folder}: expected the weights of the infusion that config.json describes, lacking "
+                f"{', '.join(lacking[:3])}: the folder was written by another version, or altered. "
+                "Train the model anew."
+            )
+        return (model, report) if wants_report else model
+
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
         """As the base class; the config says of tied tables that they are: PEFT may set the opposite."""
         tables = (self.encoder.embedding.word, self.decoder.embedding, self.output)
@@ -286,6 +308,20 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         if self.training and tasks:
             total = total + n_pieces * torch.stack([task.loss for task in tasks]).sum()
         return total / (n_pieces if n_items is None else n_items)
+
+
+_OF_INFUSION = re.compile(r"encoder\.(infusion|tags|embedding\.(factors|map))\.")
+"""Names of parameters that a plain translator has not."""
+
+_OF_FOLDER = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
+
+
+def _names_of_config(folder: Any, options: dict[str, Any]) -> set[str]:
+    """Parameters of the network that a folder's own config describes."""
+    places = {name: options[name] for name in _OF_FOLDER if name in options}
+    config = SyntaxTransformerConfig.from_pretrained(folder, **places)
+    with torch.device("meta"), init.no_init_weights():
+        return set(SyntaxTransformer(config).state_dict())
 
 
 def _refuse_unserved(keywords: dict[str, Any]) -> None:

@@ -102,12 +102,13 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         return WidthPlan.from_dict(self.infusion) if self.infusion else plan_widths("none", self.d_model)
 
     @property
-    def plug_in(self) -> InfusionConfig:
-        """What syntax is put inside the encoder's attention."""
+    def plug_in(self) -> InfusionConfig | None:
+        """What syntax is put inside the encoder's attention; None for nothing."""
         lisa = self.lisa
         if lisa is not None and lisa.get("layers") in ((), []):
             lisa = None  # of `pos_encoder`, whose second encoder has heads of its own
-        return InfusionConfig(masks=self.masks, relation_bias=self.relation_bias, lisa=lisa)
+        sections = {"masks": self.masks, "relation_bias": self.relation_bias, "lisa": lisa}
+        return None if all(one is None for one in sections.values()) else InfusionConfig(**sections)
 
     @property
     def plug_in_of_tags(self) -> InfusionConfig:

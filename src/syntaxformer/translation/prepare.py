@@ -21,10 +21,10 @@ from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
-from syntaxformer.translation.source_syntax import SourceSyntax, SyntaxInputs
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
@@ -338,7 +338,7 @@ def _text_of(arrays: dict[str, NDArray[Any]], side: str, syntax: SyntaxInputs) -
         return text
     phrases = PhraseColumns(*(own[name] for name in PHRASES)) if PHRASES[0] in own else None
     parts = (own["owners"], own["word_splits"], own.get("governors"), phrases)
-    return replace(text, syntax=SourceSyntax(syntax, *parts))
+    return replace(text, syntax=LineSyntax(syntax, *parts))
 
 
 def encoded_chunks(

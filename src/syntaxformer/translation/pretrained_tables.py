@@ -44,7 +44,7 @@ class PretrainedTable(BaseModel):
         default=None,
         ge=1,
         description="columns left by PCA; fewer than the model's word width are mapped up to it by a learned "
-        "map; null: the word width (paper 004: 512, 256, 128). Of the source only",
+        "map; null: the word width (Kapadia et al. 2020: 512, 256, 128). Of the source only",
     )
     max_lines: int = Field(
         default=50_000,

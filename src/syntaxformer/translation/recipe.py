@@ -5,47 +5,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from syntaxformer.base.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_side
-from syntaxformer.infusion.config import (
-    InfusionConfig,
-    LisaConfig,
-    MaskConfig,
-    RelationBiasConfig,
-    layer_problems,
-    tree_problems,
-    with_trees_of_masks,
-)
-from syntaxformer.nn.infused_embedding import INFUSION_KINDS, WidthPlan, plan_widths
+from syntaxformer.infusion.config import EmbeddingConfig, InfusionConfig, layer_problems
+from syntaxformer.nn.infused_embedding import WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
+from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.translation.corpora import CorpusConfig
 from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.prepare import TargetPosConfig
 from syntaxformer.translation.pretrained_tables import PretrainedConfig, pretrained_problems
-from syntaxformer.translation.source import TagPlace
-from syntaxformer.translation.source_syntax import SyntaxInputs
 from syntaxformer.translation.subwords import SubwordConfig
+from syntaxformer.trees.sentence import PER_WORD
 
 __all__ = [
     "AnnotationConfig",
     "DecodingConfig",
-    "EmbeddingInfusionConfig",
     "ModelConfig",
     "Recipe",
     "TrainingConfig",
     "load_recipe",
 ]
-
-ANNOTATIONS = ("upos", "governors", "deprels")
-"""What an annotator may give that a factor needs."""
 
 
 class AnnotationConfig(Section):
@@ -64,42 +52,6 @@ class AnnotationConfig(Section):
         description="files that `syntaxformer annotate` wrote with the same annotator: lines that they hold, "
         "in whatever order, are not tagged again",
     )
-
-
-class EmbeddingInfusionConfig(Section):
-    """How factors enter the encoder; see `nn.infusion_plan`."""
-
-    kind: str = Field(default="none", description=", ".join(INFUSION_KINDS))
-    factors: list[str] | None = Field(
-        default=None,
-        description="pos, case, subword, predicate, deprel, depth or your own; null: the kind's own",
-    )
-    width: int | None = Field(
-        default=None,
-        ge=1,
-        description="columns for all factors together (paper 000: 8 to 64); null: 20, for learned_concat 24",
-    )
-    widths: dict[str, int] | None = Field(
-        default=None, description="columns of each factor, for kinds that concatenate them"
-    )
-    word_width: int | None = Field(
-        default=None, ge=1, description="columns of the word embedding; null: what is left"
-    )
-    min_count: int = Field(
-        default=2, ge=1, description="values of open factors seen less often are read as unknown"
-    )
-    place: TagPlace | None = Field(
-        default=None,
-        description="prepend only: tags interleaved with words, or a prefix of the line; null: interleaved",
-    )
-    tag_layers: int | None = Field(
-        default=None, ge=1, description="pos_encoder only: layers of the second encoder; null: 1"
-    )
-
-    @property
-    def tag_place(self) -> TagPlace | None:
-        """Where tags stand that are pieces; None where they are none."""
-        return (self.place or "interleaved") if self.kind == "prepend" else None
 
 
 class ModelConfig(Section):
@@ -145,7 +97,10 @@ class TrainingConfig(RunTraining):
     warmup_steps: int = Field(default=4000, ge=0, description="updates until the peak")
     adam_beta1: float = Field(default=0.9, ge=0, lt=1, description="decay of the mean of gradients")
     adam_beta2: float = Field(
-        default=0.998, ge=0, lt=1, description="decay of the mean of squared gradients (paper 000: 0.998)"
+        default=0.998,
+        ge=0,
+        lt=1,
+        description="decay of the mean of squared gradients (Sundararaman et al. 2019: 0.998)",
     )
     adam_epsilon: float = Field(default=1e-9, gt=0, description="added to the root of squared gradients")
     weight_decay: float = Field(default=0.0, ge=0, description="decoupled, on matrices only")
@@ -177,16 +132,7 @@ class Recipe(RunConfig):
     data: CorpusConfig
     annotation: AnnotationConfig = AnnotationConfig()
     subwords: SubwordConfig = SubwordConfig()
-    infusion: EmbeddingInfusionConfig = EmbeddingInfusionConfig()
-    lisa: LisaConfig | None = Field(
-        default=None, description="a biaffine head that points at governors; {} for the defaults"
-    )
-    masks: MaskConfig | None = Field(
-        default=None, description="syntax attention in the encoder; {} for the defaults"
-    )
-    relation_bias: RelationBiasConfig | None = Field(
-        default=None, description="a bias for each relation in the encoder; {} for the defaults"
-    )
+    infusion: InfusionConfig = InfusionConfig(embedding=EmbeddingConfig())
     predict_target_pos: TargetPosConfig | None = Field(
         default=None, description="the decoder also predicts the target's parts of speech, in training"
     )
@@ -197,10 +143,33 @@ class Recipe(RunConfig):
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 
+    shorthands: ClassVar[tuple[str, ...]] = ("masks", "relation_bias", "lisa")
+    """Sections of `infusion` that may stand beside it."""
+
     @model_validator(mode="before")
     @classmethod
-    def _one_relation_tensor(cls, content: Any) -> Any:
-        return with_trees_of_masks(content)
+    def in_full(cls, content: Any) -> Any:
+        """Shorthands in their place: `masks` in `infusion`, `infusion.kind` in `infusion.embedding`."""
+        if not isinstance(content, Mapping) or isinstance(content.get("infusion"), InfusionConfig):
+            return content
+        section = content.get("infusion") or {}
+        if not isinstance(section, Mapping):
+            return content
+        parts = {name: content[name] for name in cls.shorthands if name in content}
+        own = {key: section[key] for key in section if key not in InfusionConfig.shorthands}
+        short = {key: section[key] for key in section if key in InfusionConfig.shorthands}
+        embedding = own.get("embedding")
+        if embedding is None or isinstance(embedding, Mapping):
+            embedding = {**(embedding or {}), **short}
+        full = {key: value for key, value in content.items() if key not in cls.shorthands}
+        return {**full, "infusion": {**own, **parts, "embedding": embedding}}
+
+    @classmethod
+    def short(cls, key: str) -> str:
+        """The shorthand of a key, where it has one."""
+        key = key.replace("infusion.embedding.", "infusion.")
+        name = key.removeprefix("infusion.")
+        return name if name.partition(".")[0] in cls.shorthands else key
 
     @model_validator(mode="after")
     def _adds_up(self) -> Recipe:
@@ -234,9 +203,9 @@ class Recipe(RunConfig):
     def _factor_problems(self) -> list[str]:
         """Names before widths: whether the annotator gives what they need is found when it is loaded."""
         try:
-            names = self.infusion.factors or [name for name, _ in self.width_plan().factors]
-            if self.infusion.kind != "none":
-                check_factors(names, ANNOTATIONS, self.data.factor_files)
+            names = self.embedding.factors or [name for name, _ in self.width_plan().factors]
+            if self.embedding.kind != "none":
+                check_factors(names, PER_WORD, self.data.factor_files)
             self.width_plan()
         except ConfigError as error:
             return error.problems
@@ -246,23 +215,32 @@ class Recipe(RunConfig):
 
     def _syntax_problems(self) -> list[str]:
         """What the encoder has not, and what cannot be had in a translator."""
-        problems = [*infusion_problems(self.infusion), *tree_problems(self.masks, self.relation_bias)]
+        section, lisa = self.infusion, self.infusion.lisa
+        problems = self.embedding.misplaced({"place": "prepend", "tag_layers": "pos_encoder"})
+        if self.embedding.kind == "prepend" and "subword" in (self.embedding.factors or ()):
+            problems.append(
+                "infusion.factors: expected factors of words for kind 'prepend', got subword, a factor of "
+                "pieces."
+            )
         if not problems:
-            lisa = self.lisa
-            if self.infusion.kind == "pos_encoder" and lisa is not None and lisa.layers == ():
-                lisa = None  # its second encoder has heads of its own
-            plug_in = InfusionConfig(masks=self.masks, relation_bias=self.relation_bias, lisa=lisa)
-            shape = (self.model.encoder_layers, self.model.n_heads)
-            problems += layer_problems(plug_in, *shape, "the encoder")
+            if self.embedding.kind == "pos_encoder" and lisa is not None and lisa.layers == ():
+                section = section.model_copy(update={"lisa": None})  # its second encoder has heads of its own
+            problems += layer_problems(section, self.model.encoder_layers, self.model.n_heads, "the encoder")
         for name in ("masks", "relation_bias"):
-            section = getattr(self, name)
-            if section is not None and section.random:
+            trees = getattr(self.infusion, name)
+            if trees is not None and trees.random:
                 problems.append(f"{name}.random: expected false in a translator, got true.")
-            if section is not None and set(section.without) >= {"parent", "child", "sibling"}:
+            if trees is not None and set(trees.without) >= {"parent", "child", "sibling"}:
                 # The fourth, pair, is between two texts of one input: a translator has one.
                 problems.append(f"{name}.without: expected a relation to be left, got none.")
-        if self.lisa is not None and self.lisa.keys != "head":
-            problems.append(f"lisa.keys: expected head in a translator, got {self.lisa.keys}.")
+        if lisa is not None and lisa.keys != "head":
+            problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
+        unused = {"seed": self.infusion.seed, "embedding.values": self.embedding.values}
+        problems += [
+            f"infusion.{key}: expected none in a translator, got {value}. The run has its own."
+            for key, value in unused.items()
+            if value
+        ]
         return problems
 
     def _shape_problems(self) -> list[str]:
@@ -279,38 +257,21 @@ class Recipe(RunConfig):
             )
         return problems
 
+    @property
+    def embedding(self) -> EmbeddingConfig:
+        """How factors enter the encoder."""
+        assert self.infusion.embedding is not None, "held by in_full"
+        return self.infusion.embedding
+
     def width_plan(self) -> WidthPlan:
         """The widths of all tables, settled."""
-        section = self.infusion
-        return plan_widths(
-            section.kind,
-            self.model.d_model,
-            section.factors,
-            section.width,
-            section.widths,
-            section.word_width,
-        )
+        return self.embedding.plan(self.model.d_model)
 
     def syntax_inputs(self, training: bool) -> SyntaxInputs:
         """What the encoder reads of trees: governors as targets in training, to be injected outside it."""
-        lisa = self.lisa
+        lisa = self.infusion.lisa
         wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
-        return SyntaxInputs.of(self.masks or self.relation_bias, wanted)
-
-
-def infusion_problems(section: EmbeddingInfusionConfig) -> list[str]:
-    """Settings that the section's kind would pass over in silence, and factors that it cannot take."""
-    problems = [
-        f"infusion.{key}: expected nothing for kind {section.kind!r}, got {value!r}. "
-        f"It belongs to kind {owner}."
-        for key, owner in (("place", "prepend"), ("tag_layers", "pos_encoder"))
-        if (value := getattr(section, key)) is not None and section.kind != owner
-    ]
-    if section.kind == "prepend" and "subword" in (section.factors or ()):
-        problems.append(
-            "infusion.factors: expected factors of words for kind 'prepend', got subword, a factor of pieces."
-        )
-    return problems
+        return SyntaxInputs.of(self.infusion.tree_options, wanted)
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -325,7 +286,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         ConfigError: All problems of file and overrides together.
     """
     path = _find(path)
-    return validate(Recipe, apply_overrides(read_yaml(path), overrides), str(path))
+    return validate(Recipe, apply_overrides(Recipe.in_full(read_yaml(path)), overrides), str(path))
 
 
 def _find(path: str | Path) -> Path:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from syntaxformer.base.errors import BackendMissingError
+from syntaxformer.infusion.config import TagPlace
 from syntaxformer.syntax import (
     FactorVocabulary,
     UnseenValues,
@@ -35,14 +36,14 @@ from syntaxformer.syntax import (
     encoding_offsets,
     piece_factors,
 )
-from syntaxformer.translation.source_syntax import SourceSyntax, SyntaxInputs
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
+from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees.locate import given_words, spans_of_given_words
 
 __all__ = [
     "EncodedText",
     "PreparedLines",
     "SourceEncoder",
-    "TagPlace",
     "TextPreparation",
     "encode_pieces",
     "first_of_words",
@@ -51,9 +52,6 @@ __all__ = [
     "unescape",
     "with_tags",
 ]
-
-TagPlace = Literal["interleaved", "prefix"]
-"""Each tag before its word, or all tags before all words."""
 
 IntArray = NDArray[np.integer[Any]]
 
@@ -239,7 +237,7 @@ class EncodedText:
     pieces: NDArray[np.int32]
     splits: NDArray[np.int64]
     factors: NDArray[np.int32]
-    syntax: SourceSyntax | None = None
+    syntax: LineSyntax | None = None
     n_tags: NDArray[np.int64] | None = None
     is_cut: NDArray[np.bool_] | None = None
 
@@ -268,20 +266,18 @@ class EncodedText:
         syntax = [part.syntax for part in parts if part.syntax is not None]
         return cls(
             np.concatenate([part.pieces for part in parts]),
-            np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))]),
+            splits_of(np.concatenate([part.lengths for part in parts])),
             np.concatenate([part.factors for part in parts]),
-            SourceSyntax.join(syntax) if syntax else None,
+            LineSyntax.join(syntax) if syntax else None,
             np.concatenate(tags) if tags else None,
         )
 
     def select(self, rows: NDArray[np.integer[Any]]) -> EncodedText:
         """Some lines, in that order."""
-        lengths = self.lengths[rows]
-        splits = np.concatenate([[0], np.cumsum(lengths)])
-        flat = np.repeat(self.splits[rows] - splits[:-1], lengths) + np.arange(splits[-1])
+        flat = Ragged(self.pieces, self.splits).places(rows)
         return EncodedText(
             self.pieces[flat],
-            splits,
+            splits_of(self.lengths[rows]),
             self.factors[flat],
             None if self.syntax is None else self.syntax.select(rows, flat),
             None if self.n_tags is None else self.n_tags[rows],
@@ -297,29 +293,15 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
 
 def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:
     """The encoder's inputs for some rows; see `TranslationCollator`."""
-    pieces, mask = pad_rows(src.pieces, src.splits, rows, pad_id)
-    batch = {"input_ids": torch.from_numpy(pieces)}
+    lengths, batch = src.lengths[rows], {"input_ids": Ragged(src.pieces, src.splits).padded(pad_id, rows)}
+    mask = np.arange(lengths.max()) < lengths[:, None]
     if not mask.all():
-        batch["attention_mask"] = torch.from_numpy(mask.astype(np.int64))
+        batch["attention_mask"] = mask.astype(np.int64)
     if src.factors.shape[1]:
-        factors, _ = pad_rows(src.factors, src.splits, rows, 0)
-        batch["factor_ids"] = torch.from_numpy(factors)
+        batch["factor_ids"] = Ragged(src.factors, src.splits).padded(0, rows)
     if src.syntax is not None:
         batch |= src.syntax.batch(rows, src.splits)
-    return batch
-
-
-def pad_rows(values: Any, splits: Any, rows: Sequence[int], fill: int) -> tuple[Any, Any]:
-    """Gather rows of a flat array into [rows, longest, …] int64 and a mask of what is not padding."""
-    starts, stops = splits[np.asarray(rows)], splits[np.asarray(rows) + 1]
-    lengths = stops - starts
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    padded = np.full((*mask.shape, *values.shape[1:]), fill, np.int64)
-    flat = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths) + np.arange(
-        lengths.sum()
-    )
-    padded[mask] = values[flat]
-    return padded, mask
+    return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
 @dataclass
@@ -395,8 +377,8 @@ class SourceEncoder:
         prepared = self.preparation.prepare(lines)
         encodings = encode_pieces(self.tokenizer, prepared.texts)
         pieces = np.fromiter((piece for one in encodings for piece in one.ids), np.int32)
-        splits = np.concatenate([[0], np.cumsum([len(one.ids) for one in encodings], dtype=np.int64)])
-        owners, offsets = None, None
+        splits = splits_of([len(one.ids) for one in encodings])
+        owners = None
         if words is not None and self.needs_words:
             offsets = prepared.to_raw(encoding_offsets(encodings)[0], splits)
             owners = batch_word_of_piece(offsets, splits, words.offsets, words.row_splits)
@@ -406,10 +388,10 @@ class SourceEncoder:
             is_first = first_of_words(owners, splits) if n_tags else None
             kept = fitting_pieces(splits, longest, is_first, n_tags)
             left = np.searchsorted(kept, splits)
-        if words is None or owners is None or offsets is None:
+        if words is None or owners is None:
             encoded = EncodedText(pieces[kept], left, np.zeros((int(left[-1]), 0), np.int32))
         else:
-            encoded = self._with_annotation(pieces[kept], left, owners[kept], offsets[kept], words)
+            encoded = self._with_annotation(pieces[kept], left, owners[kept], words)
         return replace(encoded, is_cut=np.diff(splits) != np.diff(left))
 
     def _with_annotation(
@@ -417,24 +399,19 @@ class SourceEncoder:
         pieces: NDArray[np.int32],
         splits: NDArray[np.int64],
         owners: NDArray[np.int32],
-        offsets: NDArray[np.int32],
         words: WordColumns,
     ) -> EncodedText:
         """Factors as columns or as pieces, and the trees."""
         factors, n_tags = np.zeros((len(pieces), 0), np.int32), None
         if self.factors:
-            found = piece_factors(
-                words, offsets, splits, self.factors, self.vocabularies,
-                unseen=self.unseen, words_of_pieces=owners,
-            )  # fmt: skip
-            factors = np.stack([found[name] for name in self.factors], axis=1).astype(np.int32)
+            factors = piece_factors(words, owners, splits, self.vocabularies, self.unseen)
         if self.prepend:
             sizes = [len(vocabulary) for vocabulary in self.vocabularies.values()]
             tags = factors + len(self.tokenizer) + np.cumsum([0, *sizes[:-1]], dtype=np.int32)
             text_lengths = np.diff(splits)
             pieces, splits, owners = with_tags(pieces, splits, owners, tags, self.prepend)
             factors, n_tags = np.zeros((len(pieces), 0), np.int32), np.diff(splits) - text_lengths
-        return EncodedText(pieces, splits, factors, SourceSyntax.of(self.syntax, words, owners), n_tags)
+        return EncodedText(pieces, splits, factors, LineSyntax.of(self.syntax, words, owners), n_tags)
 
 
 def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
@@ -444,7 +421,7 @@ def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
         owners: `[pieces]`, word of each piece within its line, -1 for none.
         splits: `[lines + 1]`.
     """
-    lines = np.repeat(np.arange(len(splits) - 1), np.diff(splits))
+    lines = Ragged(owners, splits).row_of_item
     owned = np.flatnonzero(owners >= 0)
     words = lines[owned] * (int(owners.max(initial=0)) + 1) + owners[owned]
     is_first = np.zeros(len(owners), bool)

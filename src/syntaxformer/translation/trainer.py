@@ -51,7 +51,8 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         eval_steps=config.eval_every,
         save_strategy="steps",
         save_steps=config.eval_every,
-        ddp_find_unused_parameters=recipe.lisa is not None,  # given gold governors, its head takes no part
+        # Given gold governors, LISA's head takes no part.
+        ddp_find_unused_parameters=recipe.infusion.lisa is not None,
     )
     arguments.gradient_accumulation_steps = max(1, config.accumulate // arguments.world_size)
     return arguments

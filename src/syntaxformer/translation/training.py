@@ -27,6 +27,7 @@ from syntaxformer.runs.run_folder import (
     same_data,
 )
 from syntaxformer.syntax import FACTORS, check_factors, read_user_values
+from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.corpora import (
     CorpusConfig,
@@ -60,7 +61,6 @@ from syntaxformer.translation.pretrained_tables import (
 from syntaxformer.translation.recipe import Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
-from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
 from syntaxformer.translation.trainer import SyntaxTrainer
 from syntaxformer.translation.translator import (
     FolderInfo,
@@ -194,10 +194,10 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         tokenizer, own_target = get_tokenizers(
             train_text, recipe.subwords, data, _pretrained_encoders(recipe)
         )
-        encoder = source_encoder(tokenizer, train_words or [], factors, recipe.infusion.min_count)
+        encoder = source_encoder(tokenizer, train_words or [], factors, recipe.embedding.min_count)
         encoder.preparation = data.preparation(data.src)
         encoder.own_target = own_target
-        encoder.prepend = recipe.infusion.tag_place
+        encoder.prepend = recipe.embedding.tag_place
         info = _info(recipe, encoder, annotator, hashes)
     encoder.syntax = syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
@@ -246,7 +246,10 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         recipe.width_plan().word_width,
     )
     table_width = pretrained and pretrained.source and pretrained.source.width
-    sections = {name: getattr(recipe, name) for name in ("lisa", "masks", "relation_bias")}
+    infusion = recipe.infusion
+    sections = {name: getattr(infusion, name) for name in ("lisa", "masks", "relation_bias")}
+    if infusion.masks is not None and infusion.preset != "preserving":
+        sections["masks"] = infusion.masks.model_copy(update={"preset": infusion.preset_of_masks})
     start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.pad_token_id
     config = SyntaxTransformerConfig(
         **recipe.model.model_dump(),
@@ -254,7 +257,7 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         source_vocab_size=own and len(own),
         source_pad_token_id=own and own.pad_token_id,
         infusion=recipe.width_plan().as_dict(),
-        tag_layers=recipe.infusion.tag_layers or 1,
+        tag_layers=recipe.embedding.tag_layers or 1,
         **{name: one and one.model_dump(mode="json") for name, one in sections.items()},
         target_pos=tags and {"tags": list(target_tags()), "weight": tags.weight},
         # Columns of the source's table where a map brings them up to the word width.
@@ -290,7 +293,7 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     lengths = data.train.tgt.lengths
     return (
-        f"{recipe.infusion.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
+        f"{recipe.embedding.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
         f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
         f"{recipe.training.precision}"
     )

@@ -23,18 +23,18 @@ from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigErro
 from syntaxformer.base.files import check_pieces, check_weights, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
+from syntaxformer.infusion.config import TagPlace
 from syntaxformer.runs.loading import TRANSLATOR, pick_device, quiet_loading, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
+from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.source import (
     EncodedText,
     SourceEncoder,
-    TagPlace,
     TextPreparation,
     encode_pieces,
 )
-from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -458,7 +458,8 @@ def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
     )
     if list(sizes.items()) != list(rows.items()):
         raise CheckpointError(f"{folder / INFO}: expected the factors {rows} of config.json, got {sizes}.")
-    if encoder.syntax.trees != SyntaxInputs.of(model.config.plug_in.tree_options, False).trees:
+    plug_in = model.config.plug_in
+    if encoder.syntax.trees != SyntaxInputs.of(plug_in and plug_in.tree_options, False).trees:
         raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of config.json. It was altered.")
     check_pieces(folder, encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
     check_pieces(folder, encoder.target_tokenizer, model.config.vocab_size)

@@ -5,7 +5,7 @@ Checks and simple measures of one tree. Matrices over pairs of words are in `syn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from syntaxformer.base.errors import TreeError
 from syntaxformer.trees.sentence import ROOT
@@ -37,6 +37,15 @@ def children_of(governors: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         if governor != ROOT:
             children[governor].append(word)
     return tuple(tuple(words) for words in children)
+
+
+def join_governors(parts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Put the governors of sentences one after the other, each numbered on from those before."""
+    joined: list[int] = []
+    for governors in parts:
+        first = len(joined)
+        joined.extend(governor if governor == ROOT else governor + first for governor in governors)
+    return tuple(joined)
 
 
 def depths_of(governors: Sequence[int]) -> tuple[int, ...]:

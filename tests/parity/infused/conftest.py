@@ -90,7 +90,7 @@ def _batch(name="bert", padded=True):
     relations[:, :, own_place, own_place] = 0
     syntax = {
         "syntax": relations,
-        "pos_ids": numbers(0, 20, BATCH, PIECES),
+        "factor_ids": numbers(0, 20, BATCH, PIECES, 1),
         "governors": numbers(0, 7, BATCH, PIECES).masked_fill(mask == 0, -100),
     }
     return SimpleNamespace(inputs=inputs, syntax=syntax, mask=mask.bool())

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from transformers import Trainer, TrainingArguments
 
 import syntaxformer as sf
-from syntaxformer.nn import NO_GOVERNOR
+from syntaxformer.syntax import NO_GOVERNOR
 
 EVERYTHING = "masks,relation_bias,lisa,pos_add"
 CHECKPOINTED = ["bert", "roberta", "electra", "distilbert", "modernbert", "t5-encoder", "t5-generation"]
@@ -38,7 +38,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(tiny, name):
     assert {
         "infusion.topical.shared.key",
         "infusion.relation_bias.0.weight",
-        "infusion.pos.table.weight",
+        "infusion.embedding.tables.pos.weight",
     } <= set(found)
     for name_of, gradient in expected.items():
         assert_close(found[name_of], gradient, atol=1e-4, rtol=1e-4, msg=name_of)
@@ -166,7 +166,7 @@ def test_gold_governors_are_looked_at(tiny, keys):
 
 
 def test_keys_of_the_whole_model(tiny):
-    """LISA of paper 002: d_head x d_model for each layer; its logits are those of attention."""
+    """LISA of Bai et al. (2021): d_head x d_model for each layer; its logits are those of attention."""
     model, batch = tiny.model("bert"), tiny.batch()
     sf.infuse(model, sf.InfusionConfig(lisa={"keys": "model", "layers": [0, 1]}))
     weight = model.infusion.lisa["1"].weight
@@ -235,17 +235,17 @@ def test_a_decoder_that_shares_the_table_gets_no_tags(tiny):
         plain = model(**batch.inputs).logits
     sf.infuse(model, sf.InfusionConfig.parse("pos_add"))
     with torch.no_grad():
-        assert torch.equal(model(**batch.inputs, pos_ids=batch.syntax["pos_ids"]).logits, plain)
+        assert torch.equal(model(**batch.inputs, factor_ids=batch.syntax["factor_ids"]).logits, plain)
         tiny.open(model)
         encoded = model.encoder(
-            **{k: v for k, v in batch.inputs.items() if k != "labels"}, pos_ids=batch.syntax["pos_ids"]
+            **{k: v for k, v in batch.inputs.items() if k != "labels"}, factor_ids=batch.syntax["factor_ids"]
         )
         expected = model(
             labels=batch.inputs["labels"],
             attention_mask=batch.inputs["attention_mask"],
             encoder_outputs=encoded,
         ).logits
-        assert_close(model(**batch.inputs, pos_ids=batch.syntax["pos_ids"]).logits, expected)
+        assert_close(model(**batch.inputs, factor_ids=batch.syntax["factor_ids"]).logits, expected)
 
 
 def test_the_trainer_trains_saves_and_picks_the_best(tiny, tmp_path):

@@ -25,10 +25,11 @@ from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
 from syntaxformer.base.files import verify_manifest
 from syntaxformer.encoders import finetuning as classification
-from syntaxformer.encoders.classifier import Classifier
+from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
 from syntaxformer.encoders.finetuning import finetune
 from syntaxformer.encoders.pretrained import load_pretrained, longest_input
+from syntaxformer.encoders.tables import TextExample
 from syntaxformer.encoders.task_data import read_split
 from syntaxformer.encoders.task_types import OneLabel
 from syntaxformer.encoders.tasks import TASKS
@@ -120,6 +121,25 @@ def test_an_infused_run_and_its_prediction(config_of, cola, infuse):
     one, two = (classifier.predict(["the cat sleeps ."] * n).probabilities[0] for n in (1, 2))
     assert one == pytest.approx(two, abs=1e-6)
     assert sum(one) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_run_with_several_factors_stores_their_values(config_of, cola):
+    """Those of an open one are the relations of the training text; the model reads them at prediction."""
+    config = config_of(
+        "training.epochs=1", "infusion.embedding.kind=concat", "infusion.embedding.factors=pos,deprel,case"
+    )
+    folder = finetune(config)
+    stored = json.loads((folder / "infusion.json").read_text())["infusion"]["embedding"]
+    assert list(stored["values"]) == ["pos", "deprel", "case"]
+    assert "ROOT" in stored["values"]["deprel"] or "root" in stored["values"]["deprel"]
+    classifier = Classifier.from_folder(folder)
+    assert classifier.info.needs == ("deprels", "upos")
+    assert classifier.collator.config == classifier.model.infusion.config
+    (example,) = annotate_examples(
+        [TextExample(("the cat sleeps .",))], classifier.annotator, False, cached=False
+    )
+    assert classifier.collator([example])["factor_ids"].shape[-1] == 3
+    assert len(classifier.predict(["the cat sleeps ."]).labels) == 1
 
 
 def test_ablation_switches_reach_the_masks(config_of):
@@ -460,7 +480,7 @@ def test_models_that_would_be_loaded_in_part(config_of, tmp_path, name, problem)
             "finetune: seed: expected less than or equal to 4294967295, got 4294967296.",
         ),
         ("training.epoch=3", "finetune: training.epoch: unknown key. Nearest: epochs."),
-        ("infusion.mask=1", "infusion: mask: unknown key. Nearest: masks."),
+        ("infusion.mask=1", "infusion.mask: unknown key. Nearest: masks."),
     ],
 )
 def test_settings_that_cannot_be(config_of, setting, problem):

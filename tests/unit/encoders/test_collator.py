@@ -14,8 +14,8 @@ from transformers import BertTokenizerFast, PreTrainedTokenizerFast
 
 import syntaxformer as sf
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
-from syntaxformer.nn import NO_GOVERNOR
-from syntaxformer.syntax import WordTrees, word_relations
+from syntaxformer.syntax import NO_GOVERNOR, WordTrees, word_relations
+from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.syntax.piece_relations import cut_trees, phrases_of, sentence_trees
 from syntaxformer.trees import format_tree, phrase_structure
 
@@ -94,6 +94,27 @@ def test_phrases_are_remembered_no_longer_than_the_sentence():
     assert remembered() is None
 
 
+def test_every_factor_is_a_column(tokenizer):
+    """[CLS] Dogs bark [SEP]: each value by its place in the vocabulary, behind <none> and <unk>."""
+    names = ["depth", "pos", "predicate", "case", "subword"]
+    config = sf.InfusionConfig(embedding={"kind": "concat", "factors": names, "width": 23})
+    ids = sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((DOGS,))])["factor_ids"][0]
+    vocabularies = config.fitted().vocabularies
+    values = [vocabularies[name].decode(ids[:, at].numpy()) for at, name in enumerate(names)]
+    assert values == [
+        ["<none>", "1", "0", "<none>"],
+        ["<none>", "NOUN", "VERB", "<none>"],
+        ["<none>", "0", "1", "<none>"],
+        ["<none>", "1", "0", "<none>"],
+        ["<none>", "O", "O", "<none>"],
+    ]
+    bare = replace(DOGS, governors=None)
+    with pytest.raises(
+        DataError, match=r"^governors: expected values of every word of 'Dogs bark', got none\. Annot"
+    ):
+        sf.SyntaxCollator(tokenizer, config)([sf.SyntaxExample((bare,))])
+
+
 def test_a_plain_batch_is_the_tokenizers(tokenizer):
     batch = collator(tokenizer, "none")([sf.SyntaxExample((MAN,), 1), sf.SyntaxExample((DOGS,), 0)])
     expected = tokenizer([MAN.text, DOGS.text], padding=True, return_tensors="pt")
@@ -122,8 +143,8 @@ def test_pieces_have_what_their_word_has(tokenizer):
         "bark",
         "[SEP]",
     ]
-    tags = ["<none>", "<unk>", *sf.InfusionConfig().pos_tags]
-    assert [tags[tag] for tag in batch["pos_ids"][0]] == (
+    tags = ["<none>", "<unk>", *POS_TAGS]
+    assert [tags[tag] for tag in batch["factor_ids"][0, :, 0]] == (
         [
             "<none>",
             "DET",
@@ -172,7 +193,7 @@ def test_relations_of_pieces_are_those_of_words_whatever_the_batch(tokenizer):
             == int(together["syntax"][row, ..., n_pieces:].sum())
             == 0
         )
-        for name in ("pos_ids", "governors", "first_pieces"):
+        for name in ("factor_ids", "governors", "first_pieces"):
             assert torch.equal(together[name][row, :n_pieces], alone[name][0])
         assert set(together["governors"][row, n_pieces:].tolist()) <= {NO_GOVERNOR}
 
@@ -337,7 +358,7 @@ def test_byte_level_pieces_with_their_space(tmp_path):
         tokenizer_object=made, bos_token="<s>", eos_token="</s>", pad_token="<pad>"
     )
     batch = collator(tokenizer)([sf.SyntaxExample((DOGS,))])
-    assert batch["pos_ids"][0].tolist() == [0, *[9] * 4, 0, *[17] * 4, 0]
+    assert batch["factor_ids"][0, :, 0].tolist() == [0, *[9] * 4, 0, *[17] * 4, 0]
     assert batch["first_pieces"][0].nonzero().flatten().tolist() == [1, 6]
 
 
@@ -412,7 +433,7 @@ def test_tags_that_the_model_does_not_know_are_counted(tokenizer):
     odd = sentence("Dogs bark", [1, -1], "NN VERB")
     with pytest.warns(UserWarning, match=r"factor pos: 1 value unseen in training read as <unk>: 'NN' 1x"):
         batch = collator(tokenizer, "pos_add")([sf.SyntaxExample((odd,))])
-    assert batch["pos_ids"][0].tolist() == [0, 1, 17, 0]
+    assert batch["factor_ids"][0, :, 0].tolist() == [0, 1, 17, 0]
 
 
 def test_folder_round_trip(tokenizer, tmp_path):

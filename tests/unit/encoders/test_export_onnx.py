@@ -62,7 +62,7 @@ TEXTS = [
     "a",
     "The small cat sees the dog and the two small dogs .",
 ]
-ALL = {"masks": {}, "relation_bias": {}, "lisa": {}, "pos": "add"}
+ALL = {"masks": {}, "relation_bias": {}, "lisa": {}, "embedding": {"kind": "add"}}
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +106,7 @@ def _assert_same(one, other, texts):
 
 @pytest.mark.parametrize(
     ("family", "infusion", "n_texts"),
-    [("bert", ALL, 1), ("roberta", {"pos": "let", "lisa": {"keys": "model"}}, 2)],
+    [("bert", ALL, 1), ("roberta", {"embedding": {"kind": "let"}, "lisa": {"keys": "model"}}, 2)],
     ids=["bert-all", "roberta-pairs"],
 )
 def test_the_graph_says_what_the_model_says(tmp_path, family, infusion, n_texts):
@@ -128,7 +128,7 @@ def test_the_graph_says_what_the_model_says(tmp_path, family, infusion, n_texts)
 def exported(tmp_path_factory):
     """A model that reads tags, and its export: each export takes seconds."""
     home = tmp_path_factory.mktemp("onnx")
-    folder = make_folder(home / "model", "distilbert", {"pos": "concat"})
+    folder = make_folder(home / "model", "distilbert", {"embedding": {"kind": "concat"}})
     return folder, export_classifier(folder, home / "onnx")
 
 

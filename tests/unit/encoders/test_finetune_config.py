@@ -14,7 +14,7 @@ OPTIONS = {"task": "cola", "model": "encoder", "output": "out", "data": {"dir": 
     ("infuse", "setting", "kind"),
     [
         ("none", "infusion.masks.mode=additive", "masks"),
-        ("none", "infusion.pos=add", "pos"),
+        ("none", "infusion.embedding.kind=add", "embedding"),
         ("masks", "infusion.lisa.weight=0.3", "lisa"),
     ],
 )

@@ -8,12 +8,11 @@ from typing import get_args
 import pytest
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import POS_TAGS as TAGS
 from syntaxformer.infusion.config import InfusionConfig, MaskConfig, TreeOptions
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation
-from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.syntax.piece_relations import Specials, TreeKind
 from syntaxformer.syntax.relations import Nodes
+from syntaxformer.trees import Sentence
 
 
 def test_choices_are_those_of_the_rooms_that_act_on_them():
@@ -24,30 +23,62 @@ def test_choices_are_those_of_the_rooms_that_act_on_them():
     for name, expected in choices.items():
         assert get_args(fields[name].annotation) == get_args(expected)
     assert TreeOptions().trees == get_args(TreeKind)
-    assert TAGS == POS_TAGS
 
 
 @pytest.mark.parametrize(
     ("names", "on"),
-    [("none", set()), ("", set()), ("masks", {"masks"}), ("masks, lisa,pos_add", {"masks", "lisa", "pos"}),
-     ("relation_bias,let", {"relation_bias", "pos"})],
+    [("none", set()), ("", set()), ("masks", {"masks"}), ("masks, lisa,pos_add", {"masks", "lisa", "embedding"}),
+     ("relation_bias,let", {"relation_bias", "embedding"})],
 )  # fmt: skip
 def test_shorthand(names, on):
     config = InfusionConfig.parse(names)
     assert {
-        name for name in ("masks", "relation_bias", "lisa", "pos") if getattr(config, name) is not None
+        name for name in ("masks", "relation_bias", "lisa", "embedding") if getattr(config, name) is not None
     } == on
     assert config.is_plain == (not on)
-    assert InfusionConfig.parse("pos_concat", pos_width=7).pos == "concat"
+    assert InfusionConfig.parse("pos_concat").factors == ("pos",)
     assert InfusionConfig.parse("pos_let") == InfusionConfig.parse("let")
 
 
 def test_json_round_trip():
     config = InfusionConfig(
         preset="paper", masks={"without": ["pair"], "layers": [1, 2], "max_distance": 7}, relation_bias={},
-        lisa={"inject": "gold"}, pos="concat", seed=3,
+        lisa={"inject": "gold"}, embedding={"kind": "concat"}, seed=3,
     )  # fmt: skip
     assert InfusionConfig.from_json(json.loads(json.dumps(config.model_dump(mode="json"))), "x") == config
+
+
+@pytest.mark.parametrize(
+    ("embedding", "message"),
+    [
+        ({"kind": "sum_then_concat"}, "infusion kind: expected one of add, concat, let, got 'sum_then_concat'."),
+        ({"kind": "add", "factors": ["ner"]},
+         "factors: expected one of pos, case, subword, predicate, deprel, depth, got 'ner'."),
+        ({"kind": "add", "tag_layers": 2},
+         "infusion.tag_layers: expected nothing for kind 'add', got 2. It belongs to kind pos_encoder."),
+        ({"kind": "add", "factors": ["pos", "deprel"]},
+         "embedding.values: expected the values of deprel, which come from data, got none. "
+         "Take InfusionConfig.fitted of the training sentences; `finetune` does so."),
+    ],
+)  # fmt: skip
+def test_factors_that_a_pretrained_encoder_cannot_have(embedding, message):
+    with pytest.raises(ConfigError) as caught:
+        _ = InfusionConfig(embedding=embedding).vocabularies
+    assert str(caught.value) == message
+
+
+def test_values_of_factors_are_stored_and_those_of_open_ones_come_from_sentences():
+    config = InfusionConfig(embedding={"kind": "concat", "factors": ["case", "deprel"], "min_count": 1})
+    sentences = [Sentence.from_words(["a", "b"], governors=(1, -1), deprels=("det", "root"))]
+    values = config.fitted(sentences).embedding.values
+    assert values == {"case": ("0", "1"), "deprel": ("det", "root")}
+    assert config.fitted(sentences).fitted() == config.fitted(sentences)
+    assert list(config.fitted(sentences).vocabularies["deprel"].values) == ["det", "root"]
+
+
+def test_keys_of_an_older_version_that_switched_nothing_on_are_passed_over():
+    older = {"masks": {}, "pos": None, "pos_width": 20, "pos_tags": ["NOUN"]}
+    assert InfusionConfig.from_json(older, "x") == InfusionConfig(masks={})
 
 
 def test_biases_take_the_trees_of_masks():
@@ -70,7 +101,9 @@ def test_a_tree_left_out_is_no_longer_used():
         ({"masks": {"layer": 1}}, "infusion: masks.layer: unknown key. Nearest: layers."),
         ({"seed": -1}, "infusion: seed: expected greater than or equal to 0, got -1."),
         ({"seed": 2**32}, "infusion: seed: expected less than or equal to 4294967295, got 4294967296."),
-        ({"pos": "sum"}, "infusion: pos: expected 'add', 'concat' or 'let', got 'sum'."),
+        ({"pos": "add"},
+         "infusion: pos: expected embedding={kind: add, factors: [pos]}, which took its place, got pos=add. "
+         "Train a model that has it anew."),
         ({"masks": {"max_distance": 85}},
          "infusion: masks.max_distance: expected less than or equal to 84, got 85."),
         ({"masks": {"trees": ["dependency", "dependency"]}},
@@ -105,5 +138,7 @@ def test_unknown_shorthand():
         r"got 'mask'\. Nearest: masks\.$"
     )):  # fmt: skip
         InfusionConfig.parse("mask")
-    with pytest.raises(ConfigError, match=r"^infuse: expected pos once, got it twice in 'let,pos_add'\.$"):
+    with pytest.raises(
+        ConfigError, match=r"^infuse: expected embedding once, got it twice in 'let,pos_add'\.$"
+    ):
         InfusionConfig.parse("let,pos_add")

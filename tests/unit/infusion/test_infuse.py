@@ -99,7 +99,7 @@ def test_layers_and_heads_that_are_not_there_are_refused_together():
 
 def test_let_wants_the_final_vector_of_the_sentence():
     refused = (
-        "pos: expected a model with a head that takes the sentence's final vector for let, got {}. "
+        "embedding: expected a model with a head that takes the sentence's final vector for let, got {}. "
         "Use a ForSequenceClassification model, or add or concat."
     )
     tagger = hf.RobertaForTokenClassification(hf.RobertaConfig(**SIZES))
@@ -115,15 +115,15 @@ def test_let_reaches_the_logits_and_starts_as_nothing():
         hf.RobertaForSequenceClassification(hf.RobertaConfig(**SIZES)),
     ):
         model.eval()
-        pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7))
+        pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7, 1))
         score = lambda output: output.logits if hasattr(output, "logits") else output.pooler_output  # noqa: E731
         with torch.no_grad():
             plain = score(model(pieces))
-            sf.infuse(model, sf.InfusionConfig(pos="let", pos_width=5))
-            assert torch.equal(score(model(pieces, pos_ids=tags)), plain)
-            model.infusion.pos.join.weight.normal_()
-            found = score(model(pieces, pos_ids=tags))
-            other = score(model(pieces, pos_ids=tags.flip(0)))
+            sf.infuse(model, sf.InfusionConfig(embedding={"kind": "let", "width": 5}))
+            assert torch.equal(score(model(pieces, factor_ids=tags)), plain)
+            model.infusion.embedding.join.weight.normal_()
+            found = score(model(pieces, factor_ids=tags))
+            other = score(model(pieces, factor_ids=tags.flip(0)))
         assert not torch.equal(found, plain)
         assert not torch.equal(found, other)
 
@@ -137,31 +137,35 @@ def test_a_batch_without_its_syntax_is_refused():
         r"Make batches with SyntaxCollator, or give raw text to syntaxformer\.pipeline or to a Translator\.$"
     )):  # fmt: skip
         model(pieces)
-    with pytest.raises(ValueError, match=r"^pos_ids: expected a tensor of shape \[3, 5\], as this model"):
+    with pytest.raises(
+        ValueError, match=r"^factor_ids: expected a tensor of shape \[3, 5, 1\], as this model"
+    ):
         model(pieces, syntax=relations)
     with pytest.raises(ValueError, match=r"^syntax: expected shape \[3, 2, 5, 5\], got \[3, 1, 5, 5\]\.$"):
-        model(pieces, syntax=relations[:, :1], pos_ids=pieces)
+        model(pieces, syntax=relations[:, :1], factor_ids=pieces[..., None])
     with pytest.raises(ValueError, match=r"^governors: expected shape \[3, 5\], got \[3, 4\]\.$"):
-        model(pieces, syntax=relations, pos_ids=pieces, governors=pieces[:, 1:])
+        model(pieces, syntax=relations, factor_ids=pieces[..., None], governors=pieces[:, 1:])
     with pytest.raises(ValueError, match=r"^syntax: expected relations as uint8, got torch\.float32\.$"):
-        model(pieces, syntax=relations.float(), pos_ids=pieces)
+        model(pieces, syntax=relations.float(), factor_ids=pieces[..., None])
     with pytest.raises(ValueError, match=r"^syntax: expected relations as uint8, got torch\.int64\.$"):
-        model(pieces, syntax=relations.long() + 256, pos_ids=pieces)
+        model(pieces, syntax=relations.long() + 256, factor_ids=pieces[..., None])
     with pytest.raises(ValueError, match=(
         r"^attention_mask: expected shape \[batch, pieces\], got \[3, 1, 5, 5\]\. "
         r"An infused model takes which pieces are padding, nothing finer\.$"
     )):  # fmt: skip
-        model(pieces, torch.ones(3, 1, 5, 5), syntax=relations, pos_ids=pieces)
-    model(pieces, syntax=relations, pos_ids=pieces)
+        model(pieces, torch.ones(3, 1, 5, 5), syntax=relations, factor_ids=pieces[..., None])
+    model(pieces, syntax=relations, factor_ids=pieces[..., None])
 
 
 def test_embeddings_stand_for_pieces():
     model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks,pos_add")).eval()
     pieces, relations = torch.randint(4, 31, (3, 5)), torch.randint(0, 46, (3, 2, 5, 5), dtype=torch.uint8)
-    tags = torch.randint(0, 20, (3, 5))
-    expected = model(pieces, syntax=relations, pos_ids=tags).logits
+    tags = torch.randint(0, 20, (3, 5, 1))
+    expected = model(pieces, syntax=relations, factor_ids=tags).logits
     embedded = model.get_input_embeddings()(pieces)
-    torch.testing.assert_close(model(inputs_embeds=embedded, syntax=relations, pos_ids=tags).logits, expected)
+    torch.testing.assert_close(
+        model(inputs_embeds=embedded, syntax=relations, factor_ids=tags).logits, expected
+    )
 
 
 def test_attention_that_is_asked_for_is_the_collapsed_one():
@@ -205,7 +209,7 @@ def test_parameters_of_bert_base():
     """d = 768: topical 2 d² + d; LISA d_head x d for each of 12 layers; biases 12 x 2 x 47 x 12; POS 20 x d."""
     with torch.device("meta"):
         model = hf.BertModel(hf.BertConfig())
-        sf.infuse(model, sf.InfusionConfig(masks={}, relation_bias={}, pos="add",
+        sf.infuse(model, sf.InfusionConfig(masks={}, relation_bias={}, embedding={"kind": "add"},
                                            lisa={"layers": list(range(12)), "keys": "model"}))  # fmt: skip
     counts = {}
     for name, parameter in sf.infusion_parameters(model):
@@ -216,11 +220,11 @@ def test_parameters_of_bert_base():
         "gates": 12,
         "relation_bias": 12 * 2 * 47 * 12,
         "lisa": 12 * 64 * 768,
-        "pos": 20 * 768,
+        "embedding": 20 * 768,
     }
     report = sf.parameter_report(model)
-    assert "+1,180,416   (paper 002, BERT-base: 1.0 million)" in report
-    assert "+589,824   (paper 002, BERT-base, all layers: 0.6 million)" in report
+    assert "+1,180,416   (Bai et al. (2021), BERT-base: 1.0 million)" in report
+    assert "+589,824   (Bai et al. (2021), BERT-base, all layers: 0.6 million)" in report
     assert "109,482,240" in report
 
 
@@ -304,7 +308,7 @@ def test_what_has_no_pooler_comes_back_without(tmp_path):
 
 def test_a_shorthand_stands_for_its_config():
     model = sf.infuse(_bert(), "masks,pos_add")
-    assert model.infusion.config == sf.InfusionConfig.parse("masks,pos_add")
+    assert model.infusion.config == sf.InfusionConfig.parse("masks,pos_add").fitted()
     with pytest.raises(
         ConfigError, match=r"^infuse: expected some of masks, .*, got 'mask'\. Nearest: masks"
     ):
@@ -339,7 +343,7 @@ def test_threads_see_their_own_batch(names):
     for n_pieces in range(5, 11):
         batch = {
             "input_ids": torch.randint(4, 31, (3, n_pieces)),
-            "pos_ids": torch.randint(1, 17, (3, n_pieces)),
+            "factor_ids": torch.randint(1, 17, (3, n_pieces, 1)),
         }
         if "masks" in names:
             batch["syntax"] = torch.randint(0, 46, (3, 2, n_pieces, n_pieces), dtype=torch.uint8)
@@ -394,8 +398,8 @@ def _camembert():
 
 def test_a_family_of_ones_own_is_stored_and_read(tmp_path):
     model, names = _camembert(), "masks,lisa,let"
-    pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7))
-    batch = {"syntax": torch.randint(0, 46, (3, 2, 7, 7), dtype=torch.uint8), "pos_ids": tags}
+    pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7, 1))
+    batch = {"syntax": torch.randint(0, 46, (3, 2, 7, 7), dtype=torch.uint8), "factor_ids": tags}
     with pytest.raises(ConfigError, match=r"of the kind 'camembert'.* give infuse its family=Family\(…\)\.$"):
         sf.infuse(model, names)
     plain = model(pieces).logits
@@ -435,6 +439,6 @@ def test_a_family_that_was_altered_is_refused(tmp_path, change):
     stored = json.loads((tmp_path / "infusion.json").read_text("utf-8"))
     stored["family"] |= change
     (tmp_path / "infusion.json").write_text(json.dumps(stored), "utf-8")
-    names = "title, layers, attention, output, final, stack, note"
+    names = "title, layers, attention, output, final, stack, note, kinds"
     with pytest.raises(CheckpointError, match=rf"infusion\.json: family: expected {names}, got \{{'title': "):
         sf.load(tmp_path)

@@ -10,7 +10,7 @@ from syntaxformer.nn import InfusedEmbedding, WidthPlan, plan_widths
 SIZES = {"pos": 20, "case": 4, "subword": 6}
 
 
-def test_paper_000() -> None:
+def test_sundararaman_et_al() -> None:
     plan = plan_widths("sum_then_concat", 512)
     assert plan.word_width == 492
     assert plan.factors == (("pos", 20), ("case", 20), ("subword", 20))
@@ -26,7 +26,7 @@ def test_concat_shares_the_width_where_none_is_given() -> None:
     assert plan_widths("concat", 512).factor_widths == {"pos": 12, "case": 4, "subword": 4}
 
 
-def test_paper_003_and_add() -> None:
+def test_concat_pos_and_add() -> None:
     assert plan_widths("concat_pos", 512).arithmetic() == "492 (word) + 20 (pos) = 512"
     assert plan_widths("add", 512).factors == (("pos", 512),)
     assert plan_widths("none", 512).factors == ()

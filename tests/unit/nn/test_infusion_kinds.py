@@ -1,4 +1,4 @@
-"""The infusion kinds of paper 004: the joined vector, the widths and the parameters, by hand."""
+"""The infusion kinds of Kapadia et al. (2020): the joined vector, the widths and the parameters, by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _n(layer: InfusedEmbedding) -> int:
         ("pos_encoder", (("pos", 512),), "512 (word), beside it 512 (pos) = 512"),
     ],
 )
-def test_widths_of_paper_004(kind, factors, arithmetic):
+def test_widths_of_kapadia_et_al(kind, factors, arithmetic):
     plan = plan_widths(kind, 512)
     assert (plan.word_width, plan.factors, plan.arithmetic()) == (512, factors, arithmetic)
 

@@ -1,20 +1,16 @@
-"""LISA: what pieces should point at, the head, its supervision and injected governors."""
+"""LISA: the head, its supervision and injected governors."""
 
 from __future__ import annotations
 
 import math
 
-import pytest
 import torch
 
 from syntaxformer.nn import (
-    NO_GOVERNOR,
     BiaffineHead,
     attend,
-    first_pieces,
     governor_hits,
     governor_loss,
-    governor_targets,
     inject_governors,
     syntax_attention,
 )
@@ -22,45 +18,13 @@ from syntaxformer.nn import (
 BATCH, PIECES, D_QUERY, D_KEY, D_VALUE = 2, 7, 11, 5, 3
 
 # [CLS] the cat ##s sleep [SEP] [PAD]: the <- cats <- sleep; and [CLS] go [SEP] and padding.
-WORDS_OF_PIECES = torch.tensor([[-1, 0, 1, 1, 2, -1, -1], [-1, 0, -1, -1, -1, -1, -1]])
-GOVERNORS = torch.tensor([[1, 2, -1], [-1, -1, -1]])
+FIRST_PIECES = torch.tensor([[0, 1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0, 0]]).bool()
 TARGETS = torch.tensor([[-100, 2, 4, 2, 4, -100, -100], [-100, 1, -100, -100, -100, -100, -100]])
 
 
 def _head_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
     return tuple(torch.randn(BATCH, PIECES, d, requires_grad=True) for d in (D_QUERY, D_KEY, D_VALUE))
-
-
-def test_targets_by_hand() -> None:
-    assert NO_GOVERNOR == -100
-    assert torch.equal(governor_targets(GOVERNORS, WORDS_OF_PIECES), TARGETS)
-    assert first_pieces(WORDS_OF_PIECES).int().tolist() == [[0, 1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
-
-
-def test_a_governor_that_was_cut_off_is_no_target() -> None:
-    cut = WORDS_OF_PIECES[:1, :4]  # "sleep" is gone
-    assert governor_targets(GOVERNORS[:1], cut).tolist() == [[-100, 2, -100, 2]]
-
-
-def test_targets_of_nothing() -> None:
-    nothing = torch.full((BATCH, PIECES), -1)
-    assert (governor_targets(torch.zeros(BATCH, 0, dtype=torch.int64), nothing) == NO_GOVERNOR).all()
-    assert not first_pieces(nothing).any()
-    assert not first_pieces(torch.zeros(BATCH, 0, dtype=torch.int64)).numel()
-
-
-@pytest.mark.parametrize(
-    ("governors", "words", "text"),
-    [
-        ([[3]], [[0]], r"governors: expected -1 to 0, a word of the batch, got 3 to 3\."),
-        ([[-2]], [[0]], r"governors: expected -1 to 0, a word of the batch, got -2 to -2\."),
-        ([[-1]], [[0, 1]], r"words_of_pieces: expected -1 to 0, a word of the batch, got 0 to 1\."),
-    ],
-)
-def test_refuses_words_that_are_not_there(governors: list, words: list, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        governor_targets(torch.tensor(governors), torch.tensor(words))
 
 
 def test_head_is_its_formula() -> None:
@@ -131,7 +95,7 @@ def test_loss_by_hand() -> None:
     logits[..., 5:] = -torch.inf
     logits = logits.requires_grad_()
     torch.testing.assert_close(governor_loss(logits, TARGETS), torch.tensor(math.log(5)))
-    nothing = governor_loss(logits, torch.full((BATCH, PIECES), NO_GOVERNOR))
+    nothing = governor_loss(logits, torch.full((BATCH, PIECES), -100))
     nothing.backward()
     assert nothing == 0
     assert torch.isfinite(logits.grad).all()
@@ -153,4 +117,4 @@ def test_hits_by_hand() -> None:
     """Pieces 1 to 4 of the first, 1 of the second; wrong: the later piece ##s and the root go."""
     chosen = torch.tensor([[0, 2, 4, 3, 4, 0, 0], [0, 0, 0, 0, 0, 0, 0]])
     assert governor_hits(chosen, TARGETS) == (3, 5)
-    assert governor_hits(chosen, TARGETS, first_pieces(WORDS_OF_PIECES)) == (3, 4)
+    assert governor_hits(chosen, TARGETS, FIRST_PIECES) == (3, 4)

@@ -156,11 +156,12 @@ def test_resumption_needs_the_same_settings(recipe):
 
 
 def test_a_run_of_an_earlier_version_resumes(recipe, tmp_path):
-    """Settings that did not exist then have their defaults."""
+    """Settings that did not exist then have their defaults; those of the infusion stood elsewhere."""
     open_run(recipe())
     stored = tmp_path / "run" / "recipe.yaml"
     content = yaml.safe_load(stored.read_text())
-    del content["training"]["weight_decay"], content["relation_bias"]
+    del content["training"]["weight_decay"]
+    content |= {"masks": None, "infusion": content["infusion"]["embedding"]}
     stored.write_text(yaml.safe_dump(content))
     check_run(recipe(), resume=True)
     with pytest.raises(

@@ -182,7 +182,7 @@ def tiny_engines():
     parser = load_annotator("en+phrases")
     classifiers = {
         "masked": ({"masks": {"max_distance": 3}, "preset": "paper"}, 1),
-        "tagged-pairs": ({"pos": "add"}, 2),
+        "tagged-pairs": ({"embedding": {"kind": "add"}}, 2),
         "bare": ({}, 1),
     }
     engines = {

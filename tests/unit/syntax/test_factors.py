@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from syntaxformer.base.errors import ConfigError
@@ -9,6 +8,7 @@ from syntaxformer.syntax import (
     FactorVocabulary,
     UnseenValues,
     WordColumns,
+    batch_word_of_piece,
     build_vocabularies,
     check_factors,
     piece_factors,
@@ -32,6 +32,7 @@ COLUMNS = WordColumns.from_sentences([DONT, ZUM], {"tone": [["low", "low", "high
 # Pieces: <s> Don ' t ▁sl eep </s> | zum </s>
 PIECES = [(0, 0), (0, 3), (3, 4), (4, 5), (5, 8), (8, 11), (0, 0), (0, 3), (0, 0)]
 SPLITS = [0, 7, 9]
+OWNERS = batch_word_of_piece(PIECES, SPLITS, COLUMNS.offsets, COLUMNS.row_splits)
 EXPECTED = {
     # "Don" has two characters of "Do" and one of "n't".
     "pos": ["<none>", "AUX", "PART", "PART", "VERB", "VERB", "<none>", "ADP", "<none>"],
@@ -46,17 +47,16 @@ EXPECTED = {
 
 def test_every_factor():
     vocabularies = build_vocabularies([COLUMNS], list(EXPECTED))
-    ids = piece_factors(COLUMNS, PIECES, SPLITS, list(EXPECTED), vocabularies)
-    assert {name: vocabularies[name].decode(column) for name, column in ids.items()} == EXPECTED
-    assert all(column.dtype == np.uint8 for column in ids.values())
+    ids = piece_factors(COLUMNS, OWNERS, SPLITS, vocabularies)
+    assert {name: vocabularies[name].decode(ids[:, at]) for at, name in enumerate(EXPECTED)} == EXPECTED
 
 
 def test_no_pieces_no_words():
     nothing = WordColumns.from_sentences([Sentence.from_words([])])
     vocabularies = build_vocabularies([COLUMNS], list(FACTORS))
-    for pieces, splits in (([], [0, 0]), ([(0, 0), (0, 1)], [0, 2])):
-        ids = piece_factors(nothing, pieces, splits, list(FACTORS), vocabularies)
-        assert [column.tolist() for column in ids.values()] == [[0] * len(pieces)] * len(FACTORS)
+    for owners, splits in (([], [0, 0]), ([-1, -1], [0, 2])):
+        ids = piece_factors(nothing, owners, splits, vocabularies)
+        assert ids.tolist() == [[0] * len(FACTORS)] * len(owners)
 
 
 def test_vocabularies():
@@ -79,8 +79,8 @@ def test_fixed_factors_read_no_data():
 def test_unseen_values_are_counted_once_a_word():
     unseen = UnseenValues()
     vocabularies = {"deprel": FactorVocabulary("deprel", ("root",))}
-    ids = piece_factors(COLUMNS, PIECES, SPLITS, ["deprel"], vocabularies, unseen=unseen)
-    assert ids["deprel"].tolist() == [0, 1, 1, 1, 2, 2, 0, 2, 0]
+    ids = piece_factors(COLUMNS, OWNERS, SPLITS, vocabularies, unseen)
+    assert ids[:, 0].tolist() == [0, 1, 1, 1, 2, 2, 0, 2, 0]
     assert unseen.message() == (
         "factor deprel: 3 values unseen in training read as <unk>: 'aux' 1x, 'advmod' 1x, 'det' 1x"
     )
@@ -93,9 +93,8 @@ def test_all_problems_at_once():
             {"upos"},
             ["tone", "case"],
             annotator="tagger",
-            alternatives={"en": {"upos", "governors"}, "de": {"governors"}, "other": set()},
         )
-    remedy = "Annotators that give it: en, de, or drop the factor."
+    remedy = "Choose an annotator that gives it, or drop the factor."
     assert error.value.problems == [
         "factors: 'case' stands 2 times. Name it once.",
         "user column 'case': expected another name, this one is a built-in factor.",
@@ -122,8 +121,3 @@ def test_subword_is_no_factor_of_words():
         match=r"^factor 'subword': expected a factor of words, got one of pieces\. Use piece_factors\.$",
     ):
         word_factor("subword", COLUMNS)
-
-
-def test_missing_vocabulary():
-    with pytest.raises(ConfigError, match=r"^factor 'tone': expected a vocabulary, got none\.$"):
-        piece_factors(COLUMNS, PIECES, SPLITS, ["tone"], {})

@@ -482,6 +482,8 @@ def test_a_translator_is_infused_like_any_encoder(tmp_path: Path):
     torch.testing.assert_close(again(**batch).logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
     with pytest.raises(ConfigError, match=r"^model: expected one that is not infused, got SyntaxTransformer"):
         sf.infuse(model, "masks")
-    message = r"^pos: expected none in SyntaxTransformer, got add\. Its tags are factors of the source: see"
+    message = (
+        r"^embedding: expected none in SyntaxTransformer, got add\. Its factors come from the source: see"
+    )
     with pytest.raises(ConfigError, match=message):
         sf.infuse(_model(), "pos_add")

@@ -7,7 +7,7 @@ become one sentence with several roots and, where there are trees, one tree over
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.trees import ROOT, Sentence, Tree, check_governors, format_tree, strip_root
 from syntaxformer.trees.constituency import leaf_of
+from syntaxformer.trees.dependency import join_governors
 from syntaxformer.trees.sentence import COLUMNS
 
 OptionTypes = Mapping[str, Callable[[str], Any]]
@@ -130,15 +131,6 @@ def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset
 
 def _column(sentence: ParsedSentence, column: str) -> Sequence[str | None]:
     return sentence.tags.get(column) or [None] * len(sentence.words)
-
-
-def join_governors(parts: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Put the governors of sentences one after the other, each numbered on from those before."""
-    joined: list[int] = []
-    for governors in parts:
-        first = len(joined)
-        joined.extend(governor if governor == ROOT else governor + first for governor in governors)
-    return tuple(joined)
 
 
 def join_trees(trees: Sequence[Tree]) -> Tree:

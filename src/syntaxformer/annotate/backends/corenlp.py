@@ -1,4 +1,4 @@
-"""Annotation by a running Stanford CoreNLP server, the parser of paper 002: `corenlp:http://localhost:9000`.
+"""Annotation by a running Stanford CoreNLP server, the parser of Bai et al. (2021): `corenlp:http://localhost:9000`.
 
 A line is a request. The address's path, user and password stand in no name, message or log.
 """

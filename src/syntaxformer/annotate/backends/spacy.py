@@ -31,9 +31,9 @@ from syntaxformer.annotate.annotator import (
     pipeline_version,
     segments_of,
 )
-from syntaxformer.annotate.backends.batched import join_governors
 from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import ROOT, Sentence
+from syntaxformer.trees.dependency import join_governors
 from syntaxformer.trees.sentence import COLUMNS
 
 BATCH_SIZE, BATCH_WORDS, MAX_WORDS = 256, 4000, 20_000

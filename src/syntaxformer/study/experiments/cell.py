@@ -107,8 +107,11 @@ def checkpoint_sha256(model: str) -> str | None:
 
 
 def recipe_settings(recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
-    """All settings that decide what a run finds: `section.key` → value."""
-    return {key: value for key, value in _flat(recipe).items() if key not in NO_EFFECT}
+    """All settings that decide what a run finds: `section.key`, the short one of a recipe, → value."""
+    found = _flat(recipe)
+    if isinstance(recipe, Recipe):
+        found = {Recipe.short(key): value for key, value in found.items()}
+    return {key: value for key, value in found.items() if key not in NO_EFFECT}
 
 
 def _flat(section: BaseModel, prefix: str = "") -> dict[str, Any]:

@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 
 from syntaxformer.base.errors import ConfigError, TreeError
-from syntaxformer.infusion.config import MaskConfig, TreeOptions
-from syntaxformer.syntax import WordColumns, build_vocabularies, constituency_relations, dependency_relations
+from syntaxformer.infusion.config import MaskConfig
+from syntaxformer.syntax import (
+    SyntaxInputs,
+    TreeOptions,
+    WordColumns,
+    build_vocabularies,
+    constituency_relations,
+    dependency_relations,
+)
+from syntaxformer.syntax import inputs as syntax_inputs
+from syntaxformer.syntax.inputs import check_syntax
 from syntaxformer.translation.source import EncodedText, SourceEncoder, source_batch
-from syntaxformer.translation.source_syntax import SyntaxInputs, check_syntax
 from syntaxformer.translation.subwords import SubwordConfig, train_subwords
 from syntaxformer.trees import Sentence
 
@@ -141,17 +149,15 @@ def _one_line(tokenizer, inputs, governors, longest=None):
 
 
 def test_of_a_cut_line_only_its_words_take_part_with_the_relations_they_had(tokenizer, monkeypatch):
-    from syntaxformer.translation import source_syntax
-
     inputs = SyntaxInputs(trees=TreeOptions(max_distance=4, trees=("dependency",)), governors=True)
     rng = np.random.default_rng(3)
     order = rng.permutation(60)
     governors = np.full(60, -1)
     governors[order[1:]] = [order[rng.integers(place)] for place in range(1, 60)]
     whole = source_batch(_one_line(tokenizer, inputs, governors.tolist()), [0], 0)["syntax"]
-    n_words, word_relations = [], source_syntax.word_relations
+    n_words, word_relations = [], syntax_inputs.word_relations
     monkeypatch.setattr(
-        source_syntax,
+        syntax_inputs,
         "word_relations",
         lambda lines, *rest, **more: n_words.extend(map(len, lines)) or word_relations(lines, *rest, **more),
     )

@@ -17,10 +17,11 @@ def _problems(*overrides: str) -> list[str]:
 
 def test_sections_are_off_by_default_and_on_with_defaults():
     recipe = load_recipe("tiny")
-    assert (recipe.lisa, recipe.masks, recipe.relation_bias) == (None, None, None)
+    infusion = recipe.infusion
+    assert (infusion.lisa, infusion.masks, infusion.relation_bias) == (None, None, None)
     assert recipe.syntax_inputs(training=True).needs == ()
     recipe = load_recipe("tiny", ["lisa={}", "masks.max_distance=7"])
-    assert recipe.masks.trees == ("dependency", "constituency")
+    assert recipe.infusion.masks.trees == ("dependency", "constituency")
     assert recipe.syntax_inputs(training=True).needs == ("governors", "constituency")
     assert recipe.syntax_inputs(training=True).governors
     assert not recipe.syntax_inputs(training=False).governors
@@ -43,19 +44,35 @@ def test_when_governors_are_needed(settings, in_training, outside):
 
 
 def test_a_bias_is_of_the_trees_of_masks():
-    recipe = load_recipe("tiny", ["masks={max_distance: 7, without: [sibling]}", "relation_bias={}"])
-    assert (recipe.relation_bias.max_distance, recipe.relation_bias.without) == (7, ("sibling",))
+    bias = load_recipe(
+        "tiny", ["masks={max_distance: 7, without: [sibling]}", "relation_bias={}"]
+    ).infusion.relation_bias
+    assert (bias.max_distance, bias.without) == (7, ("sibling",))
 
 
 def test_lisa_in_the_second_encoder_alone():
-    assert load_recipe("tiny", ["infusion.kind=pos_encoder", "lisa={layers: []}"]).lisa.layers == ()
+    recipe = load_recipe("tiny", ["infusion.kind=pos_encoder", "lisa={layers: []}"])
+    assert recipe.infusion.lisa.layers == ()
+
+
+def test_shorthands_stand_for_parts_of_the_infusion():
+    short = [
+        "infusion.kind=concat",
+        "infusion.widths={pos: 12, case: 3, subword: 5}",
+        "masks={}",
+        "lisa.weight=0.3",
+    ]
+    full = ["infusion.embedding.kind=concat", "infusion.embedding.widths={pos: 12, case: 3, subword: 5}",
+            "infusion.masks={}", "infusion.lisa.weight=0.3"]  # fmt: skip
+    assert load_recipe("tiny", short) == load_recipe("tiny", full)
+    assert load_recipe("tiny", ["infusion.masks={}", "masks=null"]).infusion.masks is None
 
 
 def test_places_of_tags():
-    assert load_recipe("tiny", ["infusion.kind=add"]).infusion.tag_place is None
-    assert load_recipe("tiny", ["infusion.kind=prepend"]).infusion.tag_place == "interleaved"
+    assert load_recipe("tiny", ["infusion.kind=add"]).embedding.tag_place is None
+    assert load_recipe("tiny", ["infusion.kind=prepend"]).embedding.tag_place == "interleaved"
     recipe = load_recipe("tiny", ["infusion.kind=prepend", "infusion.place=prefix"])
-    assert recipe.infusion.tag_place == "prefix"
+    assert recipe.embedding.tag_place == "prefix"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +110,7 @@ def test_places_of_tags():
         ),
         (
             ["masks.max_distance=7", "relation_bias.max_distance=5"],
-            ["relation_bias.max_distance: expected that of masks, 7, got 5. Leave it out."],
+            ["infusion: relation_bias.max_distance: expected that of masks, 7, got 5. Leave it out."],
         ),
         (
             ["lisa={layers: []}", "masks={layers: []}", "relation_bias={layers: []}"],
@@ -106,7 +123,11 @@ def test_places_of_tags():
             ["relation_bias={without: [parent, child, sibling]}"],
             ["relation_bias.without: expected a relation to be left, got none."],
         ),
-        (["lisa.wieght=2"], ["lisa.wieght: unknown key. Nearest: weight."]),
+        (
+            ["infusion.seed=3"],
+            ["infusion.seed: expected none in a translator, got 3. The run has its own."],
+        ),
+        (["lisa.wieght=2"], ["infusion.lisa.wieght: unknown key. Nearest: weight."]),
     ],
 )
 def test_what_is_refused(settings, problems):

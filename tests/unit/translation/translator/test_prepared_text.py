@@ -1,4 +1,4 @@
-"""A translator of text as paper 004 prepares it: lower-cased, unescaped, a vocabulary for each language."""
+"""A translator of text as Kapadia et al. (2020) prepare it: lower-cased, unescaped, a vocabulary for each language."""
 
 from __future__ import annotations
 

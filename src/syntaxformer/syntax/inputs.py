@@ -1,0 +1,342 @@
+"""The one builder of what an encoder reads of a batch beside its pieces: factors, relations, governors.
+
+For both products, in training and for a single line; arrays only. `LineSyntax` keeps governors and phrases of
+lines, from which the matrices are made anew for each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.syntax.columns import WordColumns
+from syntaxformer.syntax.piece_relations import (
+    DEFAULT_TREES,
+    TreeKind,
+    WordTrees,
+    columns_of_trees,
+    cut_trees,
+    pair_words_of_pieces,
+    phrases_of_lines,
+    piece_relations,
+    word_relations,
+)
+from syntaxformer.syntax.ragged import Ragged, splits_of
+from syntaxformer.syntax.relations import PhraseColumns, RelationArray
+
+__all__ = [
+    "NO_GOVERNOR",
+    "LineSyntax",
+    "Omitted",
+    "SyntaxInputs",
+    "TreeOptions",
+    "check_syntax",
+    "first_pieces",
+    "governor_targets",
+    "segment_syntax",
+]
+
+IntArray = NDArray[np.integer[Any]]
+
+NO_GOVERNOR = -100
+"""Target of pieces that are not supervised: specials, padding, words whose governor was cut off."""
+
+Omitted = Literal[TreeKind, "parent", "child", "sibling", "pair"]
+"""What the ablations leave out: a tree, or a kind of relation in both trees."""
+
+
+class TreeOptions(BaseModel):
+    """Which relations of which trees a batch carries."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trees: tuple[TreeKind, ...] = Field(
+        default=DEFAULT_TREES, min_length=1, description="kinds of tree, in the order of the relation tensor"
+    )
+    max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (Bai et al. 2021: 15)")
+    nodes: Literal["headed", "leaves"] = Field(
+        default="headed", description="headed: words own the phrases that they head; leaves: siblings only"
+    )
+    specials: Literal["root", "none"] = Field(
+        default="root",
+        description="root: the first special piece (in a translator the end) is the parent of every root",
+    )
+    without: tuple[Omitted, ...] = Field(
+        default=(), description="trees and kinds of relation left out (Bai et al. 2021, table 5)"
+    )
+    random: bool = Field(
+        default=False, description="shuffle the relations of each sentence: same density, no syntax"
+    )
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> TreeOptions:
+        if len(set(self.trees)) != len(self.trees):
+            raise ValueError(f"trees: expected each kind once, got {', '.join(self.trees)}.")
+        if not self.used_trees:
+            raise ValueError("without: expected one tree to be left, got none. Leave out at most one.")
+        if not any(self.active_networks(self.without)):
+            raise ValueError("without: expected a relation to be left, got none.")
+        return self
+
+    @property
+    def used_trees(self) -> tuple[TreeKind, ...]:
+        """Trees of the relation tensor: those wanted, less those left out."""
+        return tuple(tree for tree in self.trees if tree not in self.without)
+
+    def active_networks(self, left_out: Collection[str]) -> list[bool]:
+        """Which sub-networks (or biases) of the used trees take part, in the order of relation ids.
+
+        Args:
+            left_out: Trees and kinds of relation.
+        """
+        kinds = ("parent", "child", "sibling")
+        of_tree = [kind not in left_out for kind in kinds for _ in range(self.max_distance)]
+        of_tree.append("pair" not in left_out)
+        return [used and tree not in left_out for tree in self.used_trees for used in of_tree]
+
+
+class SyntaxInputs(BaseModel):
+    """What syntax the encoder reads of a batch.
+
+    Args:
+        trees: Relations of which trees; None for none.
+        governors: Whether places of governors are wanted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trees: TreeOptions | None = None
+    governors: bool = False
+
+    @classmethod
+    def of(cls, trees: TreeOptions | None, governors: bool) -> SyntaxInputs:
+        """From a section that says more than which trees."""
+        fields = None if trees is None else {name: getattr(trees, name) for name in TreeOptions.model_fields}
+        return cls(trees=None if fields is None else TreeOptions(**fields), governors=governors)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The annotations that it takes."""
+        of_trees = [] if self.trees is None else columns_of_trees(self.trees.used_trees)
+        return tuple(dict.fromkeys([*(["governors"] if self.governors else []), *of_trees]))
+
+
+def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str) -> None:
+    """Hold that an annotator gives the trees that a model reads.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    missing = [need for need in inputs.needs if need not in provides]
+    if missing:
+        raise ConfigError(
+            f"masks, relation_bias, lisa: expected {' and '.join(missing)} from the annotator, got none from "
+            f"{annotator}. Use one that parses, or leave these sections out."
+        )
+
+
+@dataclass(frozen=True)
+class LineSyntax:
+    """Trees of lines, flat, and which piece belongs to which word.
+
+    Args:
+        inputs: What is wanted of them.
+        owners: `[pieces]`, word of each piece within its line, -1 for none.
+        word_splits: `[lines + 1]`.
+        governors: `[words]`, within the line, -1 for roots; None where not wanted.
+        phrases: Of all words; None where not wanted.
+    """
+
+    inputs: SyntaxInputs
+    owners: IntArray
+    word_splits: NDArray[np.int64]
+    governors: IntArray | None
+    phrases: PhraseColumns | None
+
+    @classmethod
+    def of(cls, inputs: SyntaxInputs, words: WordColumns, owners: IntArray) -> LineSyntax | None:
+        """What is wanted of annotated lines; None where nothing is.
+
+        Raises:
+            ConfigError: The annotation lacks it.
+        """
+        if not inputs.needs:
+            return None
+        check_syntax(inputs, words.provides, "the annotation")
+        governors = words.governors if "governors" in inputs.needs else None
+        phrases = phrases_of_lines(words) if "constituency" in inputs.needs else None
+        small = None if governors is None else _narrow(governors)
+        return cls(
+            inputs, _narrow(owners), words.row_splits, small, None if phrases is None else _joined([phrases])
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[LineSyntax]) -> LineSyntax:
+        """Lines of several texts, one after the other."""
+        governors = [part.governors for part in parts if part.governors is not None]
+        phrases = [part.phrases for part in parts if part.phrases is not None]
+        return cls(
+            parts[0].inputs,
+            np.concatenate([part.owners for part in parts]),
+            splits_of(np.concatenate([np.diff(part.word_splits) for part in parts])),
+            np.concatenate(governors) if governors else None,
+            _joined(phrases) if phrases else None,
+        )
+
+    def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
+        """Some lines; `flat_pieces` are the places of their pieces."""
+        words = Ragged(self.word_splits, self.word_splits)
+        flat = words.places(rows)
+        return LineSyntax(
+            self.inputs,
+            self.owners[flat_pieces],
+            splits_of(words.lengths[rows]),
+            None if self.governors is None else self.governors[flat],
+            None if self.phrases is None else self.phrases[flat],
+        )
+
+    def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Arrays of some lines, as `segment_syntax` gives them; the end piece stands over all roots.
+
+        Args:
+            rows: The lines.
+            splits: Where each line's pieces begin.
+        """
+        owners = Ragged(self.owners, splits).take(rows)
+        last = owners.splits[1:] - 1
+        ends = np.where(owners.values[last] < 0, owners.lengths - 1, -1)
+        trees = [self._trees(row) for row in rows]
+        return segment_syntax(self.inputs, trees, owners, ends)
+
+    def words_of_pieces(self, rows: Sequence[int], splits: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Word of each piece within its line, -1 for none, `[rows, src]`; arguments as of `batch`."""
+        return Ragged(self.owners, splits).padded(-1, rows)
+
+    def _trees(self, row: int) -> WordTrees:
+        words = slice(*self.word_splits[row : row + 2].tolist())
+        return WordTrees.of_sentence(
+            words.stop - words.start,
+            None if self.governors is None else self.governors[words],
+            None if self.phrases is None else self.phrases[words],
+        )
+
+
+def segment_syntax(
+    inputs: SyntaxInputs,
+    trees: Sequence[WordTrees],
+    owners: Ragged,
+    first_special: IntArray,
+    per_row: int = 1,
+    change: Callable[[Sequence[WordTrees], RelationArray], None] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """What the encoder reads of the trees of a batch.
+
+    Args:
+        inputs: What is wanted.
+        trees: Of each segment.
+        owners: Word of each piece of each segment, -1 for none.
+        first_special: Place of the piece that stands over all roots, `[rows]`, -1 for none.
+        per_row: Segments of a row, 1 or 2.
+        change: Changes the relations of words in place.
+
+    Returns:
+        As far as they are wanted: `syntax` uint8 `[rows, trees, pieces, pieces]`, `governors` int64 and
+        `first_pieces` bool `[rows, pieces]`.
+    """
+    options = inputs.trees
+    trees = _seen(trees, owners, options.max_distance if options else 1)
+    if per_row == 2:
+        numbered = pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, trees))))
+        owners = Ragged(*numbered)
+        trees = [WordTrees.of_pair(*pair) for pair in zip(trees[::2], trees[1::2], strict=True)]
+    words = owners.padded(-1)
+    found: dict[str, NDArray[Any]] = {}
+    if options is not None:
+        relations = word_relations(trees, options.max_distance, trees=options.used_trees, nodes=options.nodes)
+        if change is not None:
+            change(trees, relations)
+        found["syntax"] = piece_relations(relations, words, first_special, options.specials)
+    if inputs.governors:
+        governors = Ragged.of([() if tree.governors is None else tree.governors for tree in trees])
+        found["governors"] = governor_targets(governors.padded(-1), words)
+        found["first_pieces"] = first_pieces(words)
+    return found
+
+
+def _seen(trees: Sequence[WordTrees], owners: Ragged, max_distance: int) -> list[WordTrees]:
+    """Trees of segments that were cut, without words far behind the last that has a piece.
+
+    They would only cost memory: relations are quadratic in words.
+    """
+    n_seen = owners.padded(-1).max(axis=1, initial=-1) + 1
+    return [
+        cut_trees(tree, n, max_distance) if n < len(tree) else tree
+        for tree, n in zip(trees, n_seen.tolist(), strict=True)
+    ]
+
+
+def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[np.int64]:
+    """Place that each piece should point at.
+
+    A word's first piece points at the first piece of its governor, that of a root at itself; later pieces
+    point at their word's first.
+
+    Args:
+        governors: Of each word, -1 for roots, `[rows, words]`.
+        words_of_pieces: Word of each piece, -1 for specials and padding, `[rows, pieces]`.
+
+    Returns:
+        Places among the pieces, `NO_GOVERNOR` for pieces of no word and where the governor has no piece left.
+
+    Raises:
+        ValueError: A governor or a word that is not there.
+    """
+    n_words, n_pieces = governors.shape[1], words_of_pieces.shape[1]
+    for name, ids in (("governors", governors), ("words_of_pieces", words_of_pieces)):
+        if ids.size and not -1 <= ids.min() <= ids.max() < n_words:
+            raise ValueError(
+                f"{name}: expected -1 to {n_words - 1}, a word of the batch, got {ids.min()} to {ids.max()}."
+            )
+    first, places = _first_of_words(words_of_pieces, n_words), _places(words_of_pieces)
+    # -1 finds the last entry: of a root none, of a piece without word no place.
+    own_first = np.take_along_axis(first, words_of_pieces, 1)
+    governor = np.take_along_axis(np.pad(governors, ((0, 0), (0, 1)), constant_values=-1), words_of_pieces, 1)
+    of_governor = np.where(governor < 0, places, np.take_along_axis(first, governor, 1))
+    targets = np.where(places == own_first, of_governor, own_first)
+    return np.where((words_of_pieces < 0) | (targets >= n_pieces), NO_GOVERNOR, targets)
+
+
+def first_pieces(words_of_pieces: IntArray) -> NDArray[np.bool_]:
+    """True for the first piece of each word, `[rows, pieces]`: one a word, to count words."""
+    first = _first_of_words(words_of_pieces, int(words_of_pieces.max(initial=-1)) + 1)
+    is_first = np.take_along_axis(first, words_of_pieces, 1) == _places(words_of_pieces)
+    return is_first & (words_of_pieces >= 0)
+
+
+def _first_of_words(words_of_pieces: IntArray, n_words: int) -> NDArray[np.int64]:
+    """Place of each word's first piece, the number of pieces for words without any, `[rows, words + 1]`."""
+    first = np.full((len(words_of_pieces), n_words + 1), words_of_pieces.shape[1], np.int64)
+    # Written from the last piece to the first: the first stays.
+    backwards = np.broadcast_to(_places(words_of_pieces)[::-1], words_of_pieces.shape)
+    np.put_along_axis(first, words_of_pieces[:, ::-1].astype(np.int64), backwards, 1)
+    return first
+
+
+def _places(pieces: IntArray) -> NDArray[np.int64]:
+    return np.arange(pieces.shape[1], dtype=np.int64)
+
+
+def _joined(parts: Sequence[PhraseColumns]) -> PhraseColumns:
+    return PhraseColumns(*map(_narrow, PhraseColumns.join(parts).arrays))
+
+
+def _narrow(numbers: Any) -> IntArray:
+    """Numbers of words and depths in two bytes each, unless a line is so long that they need more."""
+    wide = np.asarray(numbers)
+    return wide.astype(np.int16 if wide.max(initial=0) <= np.iinfo(np.int16).max else np.int32, copy=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
+from unicodedata import combining
 
 import numpy as np
 import pytest
@@ -200,7 +201,8 @@ def test_words_and_pieces(name, sample):
     # Pieces cover each word that the tokenizer kept; if it owns none, all that cover it went to others.
     for index, (start, end) in enumerate(words):
         covering = [place for place, piece in enumerate(pieces) if overlap(piece, (start, end))]
-        assert covering or not is_kept(tokenizer, text[start:end])
+        is_composed = combining(text[start]) > 0  # a normaliser may join an accent to the character before it
+        assert covering or is_composed or not is_kept(tokenizer, text[start:end])
         if index not in owners:
             assert all(owners[place] not in (NO_WORD, index) for place in covering)
     left_out = uncovered_words(owners, [0, len(pieces)], [0, len(words)]).tolist()

@@ -95,6 +95,7 @@ def test_longer_padding_changes_nothing(tiny, family):
     pad = torch.nn.functional.pad
     longer = {name: pad(value, (0, 4)) for name, value in {**batch.inputs, **batch.syntax}.items()}
     longer["syntax"] = pad(batch.syntax["syntax"], (0, 4, 0, 4), value=5)
+    longer["factor_ids"] = pad(batch.syntax["factor_ids"], (0, 0, 0, 4))
     with torch.no_grad():
         found = tiny.scores(model(**longer))
     if found.ndim == 3:

@@ -11,8 +11,6 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
-__all__ = ["announce"]
-
 _KINDS = {"syntaxformer": "syntaxformer.translation.model", "syntaxformer_infused": "syntaxformer.infusion"}
 """`model_type` in `config.json` → room whose import registers the config and the models of that kind."""
 

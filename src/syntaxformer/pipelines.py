@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
-__all__ = ["ClassificationPipeline", "TranslationPipeline", "pipeline"]
-
 Text = str | tuple[str, str]
 
 

@@ -42,8 +42,6 @@ from syntaxformer.syntax.piece_relations import sentence_trees, shown
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees import Sentence
 
-__all__ = ["SyntaxCollator", "SyntaxExample"]
-
 COLLATOR_FILE = "collator.json"
 IGNORED_LABEL = -100
 _NOTHING = Sentence("", (), ())

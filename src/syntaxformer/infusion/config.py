@@ -22,21 +22,8 @@ from syntaxformer.nn.infused_embedding import (
 )
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.factors import FACTORS, FactorVocabulary, build_vocabularies, check_factors
-from syntaxformer.syntax.inputs import Omitted, TreeOptions
+from syntaxformer.syntax.inputs import TreeOptions
 from syntaxformer.trees.sentence import PER_WORD, Sentence
-
-__all__ = [
-    "SHORTHAND",
-    "EmbeddingConfig",
-    "InfusionConfig",
-    "LisaConfig",
-    "MaskConfig",
-    "Omitted",
-    "RelationBiasConfig",
-    "TagPlace",
-    "TreeOptions",
-    "layer_problems",
-]
 
 Preset = Literal["preserving", "paper"]
 """With full attention among the sub-networks and a gate that starts closed, or sub-networks only."""
@@ -385,14 +372,7 @@ SHORTHAND: dict[str, tuple[str, Any]] = {
 
 
 def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: str) -> list[str]:
-    """Layers and heads that an encoder has not, one line each.
-
-    Args:
-        config: What is infused.
-        n_layers: Of the encoder.
-        n_heads: Of each layer.
-        name: Of the encoder, for people.
-    """
+    """Layers and heads that an encoder of this name has not, one line each."""
     problems = []
     for section in ("masks", "relation_bias", "lisa"):
         layers = getattr(getattr(config, section), "layers", None)

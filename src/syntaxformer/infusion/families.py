@@ -16,8 +16,6 @@ from transformers import PreTrainedModel
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn import ENCODER_KINDS, INFUSION_KINDS
 
-__all__ = ["FAMILIES", "OWN", "Family", "Parts", "parts_in", "parts_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Family:

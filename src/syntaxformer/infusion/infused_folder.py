@@ -27,8 +27,6 @@ from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.plug_in import infuse
 from syntaxformer.syntax import RELATIONS_VERSION
 
-__all__ = ["INFUSION_FILE", "InfusedConfig", "from_folder", "load", "save"]
-
 INFUSION_FILE = "infusion.json"
 """Beside `config.json` in a model folder."""
 
@@ -85,15 +83,7 @@ def save(
     *args: Any,
     **kwargs: Any,
 ) -> None:
-    """Write a model's folder with its infusion, and upload it where that is wanted.
-
-    Args:
-        model: An infused one.
-        by_host: `save_pretrained` of its host's class.
-        save_directory: The folder.
-        args: As there.
-        kwargs: As there.
-    """
+    """Write a model's folder with its infusion, and upload it where that is wanted."""
     folder = Path(save_directory)
     uploads, repository = kwargs.pop("push_to_hub", False), kwargs.pop("repo_id", folder.name)
     upload = {key: kwargs.pop(key) for key in ("commit_message", "private", "create_pr") if key in kwargs}
@@ -146,14 +136,7 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
 
 
 def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = None, **options: Any) -> Any:
-    """Load an infused model.
-
-    Args:
-        folder: The folder, or its name on the Hub.
-        args: For the host's class.
-        auto: The Auto class whose kind of model is wanted; None for that which was saved, whole.
-        config: An `InfusedConfig`, where one was read before.
-        options: As in `load`.
+    """Load an infused model; `auto` is the Auto class whose kind is wanted, None for that which was saved.
 
     Raises:
         CheckpointError: As in `load`.
@@ -227,14 +210,7 @@ def _kind_of(auto: Any, host_config: Any) -> type[PreTrainedModel]:
 
 
 def _check_whole(folder: str | Path, name: str, report: dict[str, Any], is_whole: bool) -> None:
-    """Every parameter must be there, since a random one would go unnoticed.
-
-    Args:
-        folder: The folder.
-        name: The host's class.
-        report: What transformers tells of loading.
-        is_whole: Another head than that which was saved is not wanted.
-    """
+    """Every parameter must be there, since a random one would go unnoticed."""
     odd = sorted({*report["missing_keys"], *report["unexpected_keys"]})
     if ours := [key.removeprefix(_PREFIX) for key in odd if key.startswith(_PREFIX)]:
         raise CheckpointError(

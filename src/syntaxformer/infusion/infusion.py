@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import InfusionConfig, Omitted, layer_problems
+from syntaxformer.infusion.config import InfusionConfig, layer_problems
 from syntaxformer.infusion.families import Parts
 from syntaxformer.nn import (
     ENCODER_KINDS,
@@ -31,8 +31,7 @@ from syntaxformer.nn import (
     TopicalAttention,
     governor_hits,
 )
-
-__all__ = ["BATCH_KEYS", "Infusion", "Seen", "SyntaxBatch"]
+from syntaxformer.syntax.inputs import Omitted
 
 BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
 """What a batch brings for the infusion, as arguments of `forward`."""
@@ -161,10 +160,6 @@ class Infusion(nn.Module):
 
     Each module's parameters are read in its own `forward` alone, so that whoever moves weights to a device
     just before a module runs (`accelerate`) finds them used where they are.
-
-    Args:
-        config: What is infused.
-        parts: The encoder's modules; only their sizes are read.
 
     Raises:
         ConfigError: Layers or heads that it has not.

@@ -27,26 +27,14 @@ from syntaxformer.nn import (
     syntax_attention_graph,
 )
 
-__all__ = ["Call", "attend", "own_layer"]
-
 
 @dataclass(frozen=True, eq=False)
 class Call:
     """One call of attention, as a layer of a host makes it.
 
-    Args:
-        query: Q, `[batch, heads, pieces, d_head]`; likewise the next two.
-        key: K.
-        value: V.
-        mask: True where a query sees a key; None for everywhere.
-        bias: Added to the scaled logits; None for nothing.
-        scaling: Of QKᵀ.
-        dropout: Probability of dropping an attention weight.
-        layer: Number of the layer.
-        batch: Syntax of the batch.
-        output_map: Weight and bias of W_O, as it is applied to such states now.
-        plain: The host's own attention, for layers without masks.
-        is_local: Whether the mask is a window.
+    Q, K and V are `[batch, heads, pieces, d_head]`; `mask` is True where a query sees a key, and None for
+    everywhere; `output_map` gives weight and bias of W_O as it is applied now; `plain` is the host's own
+    attention, for layers without masks; `is_local` tells that the mask is a window.
     """
 
     query: Tensor

@@ -33,8 +33,6 @@ from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, Seen, SyntaxBat
 from syntaxformer.infusion.inside_attention import Call, attend
 from syntaxformer.nn import ENCODER_KINDS, SyntaxGate, TopicalAttention, linear_map
 
-__all__ = ["infuse", "infusion_parameters", "parameter_report"]
-
 IMPLEMENTATION = "syntax"
 """Name under which transformers knows the attention of infused layers, and its mask function."""
 

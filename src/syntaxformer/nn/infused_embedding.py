@@ -15,18 +15,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-__all__ = [
-    "ENCODER_KINDS",
-    "INFUSION_KINDS",
-    "FactorEmbedding",
-    "InfusedEmbedding",
-    "InfusionKind",
-    "JoinedMap",
-    "MappedEmbedding",
-    "WidthPlan",
-    "plan_widths",
-]
-
 
 class JoinedMap(nn.Linear):
     """W [e ; f] + b.

@@ -27,28 +27,6 @@ from syntaxformer.syntax.pieces import (
 )
 from syntaxformer.trees.sentence import ROOT
 
-__all__ = [
-    "BINARY",
-    "DEPTHS",
-    "FACTORS",
-    "MAX_DEPTH",
-    "NONE",
-    "POS_TAGS",
-    "UNKNOWN",
-    "Factor",
-    "FactorVocabulary",
-    "UnseenFactorValueWarning",
-    "UnseenValues",
-    "build_vocabularies",
-    "check_factors",
-    "piece_factors",
-    "starts_with_capital",
-    "tree_depth",
-    "verbal_predicate",
-    "word_depths",
-    "word_factor",
-]
-
 NONE, UNKNOWN = "<none>", "<unk>"
 _RESERVED = (NONE, UNKNOWN)
 _LISTED_VALUES = 10
@@ -330,12 +308,6 @@ def check_factors(
     annotator: str = "the annotator",
 ) -> None:
     """Hold that every factor exists, stands once, and finds the annotation that it needs.
-
-    Args:
-        names: Factors of a recipe.
-        provides: Annotations at hand (`Annotator.provides`, `WordColumns.provides`).
-        user_columns: Names of the user's columns.
-        annotator: Its name, for the message.
 
     Raises:
         ConfigError: All problems at once.

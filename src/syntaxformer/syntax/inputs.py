@@ -30,18 +30,6 @@ from syntaxformer.syntax.piece_relations import (
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.syntax.relations import PhraseColumns, RelationArray
 
-__all__ = [
-    "NO_GOVERNOR",
-    "LineSyntax",
-    "Omitted",
-    "SyntaxInputs",
-    "TreeOptions",
-    "check_syntax",
-    "first_pieces",
-    "governor_targets",
-    "segment_syntax",
-]
-
 IntArray = NDArray[np.integer[Any]]
 
 NO_GOVERNOR = -100
@@ -90,11 +78,7 @@ class TreeOptions(BaseModel):
         return tuple(tree for tree in self.trees if tree not in self.without)
 
     def active_networks(self, left_out: Collection[str]) -> list[bool]:
-        """Which sub-networks (or biases) of the used trees take part, in the order of relation ids.
-
-        Args:
-            left_out: Trees and kinds of relation.
-        """
+        """Which sub-networks (or biases) of the used trees take part, in the order of relation ids."""
         kinds = ("parent", "child", "sibling")
         of_tree = [kind not in left_out for kind in kinds for _ in range(self.max_distance)]
         of_tree.append("pair" not in left_out)
@@ -202,12 +186,7 @@ class LineSyntax:
         )
 
     def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Arrays of some lines, as `segment_syntax` gives them; the end piece stands over all roots.
-
-        Args:
-            rows: The lines.
-            splits: Where each line's pieces begin.
-        """
+        """Arrays of some lines, as `segment_syntax` gives them; the end piece stands over all roots."""
         owners = Ragged(self.owners, splits).take(rows)
         last = owners.splits[1:] - 1
         ends = np.where(owners.values[last] < 0, owners.lengths - 1, -1)

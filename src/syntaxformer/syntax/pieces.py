@@ -17,19 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from syntaxformer.base.errors import AlignmentError
 
-__all__ = [
-    "NO_WORD",
-    "SUBWORD_POSITIONS",
-    "EncodingLike",
-    "batch_word_of_piece",
-    "encoding_offsets",
-    "row_of_item",
-    "segment_offsets",
-    "subword_codes",
-    "uncovered_words",
-    "word_of_piece",
-]
-
 NO_WORD = -1
 """Word index of a special piece, and of a piece that covers no character of any word."""
 

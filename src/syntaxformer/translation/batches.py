@@ -17,12 +17,6 @@ from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.source import EncodedText, source_batch
 
-__all__ = [
-    "EncodedPairs",
-    "TokenBudgetBatches",
-    "TranslationCollator",
-]
-
 IntArray = NDArray[np.int64]
 
 NO_TAG = 0
@@ -139,12 +133,7 @@ class EncodedPairs(Dataset[int]):
 
 @dataclass(frozen=True)
 class TranslationCollator:
-    """Builds a batch.
-
-    Args:
-        pairs: Where rows are looked up.
-        pad_id: Piece id of padding.
-    """
+    """Builds a batch."""
 
     pairs: EncodedPairs
     pad_id: int

@@ -30,8 +30,6 @@ from syntaxformer.translation.model_config import (
     layer_arguments,
 )
 
-__all__ = ["Encoder", "EncoderOutput", "TagEncoder"]
-
 
 @dataclass
 class EncoderOutput(BaseModelOutput):

@@ -40,13 +40,6 @@ from syntaxformer.translation.model_config import (
     layer_arguments,
 )
 
-__all__ = [
-    "Decoder",
-    "SyntaxTransformer",
-    "SyntaxTransformerConfig",
-    "TranslationCache",
-]
-
 
 class SyntaxTransformer(PreTrainedModel, GenerationMixin):
     """Encoder-decoder for translation with syntax-infused source embeddings.

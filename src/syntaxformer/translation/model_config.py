@@ -13,14 +13,6 @@ from transformers import PreTrainedConfig
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.infused_embedding import WidthPlan, plan_widths
 
-__all__ = [
-    "Stack",
-    "SyntaxTransformerConfig",
-    "asked",
-    "final_norm",
-    "layer_arguments",
-]
-
 
 class SyntaxTransformerConfig(PreTrainedConfig):
     """Shape of a `SyntaxTransformer`.

@@ -312,13 +312,7 @@ def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
 def contextual_vectors(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]
 ) -> PieceVectors:
-    """The last states of the encoder, averaged over all places of each piece in a text.
-
-    Args:
-        model: The encoder, in evaluation mode.
-        tokenizer: Its tokenizer.
-        lines: The text; longer lines than the encoder can read are cut, and counted.
-    """
+    """The last states of the encoder, averaged over all places of each piece in a text."""
     longest = getattr(model.config, "max_position_embeddings", 512) - 2
     whole = [one.ids for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
     encoded = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in whole]

@@ -26,15 +26,6 @@ from syntaxformer.translation.pretrained_tables import PretrainedConfig, pretrai
 from syntaxformer.translation.subwords import SubwordConfig
 from syntaxformer.trees.sentence import PER_WORD
 
-__all__ = [
-    "AnnotationConfig",
-    "DecodingConfig",
-    "ModelConfig",
-    "Recipe",
-    "TrainingConfig",
-    "load_recipe",
-]
-
 
 class AnnotationConfig(Section):
     """Who tags and parses the source."""
@@ -275,11 +266,7 @@ class Recipe(RunConfig):
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe.
-
-    Args:
-        path: YAML file, or the name of a bundled recipe.
-        overrides: Settings as "key.sub=value", applied over the file.
+    """Read a recipe: a YAML file, or the name of a bundled one, and settings "key.sub=value" over it.
 
     Raises:
         DataError: The file cannot be read.

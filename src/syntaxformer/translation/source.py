@@ -40,19 +40,6 @@ from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees.locate import given_words, spans_of_given_words
 
-__all__ = [
-    "EncodedText",
-    "PreparedLines",
-    "SourceEncoder",
-    "TextPreparation",
-    "encode_pieces",
-    "first_of_words",
-    "fitting_pieces",
-    "lower_case",
-    "unescape",
-    "with_tags",
-]
-
 IntArray = NDArray[np.integer[Any]]
 
 ENTITIES = {
@@ -127,12 +114,7 @@ class TextPreparation:
         return " ".join(given_words(line)) if self.tokenized else line.replace("\t", " ")
 
     def clean_offsets(self, line: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Where words of a raw line stand in the clean one.
-
-        Args:
-            line: As it was before `clean`.
-            offsets: Character start and end of each word in it.
-        """
+        """Where words of a line as it was before `clean` stand in the clean one."""
         widths = np.ones(len(line), np.int64)
         if self.unescape:
             for entity in _ENTITY.finditer(line):

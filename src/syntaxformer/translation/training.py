@@ -159,10 +159,6 @@ def _train(run: Run[Recipe]) -> None:
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     """Read, annotate and encode the data; writes nothing but the cache.
 
-    Args:
-        recipe: Settings.
-        resume: Take subwords and vocabularies from the output folder.
-
     Raises:
         ConfigError: A file is missing, the annotator lacks what a factor needs, or other data is resumed.
         DataError: The data cannot be used.

@@ -160,12 +160,12 @@ class EmbeddingConfig(_Section):
 
     def factors_of_encoder(self) -> tuple[str, ...]:
         """See `InfusionConfig.factors`."""
+        if problems := self.misplaced(_OF_TRANSLATORS):
+            raise ConfigError(problems)
         try:
             names = tuple(self.plan(MAX_WIDTH, ENCODER_KINDS).factor_widths)
         except ValueError as error:
-            raise ConfigError(str(error)) from error
-        if problems := self.misplaced(_OF_TRANSLATORS):
-            raise ConfigError(problems)
+            raise ConfigError(str(error).replace("infusion kind:", "infusion.embedding.kind:")) from error
         check_factors(names, PER_WORD)
         return names
 
@@ -186,8 +186,8 @@ class EmbeddingConfig(_Section):
         names = [name for name in self.factors_of_encoder() if name not in values]
         if sentences is None:
             names = [name for name in names if FACTORS[name].values]
-        is_open = any(FACTORS[name].values is None for name in names)
-        columns = [WordColumns.from_sentences(sentences or ())] if is_open else []
+        needs = {need for name in names if FACTORS[name].values is None for need in FACTORS[name].needs}
+        columns = [WordColumns.from_sentences(sentences or (), only=needs)] if needs else []
         found = build_vocabularies(columns, names, self.min_count)
         values |= {name: vocabulary.values for name, vocabulary in found.items()}
         return self.model_copy(update={"values": values})
@@ -202,7 +202,7 @@ class InfusionConfig(_Section):
     )
     embedding: EmbeddingConfig | None = Field(
         default=None,
-        description="embeddings of factors; {} for none",
+        description="embeddings of factors; null: none",
     )
     masks: MaskConfig | None = Field(default=None, description="syntax attention (Bai et al. 2021)")
     relation_bias: RelationBiasConfig | None = Field(default=None, description="bias by relation (ours)")
@@ -229,7 +229,13 @@ class InfusionConfig(_Section):
                 f"pos: expected embedding={{kind: {kind}, factors: [pos]}}, which took its place, got "
                 f"pos={kind}. Train a model that has it anew."
             )
-        content = {key: value for key, value in content.items() if key not in _OLDER}
+        if "pos" in content:
+            content = {key: value for key, value in content.items() if key not in _OLDER}
+        elif older := [key for key in _OLDER if key in content]:
+            raise ValueError(
+                f"{older[0]}: expected embedding.width or embedding.values, which took the place of "
+                f"{' and '.join(_OLDER[1:])}, got {content[older[0]]!r}."
+            )
         masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
         if masks is None or bias is None:
             return content

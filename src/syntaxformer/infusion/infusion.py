@@ -2,7 +2,7 @@
 
 It knows no encoder. A host opens a `SyntaxBatch` for a forward pass, which travels as an argument of the
 layers' `forward`, so that gradient checkpointing, which runs a layer again later, finds the same one. What
-happens inside attention is in `inside_attention`; foreign hosts are in `hosts`, our own is the translator's
+happens inside attention is in `inside_attention`; foreign hosts are in `plug_in`, our own is the translator's
 encoder.
 """
 

@@ -203,7 +203,8 @@ class WidthPlan:
 
     def arithmetic(self) -> str:
         """The sum in words, as shown before training and in errors."""
-        return _ARITHMETIC[INFUSION_KINDS[self.kind].join](self)
+        kinds = INFUSION_KINDS if self.kind in INFUSION_KINDS else ENCODER_KINDS
+        return _ARITHMETIC[kinds[self.kind].join](self)
 
     def as_dict(self) -> dict[str, Any]:
         """For a model's config; `from_dict` reads it."""
@@ -394,14 +395,7 @@ class FactorEmbedding(nn.Module):
 
 
 class MappedEmbedding(nn.Embedding):
-    """e = W t, with t a row of the table and W learned.
-
-    Args:
-        n_rows: Rows of the table.
-        table_width: Columns of the table.
-        width: Columns of the result.
-        padding_id: Row that is zero and stays so.
-    """
+    """e = W t, with t a row of the table and W learned."""
 
     def __init__(self, n_rows: int, table_width: int, width: int, padding_id: int | None = None) -> None:
         super().__init__(n_rows, table_width, padding_id)

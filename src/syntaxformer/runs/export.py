@@ -14,20 +14,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
-from syntaxformer.base.files import hash_file
+from syntaxformer.base.files import MANIFEST, hash_file, read_json
 
 INSTALL = 'python -m pip install "syntaxformer[export]"'
 """What installs CTranslate2 and ONNX Runtime."""
 
 
 class ExportInfo(BaseModel):
-    """What every export tells of its making, in a file of its own.
-
-    Args:
-        largest_difference: Of what the network gives from the trained model's, at export, in float32.
-        weights_sha256: Of the trained model's weights.
-        versions: Of the packages that exported.
-    """
+    """What every export tells of its making, in a file of its own."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -70,11 +64,10 @@ def output_problems(output: Path, mark: str, overwrite: bool) -> list[str]:
 
 
 def copy_side_files(folder: Path, model_folder: Path, left_out: Sequence[str]) -> None:
-    """Copy a model's files, but for hidden ones and those of some names."""
-    for file in model_folder.iterdir():
-        is_kept = not any(fnmatch(file.name, pattern) for pattern in (".*", *left_out))
-        if file.is_file() and is_kept:
-            shutil.copy(file, folder / file.name)
+    """Copy the files that a model's manifest lists, but for those of some names."""
+    for name in read_json(model_folder / MANIFEST)["files"]:
+        if not any(fnmatch(name, pattern) for pattern in left_out):
+            shutil.copy(model_folder / name, folder / name)
 
 
 def check_difference(found: float, most: float, what: str) -> None:

@@ -235,7 +235,8 @@ def translate_settings(request: TranslateRequest, engine: TranslatorEngine) -> T
             f"show: expected {' or '.join(shows)}, got {', '.join(hidden)}, which {name}, exported to "
             f"{engine.description.backend}, does not give. Ask a model that was not exported.",
         )
-    return settings_of(request, TranslateSettings)
+    shown = sorted(set(request.show))  # requests that differ in the order alone share a batch
+    return settings_of(request, TranslateSettings).model_copy(update={"show": shown})
 
 
 def settings_of(request: BaseModel, kind: type[_Settings]) -> _Settings:

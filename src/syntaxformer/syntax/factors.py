@@ -340,10 +340,6 @@ def check_factors(
 def word_factor(name: str, columns: WordColumns) -> CodedColumn:
     """Value of a factor for each word.
 
-    Args:
-        name: A built-in factor other than `subword`, or one of `columns.user`.
-        columns: Words of consecutive lines.
-
     Raises:
         ConfigError: No such factor, or its annotation is missing.
     """

@@ -27,7 +27,7 @@ from syntaxformer.syntax.piece_relations import (
     piece_relations,
     word_relations,
 )
-from syntaxformer.syntax.ragged import Ragged, splits_of
+from syntaxformer.syntax.ragged import Ragged, lengths_of, places_of, splits_of
 from syntaxformer.syntax.relations import PhraseColumns, RelationArray
 
 IntArray = NDArray[np.integer[Any]]
@@ -175,12 +175,11 @@ class LineSyntax:
 
     def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
         """Some lines; `flat_pieces` are the places of their pieces."""
-        words = Ragged(self.word_splits, self.word_splits)
-        flat = words.places(rows)
+        flat = places_of(self.word_splits, rows)
         return LineSyntax(
             self.inputs,
             self.owners[flat_pieces],
-            splits_of(words.lengths[rows]),
+            splits_of(lengths_of(self.word_splits, rows)),
             None if self.governors is None else self.governors[flat],
             None if self.phrases is None else self.phrases[flat],
         )

@@ -235,9 +235,10 @@ def phrases_of(sentence: Sentence) -> PhraseColumns:
         TreeError: The brackets are no tree over its words.
     """
     memory = vars(sentence)
-    if _PHRASES not in memory:
-        memory[_PHRASES] = _columns_of(sentence)
-    return memory[_PHRASES]
+    if _PHRASES not in memory:  # one narrow array: of a training text those of all sentences are kept
+        columns = np.stack(_columns_of(sentence).arrays)
+        memory[_PHRASES] = columns.astype(np.min_scalar_type(-max(1, int(np.abs(columns).max(initial=1)))))
+    return PhraseColumns(*memory[_PHRASES].astype(np.int64))
 
 
 _PHRASES = "phrase columns"

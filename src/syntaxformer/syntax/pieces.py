@@ -148,12 +148,7 @@ def uncovered_words(
 
 
 def row_of_item(row_splits: ArrayLike, n_items: int, what: str = "row_splits") -> NDArray[np.int64]:
-    """Row that each item of a flat list belongs to.
-
-    Args:
-        row_splits: `[rows + 1]`, ascending from 0 to `n_items`.
-        n_items: Length of the flat list.
-        what: Name used in the error.
+    """Row that each of `n_items` in a flat list belongs to; errors name `what`.
 
     Returns:
         `[n_items]`.

@@ -19,6 +19,20 @@ def splits_of(lengths: ArrayLike) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
+def lengths_of(splits: NDArray[np.int64], rows: ArrayLike) -> NDArray[np.int64]:
+    """Items of some rows, from where all rows begin."""
+    chosen = np.asarray(rows, np.int64)
+    return splits[chosen + 1] - splits[chosen]
+
+
+def places_of(splits: NDArray[np.int64], rows: ArrayLike) -> NDArray[np.int64]:
+    """Where all items of some rows stand in a flat array, row after row."""
+    lengths = lengths_of(splits, rows)
+    starts = splits_of(lengths)
+    places: NDArray[np.int64] = np.arange(starts[-1], dtype=np.int64)
+    return places + np.repeat(splits[np.asarray(rows, np.int64)] - starts[:-1], lengths)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
     """Rows of different lengths.
@@ -57,6 +71,10 @@ class Ragged:
         """Items of each row, `[rows]`."""
         return np.diff(self.splits)
 
+    def lengths_of(self, rows: ArrayLike) -> NDArray[np.int64]:
+        """Items of some rows alone: of a corpus on disk nothing else is read."""
+        return lengths_of(self.splits, rows)
+
     @property
     def row_of_item(self) -> NDArray[np.int64]:
         """Row that each item belongs to, `[items]`."""
@@ -64,16 +82,11 @@ class Ragged:
 
     def places(self, rows: ArrayLike) -> NDArray[np.int64]:
         """Where all items of some rows stand among the values, row after row."""
-        chosen = np.asarray(rows, np.int64)
-        lengths = self.lengths[chosen]
-        starts = splits_of(lengths)
-        places: NDArray[np.int64] = np.arange(starts[-1], dtype=np.int64)
-        return places + np.repeat(self.splits[chosen] - starts[:-1], lengths)
+        return places_of(self.splits, rows)
 
     def take(self, rows: ArrayLike) -> Ragged:
         """Some rows, in the order given."""
-        lengths = self.lengths[np.asarray(rows, np.int64)]
-        return Ragged(self.values[self.places(rows)], splits_of(lengths))
+        return Ragged(self.values[self.places(rows)], splits_of(self.lengths_of(rows)))
 
     def padded(
         self,
@@ -90,7 +103,7 @@ class Ragged:
         Returns:
             `[rows, width, ...]`.
         """
-        lengths = self.lengths if rows is None else self.lengths[np.asarray(rows, np.int64)]
+        lengths = self.lengths if rows is None else self.lengths_of(rows)
         widest = int(lengths.max(initial=0)) if width is None else width
         filled = np.full((len(lengths), widest, *self.values.shape[1:]), fill, dtype)
         inside = np.arange(widest) < lengths[:, None]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,7 +74,8 @@ def n_best_lists(
     found: Sequence[Sequence[int]], scores: Sequence[float] | None, n_best: int
 ) -> list[list[Hypothesis]]:
     """For each line its `n_best` translations, best first: by their scores, or as the search ranked them."""
-    every = [Hypothesis("", score, one) for one, score in zip(found, scores or repeat(None), strict=False)]
+    given = [None] * len(found) if scores is None else scores
+    every = [Hypothesis("", score, one) for one, score in zip(found, given, strict=True)]
     by_line = [every[start : start + n_best] for start in range(0, len(every), n_best)]
     return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
 

@@ -243,15 +243,7 @@ def encode_pairs(
     target: SourceEncoder | None = None,
     target_columns: Sequence[WordColumns] | None = None,
 ) -> EncodedPairs:
-    """Encode both sides, in memory.
-
-    Args:
-        text: Parallel lines.
-        encoder: For the source.
-        columns: Annotation in chunks of `CHUNK_LINES`; None where there are no factors.
-        max_pieces: Leave out pairs that are longer on a side; None keeps all.
-        target: For the target; None: the source's tokenizer on target lines as they are.
-        target_columns: Annotation of the target, where the target's encoder has factors.
+    """Encode both sides, in memory, but for pairs with a side longer than `max_pieces`.
 
     Raises:
         DataError: No pair is left.

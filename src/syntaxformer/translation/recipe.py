@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -150,10 +151,25 @@ class Recipe(RunConfig):
         own = {key: section[key] for key in section if key not in InfusionConfig.shorthands}
         short = {key: section[key] for key in section if key in InfusionConfig.shorthands}
         embedding = own.get("embedding")
+        twice = [f"infusion.{name}" for name in parts if name in own]
         if embedding is None or isinstance(embedding, Mapping):
+            twice += [f"infusion.embedding.{key}" for key in short if key in (embedding or {})]
             embedding = {**(embedding or {}), **short}
+        if twice:
+            raise ConfigError(
+                [f"{key}: expected it once, got its shorthand {cls.short(key)}, too." for key in twice]
+            )
         full = {key: value for key, value in content.items() if key not in cls.shorthands}
         return {**full, "infusion": {**own, **parts, "embedding": embedding}}
+
+    @classmethod
+    def long(cls, setting: str) -> str:
+        """A setting "key.sub=value" with the key in full: the reverse of `short`."""
+        first, _, rest = setting.partition(".")
+        if first.partition("=")[0] in cls.shorthands:
+            return f"infusion.{setting}"
+        of_embedding = re.split(r"[.=]", rest, maxsplit=1)[0] in InfusionConfig.shorthands
+        return f"infusion.embedding.{rest}" if first == "infusion" and of_embedding else setting
 
     @classmethod
     def short(cls, key: str) -> str:
@@ -251,8 +267,7 @@ class Recipe(RunConfig):
     @property
     def embedding(self) -> EmbeddingConfig:
         """How factors enter the encoder."""
-        assert self.infusion.embedding is not None, "held by in_full"
-        return self.infusion.embedding
+        return self.infusion.embedding or EmbeddingConfig()
 
     def width_plan(self) -> WidthPlan:
         """The widths of all tables, settled."""
@@ -273,7 +288,8 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         ConfigError: All problems of file and overrides together.
     """
     path = _find(path)
-    return validate(Recipe, apply_overrides(Recipe.in_full(read_yaml(path)), overrides), str(path))
+    settings = [Recipe.long(setting) for setting in overrides]
+    return validate(Recipe, apply_overrides(Recipe.in_full(read_yaml(path)), settings), str(path))
 
 
 def _find(path: str | Path) -> Path:

@@ -106,12 +106,7 @@ def score_translations(
 ) -> TranslationScores:
     """Score detokenised, cased text, unless told otherwise; the signatures say how it was done.
 
-    Args:
-        hypotheses: Output of a system.
-        references: Reference translations.
-        lowercase: Compare in lower case.
-        tokenize: sacreBLEU's tokenizer; "none" for text that is split into words already.
-        note: What was done to the references before; it ends the signatures.
+    `tokenize` is sacreBLEU's; `note` tells what was done to the references before, and ends the signatures.
 
     Raises:
         ValueError: Other numbers of lines on the two sides, or none.

@@ -275,7 +275,8 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
 
 def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:
     """The encoder's inputs for some rows; see `TranslationCollator`."""
-    lengths, batch = src.lengths[rows], {"input_ids": Ragged(src.pieces, src.splits).padded(pad_id, rows)}
+    pieces = Ragged(src.pieces, src.splits)
+    lengths, batch = pieces.lengths_of(rows), {"input_ids": pieces.padded(pad_id, rows)}
     mask = np.arange(lengths.max()) < lengths[:, None]
     if not mask.all():
         batch["attention_mask"] = mask.astype(np.int64)

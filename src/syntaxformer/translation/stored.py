@@ -30,7 +30,7 @@ from syntaxformer.annotate.corpora.cached import cache_folder, one_at_a_time
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import PARTIAL, atomic_folder, read_json, verify_manifest
 
-FORMAT = 3
+FORMAT = 4
 """Version of what the folders hold; part of every hash."""
 
 CHUNK = 10_000

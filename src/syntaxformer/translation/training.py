@@ -96,11 +96,6 @@ class Prepared:
 def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> Path:
     """Train and write a model folder.
 
-    Args:
-        recipe: Settings.
-        resume: Go on from the last complete checkpoint of an interrupted run.
-        overwrite: Delete an older run in the output folder.
-
     Returns:
         The output folder.
 
@@ -171,7 +166,9 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     train_words = dev_words = None
     if annotator is not None:
         of_factors = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
-        settings = (factors, recipe.annotation.processes, {*syntax.needs, *of_factors})
+        # Phrases have the heads of the parse, where there is one: as they have when a line is translated.
+        of_trees = {*syntax.needs, "governors"} if syntax.needs else set()
+        settings = (factors, recipe.annotation.processes, of_trees | of_factors)
         train_words, dev_words = (
             annotated_columns(text, annotator, data, split, *settings)
             for text, split in zip((train_text, dev_text), splits, strict=True)

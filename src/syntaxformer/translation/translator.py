@@ -274,7 +274,8 @@ class Translator:
         """Tag and encode lines that are clean."""
         words = None
         if self.annotator is not None:
-            words = WordColumns.from_sentences(self.annotator.annotate(lines), user_factors, first_line)
+            sentences, wanted = self.annotator.annotate(lines), _needed(self.info)
+            words = WordColumns.from_sentences(sentences, user_factors, first_line, only=wanted)
         return self.encoder.encode(lines, words, MAX_SOURCE_PIECES)
 
     def as_written(self, lines: Sequence[str]) -> list[str]:

@@ -442,3 +442,19 @@ def test_a_family_that_was_altered_is_refused(tmp_path, change):
     names = "title, layers, attention, output, final, stack, note, kinds"
     with pytest.raises(CheckpointError, match=rf"infusion\.json: family: expected {names}, got \{{'title': "):
         sf.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"pos_width": 64}, "pos_width: expected embedding.width"),
+        (
+            {"embedding": {"kind": "let", "word_width": 5}},
+            "infusion.word_width: expected nothing for kind 'let'",
+        ),
+        ({"embedding": {}}, "infusion.embedding.kind: expected one of add, concat, let, got 'none'"),
+    ],
+)
+def test_settings_without_use_are_refused_by_name(content, message):
+    with pytest.raises(ConfigError, match=message):
+        _ = sf.InfusionConfig(**content).factors

@@ -195,3 +195,21 @@ def test_every_key_of_multi30k_is_a_key():
     for section, values in content.items():
         for key in values if isinstance(values, dict) else ():
             assert key in (dumped[section]["embedding"] if section == "infusion" else dumped[section])
+
+
+def test_a_setting_is_added_to_the_section_of_the_file_whatever_its_spelling(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("output: x\ndata: {dir: d, src: en, tgt: de}\nmasks: {max_distance: 5, topical: false}\n")
+    recipe = load_recipe(path, ["masks.trees=[dependency]", "infusion.kind=add"])
+    masks = recipe.infusion.masks
+    assert (masks.max_distance, masks.topical, masks.trees) == (5, False, ("dependency",))
+    assert recipe.embedding.kind == "add"
+
+
+def test_one_setting_in_two_spellings_is_refused(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text("output: x\ndata: {dir: d, src: en, tgt: de}\nmasks: {}\ninfusion: {masks: {}}\n")
+    with pytest.raises(
+        ConfigError, match=r"infusion.masks: expected it once, got its shorthand masks, too\."
+    ):
+        load_recipe(path)

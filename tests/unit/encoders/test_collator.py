@@ -86,10 +86,13 @@ def test_text_that_spells_a_special_piece_is_text(tokenizer):
 def test_phrases_are_remembered_no_longer_than_the_sentence():
     """A service would else keep the texts of all its users."""
     kept = sentence("Dogs bark loudly", [1, -1, 1], "NOUN VERB ADV", deprels=("nsubj", "root", "advmod"))
+    bare = dict(vars(kept))
     found = phrases_of(kept)
-    assert phrases_of(kept) is found
-    remembered = weakref.ref(found.word_depths)
-    del kept, found
+    (memory,) = (value for name, value in vars(kept).items() if name not in bare)
+    memory[:] = 7
+    assert set(phrases_of(kept).word_depths.tolist()) == {7}, "what is remembered is read"
+    remembered = weakref.ref(memory)
+    del kept, found, memory
     gc.collect()
     assert remembered() is None
 

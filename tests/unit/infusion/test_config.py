@@ -51,7 +51,7 @@ def test_json_round_trip():
 @pytest.mark.parametrize(
     ("embedding", "message"),
     [
-        ({"kind": "sum_then_concat"}, "infusion kind: expected one of add, concat, let, got 'sum_then_concat'."),
+        ({"kind": "sum_then_concat"}, "infusion.embedding.kind: expected one of add, concat, let, got 'sum_then_concat'."),
         ({"kind": "add", "factors": ["ner"]},
          "factors: expected one of pos, case, subword, predicate, deprel, depth, got 'ner'."),
         ({"kind": "add", "tag_layers": 2},

@@ -1,13 +1,14 @@
-"""A small pretrained translator, made here because none can be downloaded: Marian, English to German, on Tatoeba.
+"""A small pretrained translator, since none can be downloaded here: Marian, English to German, on Tatoeba.
 
     python experiments/split_tatoeba.py ../shared/data/tatoeba runs/tatoeba
     export MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=268435456
     python experiments/pretrain_marian.py runs/tatoeba runs/marian experiments/marian_tatoeba_en_de
 
 The three variables let glibc keep freed memory: an update then takes less than half the time. Nothing of
-syntaxformer takes part but the split: the class is OPUS-MT's `MarianMTModel` (4 + 4 layers of width 256), the tokenizer two SentencePiece models, the training `Seq2SeqTrainer`. A run that was stopped goes on from
-its newest checkpoint. At the end the folder OUTPUT holds the weights in half precision, the tokenizer, a model card
-and BLEU on Tatoeba's test.
+syntaxformer takes part but the split: the class is OPUS-MT's `MarianMTModel` (4 + 4 layers of width 256),
+the tokenizer consists of two SentencePiece models, the training is `Seq2SeqTrainer`. A run that was
+stopped goes on from its newest checkpoint. At the end the folder OUTPUT holds the weights in half
+precision, the tokenizer and a model card with BLEU on Tatoeba's test.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ pipeline_tag: translation
 # A Marian translator of everyday sentences, English to German
 
 Trained from random weights by `experiments/pretrain_marian.py` on {pairs:,} sentence pairs of Tatoeba
-(https://tatoeba.org, CC BY 2.0 FR; the pairs of https://www.manythings.org/anki, 2018) in {updates:,} updates.
+(https://tatoeba.org, CC BY 2.0 FR; the pairs of https://www.manythings.org/anki, 2018)
+in {updates:,} updates.
 {parameters:,} parameters in half precision. BLEU on 2,000 held-out sentences: {bleu:.1f} (sacreBLEU, beam 5).
 It knows short everyday sentences only, and is a starting point for experiments with little data.
 """
@@ -125,8 +127,8 @@ def translate(
     """Translate lines with beam 5, the longest first so that a batch has lines of one length."""
     order = sorted(range(len(lines)), key=lambda place: -len(lines[place]))
     answers: dict[int, str] = {}
-    for start in range(0, len(order), batch):
-        places = order[start : start + batch]
+    for start in range(0, len(order), 64):
+        places = order[start : start + 64]
         rows = tokenizer([lines[place] for place in places], return_tensors="pt", padding=True)
         found = model.generate(**rows, num_beams=5, max_length=128)
         answers.update(zip(places, tokenizer.batch_decode(found, skip_special_tokens=True), strict=True))

@@ -15,11 +15,12 @@ from pydantic import Field, model_validator
 from syntaxformer.base.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_side
-from syntaxformer.infusion.config import EmbeddingConfig, InfusionConfig, layer_problems
-from syntaxformer.nn.infused_embedding import WidthPlan
+from syntaxformer.infusion.config import MAX_WIDTH, EmbeddingConfig, InfusionConfig, layer_problems
+from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax import check_factors
 from syntaxformer.syntax.inputs import SyntaxInputs
+from syntaxformer.translation.checkpoint import host_sections, is_own, normalizes_punctuation, own_sections
 from syntaxformer.translation.corpora import CorpusConfig
 from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.prepare import TargetPosConfig
@@ -47,8 +48,26 @@ class AnnotationConfig(Section):
 
 
 class ModelConfig(Section):
-    """Shape of the Transformer."""
+    """The network: our own Transformer, or a pretrained translator."""
 
+    init_from: str | None = Field(
+        default=None,
+        description="start from a translator: a folder in Hugging Face's layout (Marian, mBART, NLLB, T5, …) or "
+        "one that `train` wrote; its tokenizer and its shape are kept",
+    )
+    add_characters: bool = Field(
+        default=False, description="with init_from: learn a piece for each character that its tokenizer lacks"
+    )
+    src_code: str | None = Field(
+        default=None, description="with init_from: its code of the source language; null: the one that fits"
+    )
+    tgt_code: str | None = Field(default=None, description="the same of the target language")
+    add_codes: bool = Field(
+        default=False, description="with init_from: a code that it lacks is a new language, learned as a new piece"
+    )
+    prompt: str = Field(
+        default="", description='with init_from: text before every source line, such as "translate English to German: "'
+    )
     d_model: int = Field(default=512, ge=2, description="width of encoder and decoder")
     d_ff: int = Field(default=2048, ge=1, description="inner width of the position-wise networks")
     n_heads: int = Field(default=8, ge=1, description="attention heads, a divisor of d_model")
@@ -70,8 +89,35 @@ class ModelConfig(Section):
     )
 
 
+_OF_START = ("src_code", "tgt_code", "add_codes", "prompt", "add_characters")
+"""Keys that go only with `init_from`; all but the last only with a pretrained translator."""
+
+_DROPOUTS = frozenset(["dropout", "attention_dropout", "activation_dropout"])
+
+
+class LoraConfig(Section):
+    """Low-rank adapters in the attention and feed-forward maps of a pretrained translator (Hu et al. 2022)."""
+
+    r: int = Field(default=16, ge=1, description="rank")
+    alpha: int = Field(default=32, ge=1, description="the product of the two maps is scaled by alpha / r")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="on the input of the adapters")
+    targets: tuple[str, ...] | None = Field(
+        default=None, description="names of the linear maps that get one; null: all of encoder and decoder"
+    )
+    keep_adapter: bool = Field(
+        default=False, description="also write OUTPUT/adapter, in PEFT's layout; the model itself has it merged"
+    )
+
+
 class TrainingConfig(RunTraining):
     """Optimisation, evaluation and checkpoints."""
+
+    lora: LoraConfig | None = Field(
+        default=None, description="with model.init_from: train adapters and the infusion, nothing else"
+    )
+    infusion_learning_rate: float | None = Field(
+        default=None, gt=0, description="of the parameters that syntax adds; null: learning_rate"
+    )
 
     max_steps: int = Field(default=100_000, ge=1, description="updates")
     max_batch_tokens: int = Field(
@@ -180,15 +226,87 @@ class Recipe(RunConfig):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Recipe:
-        problems = [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
-        if not problems:
+        problems = self._start_problems()
+        if not problems and self.model.init_from is not None:
+            problems = self._settle_start(self.model.init_from)
+        problems += [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
+        if not problems and not self.is_hosted:
             word_width, d_model = self.width_plan().word_width, self.model.d_model
             section, tokenizer = self.pretrained_embeddings, self.subwords.tokenizer
             problems = pretrained_problems(section, word_width, d_model, tokenizer)
-            problems += self._settle_annotators()
+        problems = problems or self._settle_annotators()
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the network is a pretrained translator of transformers, and not our own."""
+        return self.model.init_from is not None and not is_own(self.model.init_from)
+
+    def _start_problems(self) -> list[str]:
+        """What `model.init_from` decides, and what goes only with it."""
+        own, training, start = self.model, self.training, self.model.init_from
+        if start is None:
+            alone = {f"model.{key}": getattr(own, key) for key in _OF_START} | {"training.lora": training.lora}
+            return [
+                f"{key}: expected model.init_from beside it, got none." for key, value in alone.items() if value
+            ]
+        try:
+            is_hosted = self.is_hosted
+        except ConfigError as error:
+            return error.problems
+        where = "a pretrained translator" if is_hosted else "a translator of our own"
+        refused: dict[str, Any] = {"pretrained_embeddings": self.pretrained_embeddings}
+        if is_hosted:
+            refused |= {"predict_target_pos": self.predict_target_pos}
+        else:
+            refused |= {f"model.{key}": getattr(own, key) for key in _OF_START[:-1]} | {"training.lora": training.lora}
+        problems = [
+            f"{key}: expected none with model.init_from, the folder of {where}, got {value!r}."
+            for key, value in refused.items()
+            if value
+        ]
+        if self.subwords != SubwordConfig():
+            problems.append("subwords: expected none with model.init_from, whose pieces are kept.")
+        if training.lora is not None and training.average > 1:
+            problems.append(
+                f"training.average: expected 1 with training.lora, got {training.average}: the mean of adapters is "
+                "no mean of models."
+            )
+        return problems
+
+    def _settle_start(self, path: str) -> list[str]:
+        """Fill in what the folder that training starts from decides."""
+        given, hosted = self.model, self.is_hosted
+        kept = {"init_from", *_OF_START}
+        try:
+            stored = host_sections(path) if hosted else own_sections(path)
+            model = ModelConfig.model_validate(stored["model"])
+        except (ConfigError, ValueError) as error:
+            return [f"model.init_from: {line}" for line in str(error).splitlines()[:3]]
+        fields, free = ModelConfig.model_fields, {*kept, *_DROPOUTS}
+        problems = [
+            f"model.{key}: expected {getattr(model, key)!r}, as in model.init_from={path}, got {value!r}. Leave it out."
+            for key in fields.keys() - free
+            if (value := getattr(given, key)) not in (getattr(model, key), fields[key].default)
+        ]
+        chosen = {key: getattr(given, key) for key in (*kept, *(given.model_fields_set & _DROPOUTS))}
+        self.model = model.model_copy(update=chosen)
+        if hosted:
+            if self.data.normalize_punctuation is None:
+                update = {"normalize_punctuation": normalizes_punctuation(path)}
+                self.data = self.data.model_copy(update=update)
+            return problems
+        parent = InfusionConfig.model_validate(stored["infusion"])
+        if self.embedding not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
+            problems.append(
+                f"infusion.embedding: expected that of model.init_from={path}, got {self.embedding.kind}. Leave it "
+                "out; masks, relation_bias and lisa may be added."
+            )
+        sections = {name: getattr(self.infusion, name) or getattr(parent, name) for name in self.shorthands}
+        self.infusion = parent.model_copy(update=sections)
+        return problems
 
     def _settle_annotators(self) -> list[str]:
         """Name the source's annotator where the user did not; what speaks against those that are named."""
@@ -222,6 +340,8 @@ class Recipe(RunConfig):
 
     def _syntax_problems(self) -> list[str]:
         """What the encoder has not, and what cannot be had in a translator."""
+        if self.is_hosted:
+            return self._hosted_problems()
         section, lisa = self.infusion, self.infusion.lisa
         problems = self.embedding.misplaced({"place": "prepend", "tag_layers": "pos_encoder"})
         if self.embedding.kind == "prepend" and "subword" in (self.embedding.factors or ()):
@@ -250,6 +370,16 @@ class Recipe(RunConfig):
         ]
         return problems
 
+    def _hosted_problems(self) -> list[str]:
+        """What cannot be put into a pretrained translator; its layers and heads are looked at when it is loaded."""
+        kinds = ["none", *(kind for kind, one in ENCODER_KINDS.items() if one.join != "final")]
+        if self.embedding.kind not in kinds:
+            return [
+                f"infusion.kind: expected one of {', '.join(kinds)} with model.init_from, got "
+                f"{self.embedding.kind}."
+            ]
+        return self.embedding.misplaced({"place": "prepend", "tag_layers": "pos_encoder"})
+
     def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads
         problems = []
@@ -270,7 +400,9 @@ class Recipe(RunConfig):
         return self.infusion.embedding or EmbeddingConfig()
 
     def width_plan(self) -> WidthPlan:
-        """The widths of all tables, settled."""
+        """The widths of all tables, settled; of a pretrained translator those of the factors alone."""
+        if self.is_hosted and self.embedding.kind in ENCODER_KINDS:
+            return self.embedding.plan(MAX_WIDTH, ENCODER_KINDS)
         return self.embedding.plan(self.model.d_model)
 
     def syntax_inputs(self, training: bool) -> SyntaxInputs:

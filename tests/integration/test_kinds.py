@@ -97,9 +97,9 @@ def test_a_limit_without_room_for_tags(train, corpus, tmp_path):
     assert done.code == 2
     (line,) = done.err.splitlines()
     assert line.startswith(
-        "error: data.max_pieces: expected room for the tags of infusion.kind=prepend, got 16: "
+        "error: data.max_pieces: expected room for the tags of infusion.kind=prepend, got 16, "
     )
-    assert " pairs are too long. Raise it, to " in line
+    assert " pairs too long. Raise it, to " in line
     assert not (tmp_path / "model").exists()
 
 

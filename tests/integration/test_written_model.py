@@ -57,7 +57,7 @@ def test_averaging_writes_what_is_best_on_dev_with_its_own_loss(
     steps = [int(name.removeprefix("checkpoint-")) for name in report["checkpoints"]]
     nearest = sorted(losses, key=lambda step: (abs(step - report["best_step"]), step))
     assert steps == sorted(nearest[:n_averaged])
-    assert "on dev the mean of checkpoint-" in done.err
+    assert "on dev, the mean of checkpoint-" in done.err
 
 
 def test_without_averaging_the_loss_is_that_of_the_best_checkpoint(train, corpus, tmp_path):

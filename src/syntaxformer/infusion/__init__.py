@@ -1,4 +1,4 @@
-"""The one plug-in that puts syntax inside an encoder: what is infused, into which families, its folders."""
+"""The one plug-in that puts syntax inside an encoder: its config, its families and its model folders."""
 
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import Family

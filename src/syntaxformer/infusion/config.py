@@ -1,7 +1,7 @@
-"""`InfusionConfig`: what syntax an encoder is infused with, a pretrained one or that of our translator.
+"""`InfusionConfig`: which syntax a pretrained encoder or the encoder of our translator is infused with.
 
-Holds choices only: `infusion` builds what is new from them, `syntax` the batches. Written as JSON beside the
-weights of a pretrained encoder, and into the recipe of a translator.
+It only holds choices: `infusion` builds the new modules from them, and `syntax` the batches. It is written as
+JSON beside the weights of a pretrained encoder, and into the recipe of a translator.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from syntaxformer.syntax.inputs import TreeOptions
 from syntaxformer.trees.sentence import PER_WORD, Sentence
 
 Preset = Literal["preserving", "paper"]
-"""With full attention among the sub-networks and a gate that starts closed, or sub-networks only."""
+"""With full attention as one more sub-network and a gate that starts closed, or syntax alone."""
 
 TagPlace = Literal["interleaved", "prefix"]
 """Each tag before its word, or all tags before all words."""
 
 MAX_WIDTH = 2**20
-"""Wider than any encoder: where widths are looked at before there is one."""
+"""Wider than any encoder, for checking widths before the encoder is known."""
 
 _OF_TRANSLATORS = {"place": "prepend", "tag_layers": "pos_encoder", "word_width": "concat of a translator"}
-"""Keys of an embedding that a pretrained encoder has no use for, and the kinds that have."""
+"""Keys of an embedding that only translators use, with the kind that each belongs to."""
 
 _OLDER = ("pos", "pos_width", "pos_tags")
-"""Keys of an embedding of tags in models of an older version."""
+"""Keys that older versions used for an embedding of tags."""
 
 
 _SOURCE = "infusion"
-"""Stands before messages about configs that come from no file."""
+"""Prefix of messages about configs that do not come from a file."""
 
 
 class _Section(BaseModel):
@@ -53,11 +53,11 @@ class MaskConfig(TreeOptions):
     """Syntax attention (Bai et al. 2021): one sub-network for each relation."""
 
     preset: Preset | None = Field(
-        default=None, description="how it begins, as infusion.preset of an encoder; null: as that, preserving"
+        default=None, description="how the sub-networks start; null: as infusion.preset says (preserving)"
     )
     mode: Literal["multiplicative", "additive"] = Field(
         default="multiplicative",
-        description="masked keys keep logit 0 (Bai et al. 2021, eq. 1), or are removed",
+        description="masked keys get logit 0 (Bai et al. 2021, eq. 1), or are removed",
     )
     on_empty_row: Literal["full", "zero"] = Field(
         default="full", description="additive only: a row without any key attends to all keys, or is zero"
@@ -66,10 +66,10 @@ class MaskConfig(TreeOptions):
     summation: Literal["sum", "scaled", "mean"] = Field(
         default="scaled", description="without topical attention: Σ, Σ/√m (the authors' code), or the mean"
     )
-    per_layer: bool = Field(default=False, description="topical parameters of each layer's own, not shared")
+    per_layer: bool = Field(default=False, description="each layer has topical parameters of its own")
     layers: tuple[int, ...] | None = Field(default=None, description="layers, from 0; null: all")
     gate: Literal["layer", "head"] = Field(
-        default="layer", description="preset preserving: one gate a layer, or one for each of its heads"
+        default="layer", description="preset preserving: one gate for each layer, or for each attention head"
     )
 
 
@@ -86,17 +86,17 @@ class LisaConfig(_Section):
         default=None,
         description="layers, from 0; null: the last (Kapadia et al. 2020); Bai et al. 2021: all",
     )
-    attn_head: int = Field(default=0, ge=0, description="the head that it replaces")
+    attn_head: int = Field(default=0, ge=0, description="the attention head that it replaces")
     keys: Literal["head", "model"] = Field(
         default="head",
-        description="K of that head (U d_head²), or of all heads (U d_head·d_model, Bai et al. 2021)",
+        description="keys of that head (U: d_head²), or of all heads (U: d_head·d_model, Bai et al. 2021)",
     )
     supervised: bool = Field(default=True, description="add the loss of pointing at governors")
     weight: float = Field(
-        default=0.1, ge=0, description="of that loss beside the task's; 1 drowns a small task (LOG.md)"
+        default=0.1, ge=0, description="weight of that loss beside the task's; 1 harms small tasks (LOG.md)"
     )
     inject: Literal["gold"] | None = Field(
-        default=None, description="gold: outside training the head looks at the batch's governors"
+        default=None, description="gold: outside training the head attends to the governors in the batch"
     )
 
 
@@ -121,10 +121,10 @@ class EmbeddingConfig(_Section):
         default=None, description="columns of each factor, for kinds that concatenate them"
     )
     word_width: int | None = Field(
-        default=None, ge=1, description="translator: columns of the word embedding; null: what is left"
+        default=None, ge=1, description="translator: columns of the word embedding; null: those left over"
     )
     min_count: int = Field(
-        default=2, ge=1, description="values of open factors seen less often are read as unknown"
+        default=2, ge=1, description="values of open factors that are seen less often count as unknown"
     )
     place: TagPlace | None = Field(
         default=None,
@@ -136,21 +136,21 @@ class EmbeddingConfig(_Section):
     values: dict[str, tuple[str, ...]] | None = Field(
         default=None,
         description="pretrained encoder: values of each factor, in the order of their rows; null: the fixed "
-        "ones, and of open factors those of the training data",
+        "values, or for open factors those of the training data",
     )
 
     @property
     def tag_place(self) -> TagPlace | None:
-        """Where tags stand that are pieces; None where they are none."""
+        """Where tags stand among the pieces; None for kinds that do not make them pieces."""
         return (self.place or "interleaved") if self.kind == "prepend" else None
 
     def plan(self, d_model: int, kinds: Mapping[str, InfusionKind] = INFUSION_KINDS) -> WidthPlan:
-        """The widths of all tables, settled; arguments and errors as of `plan_widths`."""
+        """Settle the widths of all tables; arguments and errors are those of `plan_widths`."""
         chosen = (self.kind, d_model, self.factors, self.width, self.widths, self.word_width)
         return plan_widths(*chosen, kinds=kinds)
 
     def misplaced(self, owners: Mapping[str, str]) -> list[str]:
-        """Settings that would be passed over in silence, one line each: those of other kinds, by owner."""
+        """Describe, one line each, settings that would be ignored because they belong to another kind."""
         return [
             f"infusion.{key}: expected nothing for kind {self.kind!r}, got {value!r}. "
             f"It belongs to kind {owner}."
@@ -176,7 +176,7 @@ class EmbeddingConfig(_Section):
         if unknown := [name for name, values in found.items() if values is None]:
             raise ConfigError(
                 f"embedding.values: expected the values of {', '.join(unknown)}, which come from data, got "
-                "none. Take InfusionConfig.fitted of the training sentences; `finetune` does so."
+                "none. Call InfusionConfig.fitted with the training sentences, as `finetune` does."
             )
         return {name: FactorVocabulary(name, values) for name, values in found.items() if values}
 
@@ -194,7 +194,7 @@ class EmbeddingConfig(_Section):
 
 
 class InfusionConfig(_Section):
-    """What an encoder is infused with. Nothing by default."""
+    """What an encoder is infused with; nothing by default."""
 
     preset: Preset = Field(
         default="preserving",
@@ -210,7 +210,7 @@ class InfusionConfig(_Section):
         default=None,
         description="a biaffine head that points at governors (Bai et al. 2021, Kapadia et al. 2020)",
     )
-    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of random masks and of new parameters")
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="seed of random masks and of new parameters")
 
     shorthands: ClassVar[tuple[str, ...]] = tuple(EmbeddingConfig.model_fields)
     """Keys of `embedding` that a recipe may give as keys of `infusion`."""
@@ -218,22 +218,22 @@ class InfusionConfig(_Section):
     @model_validator(mode="before")
     @classmethod
     def _in_full(cls, content: Any) -> Any:
-        """What `relation_bias` does not say about trees is taken from `masks`: a batch has one tensor.
+        """Copy from `masks` what `relation_bias` leaves out about trees: a batch has one relation tensor.
 
-        Keys of older versions that switched nothing on are passed over.
+        Keys of older versions are ignored if they switched nothing on.
         """
         if not isinstance(content, Mapping):
             return content
         if (kind := content.get("pos")) is not None:
             raise ValueError(
-                f"pos: expected embedding={{kind: {kind}, factors: [pos]}}, which took its place, got "
-                f"pos={kind}. Train a model that has it anew."
+                f"pos: expected embedding={{kind: {kind}, factors: [pos]}}, which replaced it, got "
+                f"pos={kind}. Train such a model anew."
             )
         if "pos" in content:
             content = {key: value for key, value in content.items() if key not in _OLDER}
         elif older := [key for key in _OLDER if key in content]:
             raise ValueError(
-                f"{older[0]}: expected embedding.width or embedding.values, which took the place of "
+                f"{older[0]}: expected embedding.width or embedding.values, which replaced "
                 f"{' and '.join(_OLDER[1:])}, got {content[older[0]]!r}."
             )
         masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
@@ -261,17 +261,17 @@ class InfusionConfig(_Section):
         except ValidationError as error:
             raise config_error(type(self), error, _SOURCE) from error
 
-    # As a section of another model it is checked together with that, not by its __init__.
+    # As a section of another model, it is validated with that model, not by its own __init__.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @property
     def tree_options(self) -> TreeOptions | None:
-        """What the relation tensor holds; None where none is needed."""
+        """What the relation tensor holds; None if no tensor is needed."""
         return self.masks or self.relation_bias
 
     @property
     def preset_of_masks(self) -> Preset:
-        """What `masks` says of it, or the preset of all."""
+        """The preset of `masks`, or else that of the whole infusion."""
         return (self.masks and self.masks.preset) or self.preset
 
     @property
@@ -284,24 +284,24 @@ class InfusionConfig(_Section):
         """Factors of a pretrained encoder, in the order of the columns of `factor_ids`.
 
         Raises:
-            ConfigError: A kind, width or factor that it cannot have.
+            ConfigError: A pretrained encoder cannot have the kind, a width or a factor.
         """
         return self.embedding.factors_of_encoder() if self.embedding else ()
 
     @property
     def vocabularies(self) -> dict[str, FactorVocabulary]:
-        """Of `factors`, in order.
+        """Vocabularies of `factors`, in the same order.
 
         Raises:
-            ConfigError: As `factors`, or the values of an open one are not known.
+            ConfigError: As for `factors`, or the values of an open factor are not known.
         """
         return self.embedding.vocabularies() if self.embedding else {}
 
     def fitted(self, sentences: Sequence[Sentence] | None = None) -> InfusionConfig:
-        """With the values of all factors of a pretrained encoder, those of open ones from training sentences.
+        """A copy with the values of all factors; those of open factors come from the training sentences.
 
         Raises:
-            ConfigError: As `factors`, or an open factor has no value that is frequent enough.
+            ConfigError: As for `factors`, or an open factor has no value that is frequent enough.
         """
         if self.embedding is None:
             return self
@@ -312,11 +312,11 @@ class InfusionConfig(_Section):
         """Read the command line's shorthand: `masks,lisa,pos_add`; "none" or "" for a plain model.
 
         Args:
-            names: Of `SHORTHAND`, with commas.
-            more: Further fields, as in the class.
+            names: Keys of `SHORTHAND`, separated by commas.
+            more: Further fields of the class.
 
         Raises:
-            ConfigError: An unknown name, one that stands twice, or two kinds of embedding.
+            ConfigError: A name is unknown or given twice, or there are two kinds of embedding.
         """
         wanted = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
         unknown = [name for name in wanted if name not in SHORTHAND]
@@ -341,7 +341,7 @@ class InfusionConfig(_Section):
         """The config itself, or what its shorthand means.
 
         Raises:
-            ConfigError: Neither, or a shorthand that `parse` refuses.
+            ConfigError: It is neither, or `parse` refuses the shorthand.
         """
         if isinstance(config, str):
             return cls.parse(config)
@@ -351,10 +351,10 @@ class InfusionConfig(_Section):
 
     @classmethod
     def from_json(cls, content: Any, source: str) -> InfusionConfig:
-        """Read what `model_dump(mode="json")` gave.
+        """Read what `model_dump(mode="json")` returned.
 
         Raises:
-            ConfigError: No mapping, an unknown key or a value that cannot be, with the nearest key.
+            ConfigError: The content is no mapping, a key is unknown or a value is not allowed.
         """
         if not isinstance(content, Mapping):
             raise ConfigError(f"{source}: expected keys and values, got {type(content).__name__}.")
@@ -374,11 +374,11 @@ SHORTHAND: dict[str, tuple[str, Any]] = {
     "pos_let": ("embedding", {"kind": "let", "factors": ["pos"]}),
     "let": ("embedding", {"kind": "let", "factors": ["pos"]}),
 }
-"""What `--infuse` takes → key of `InfusionConfig` and its value."""
+"""For each name that `--infuse` takes, a key of `InfusionConfig` and its value."""
 
 
 def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: str) -> list[str]:
-    """Layers and heads that an encoder of this name has not, one line each."""
+    """Describe, one line each, the layers and heads that the encoder does not have."""
     problems = []
     for section in ("masks", "relation_bias", "lisa"):
         layers = getattr(getattr(config, section), "layers", None)
@@ -394,7 +394,7 @@ def layer_problems(config: InfusionConfig, n_layers: int, n_heads: int, name: st
 
 
 def _as_mapping(section: Any) -> dict[str, Any] | None:
-    """A section given as a mapping or as an object, only the keys that were said; None where it is off."""
+    """The keys that were set in a section, which is a mapping or an object; None if it is off."""
     if isinstance(section, BaseModel):
         return section.model_dump(exclude_unset=True)
     return dict(section) if isinstance(section, Mapping) else None

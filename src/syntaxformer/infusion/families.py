@@ -1,7 +1,7 @@
-"""Where the parts that syntax is infused into live in each family of encoders: a table of names, no subclass.
+"""Where each family of encoders keeps the modules that syntax is infused into: a table, no subclasses.
 
-Paths are those of transformers 5. A family is known by its `config.model_type`; for another one, `infuse`
-takes a `Family` of yours. All else is refused by name.
+Paths are those of transformers 5. A family is recognised by its `config.model_type`; for another one, pass
+your own `Family` to `infuse`. Every other model is refused by name.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from syntaxformer.nn import ENCODER_KINDS, INFUSION_KINDS
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Role names of a family.
+    """Paths to the modules of a family of encoders.
 
     Args:
-        title: Its name for people.
-        layers: Path of the list of layers, from the stack; a second step where layers stand in groups.
+        title: Its name in messages and documentation.
+        layers: Path of the list of layers, from the stack; with a second step if layers come in groups.
         attention: Path of the self-attention, from a layer; it calls the attention interface.
         output: Path of W_O, from a layer.
-        final: Paths from the model of the module that takes the final vector of the sentence: the first that
-            is there.
+        final: Paths, from the model, where the module that takes the final vector of the sentence may be;
+            the first that exists counts.
         stack: Path of the encoder, from `model.base_model`.
-        note: What else people should know, for the documentation.
+        note: A remark for the documentation.
         kinds: Kinds of embedding that it takes.
     """
 
@@ -44,10 +44,10 @@ class Family:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], source: str) -> Family:
-        """Read what `dataclasses.asdict` gave, also after JSON turned tuples into lists.
+        """Read what `dataclasses.asdict` returned, even if JSON has turned tuples into lists.
 
         Raises:
-            ConfigError: Other names, or values of another kind.
+            ConfigError: A name is missing or unknown, or a value has the wrong type.
         """
         names = {one.name: one for one in fields(cls)}
         content = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
@@ -74,10 +74,10 @@ OWN = Family(
     "self_attention.output",
     (),
     "encoder",
-    "our own translator: its factors come from the source, and a recipe says the rest",
+    "our own translator: its factors come with the source text, and a recipe sets the rest",
     tuple(INFUSION_KINDS),
 )
-"""Its layers call the plug-in themselves, so that no class of ours is put in front of it."""
+"""Our own translator, whose layers call the plug-in themselves: its classes stay as they are."""
 
 FAMILIES: dict[str, Family] = {
     "syntaxformer": OWN,
@@ -94,8 +94,8 @@ FAMILIES: dict[str, Family] = {
         "attention",
         "attention.dense",
         ("albert.pooler", "pooler"),
-        note="layers that share parameters share what is new, too: `layers` numbers sets of parameters, one "
-        "as a rule",
+        note="layers that share parameters share the new ones, too: `layers` numbers sets of parameters, "
+        "usually just one",
     ),
     "modernbert": Family(
         "ModernBERT",
@@ -103,8 +103,8 @@ FAMILIES: dict[str, Family] = {
         "attn",
         "attn.Wo",
         ("head",),
-        note="local layers keep their window: beyond it full attention sees nothing, and a relation counts "
-        "as none",
+        note="local layers keep their window: outside it, full attention sees nothing and relations do not "
+        "count",
     ),
     "t5": Family(
         "T5",
@@ -117,7 +117,7 @@ FAMILIES: dict[str, Family] = {
         "untouched",
     ),
 }
-"""By `config.model_type`."""
+"""Families by `config.model_type`."""
 
 _REASONS = {
     "mpnet": "MPNet computes its attention itself, without transformers' attention interface",
@@ -131,10 +131,10 @@ class Parts:
     """The modules of one model.
 
     Args:
-        family: Its role names.
+        family: Its family, with the paths.
         stack: The encoder, whose `forward` takes the pieces.
-        layers: Its layers; where layers share parameters (ALBERT), each set of parameters once.
-        final: What takes the final vector of the sentence; None where nothing does.
+        layers: Its layers; layers that share parameters (ALBERT) count once.
+        final: The module that takes the final vector of the sentence; None if there is none.
     """
 
     family: Family
@@ -161,11 +161,10 @@ def parts_of(model: PreTrainedModel, family: Family | None = None) -> Parts:
 
     Args:
         model: The model.
-        family: Its role names; None for those of the table.
+        family: Its family; None for that of the table.
 
     Raises:
-        ConfigError: A model of another kind, one whose attention looks only back, or a family whose paths it
-            has not.
+        ConfigError: The model is not supported, attends to earlier words only, or lacks a path of the family.
     """
     family = _family_of(model, family)
     stack = _at(model.base_model, family.stack, "stack", PreTrainedModel if family != OWN else nn.Module)
@@ -173,7 +172,7 @@ def parts_of(model: PreTrainedModel, family: Family | None = None) -> Parts:
 
 
 def parts_in(stack: nn.Module, family: Family, final: nn.Module | None = None) -> Parts:
-    """The parts of an encoder that has been found."""
+    """Find the parts of an encoder."""
     layers = list(_at(stack, family.layers[0], "layers", nn.ModuleList))
     for step in family.layers[1:]:
         layers = [layer for group in layers for layer in _at(group, step, "layers", nn.ModuleList)]
@@ -212,12 +211,12 @@ def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
     if looks_back:
         raise ConfigError(
             f"model: expected an encoder, got the decoder-only {name}: a syntax tree links words in both "
-            f"directions, this model looks only back. {remedy}"
+            f"directions, but this model sees only earlier words. {remedy}"
         )
     if family is None and kind not in FAMILIES:
         raise ConfigError(
             f"model: expected a supported encoder, got {name} of the kind {kind!r}. {remedy} "
-            "For another one that calls transformers' attention interface, give infuse its family=Family(…)."
+            "For another one that calls transformers' attention interface, pass family=Family(…) to infuse."
         )
     return family or FAMILIES[cast("str", kind)]
 
@@ -225,7 +224,7 @@ def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
 def _final(model: PreTrainedModel, family: Family) -> nn.Module | None:
     for path in family.final:
         head, _, rest = path.partition(".")
-        # A head over pieces takes all final vectors, not that of the sentence.
+        # A head that labels pieces takes all final vectors, not only that of the sentence.
         if head in _HEADS and not type(model).__name__.endswith("ForSequenceClassification"):
             continue
         found = getattr(model, head, None)

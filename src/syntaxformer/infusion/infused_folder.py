@@ -1,7 +1,7 @@
-"""Folders of infused models: written, read, and known to transformers' Auto classes.
+"""Write and read folders of infused models, and register them with transformers' Auto classes.
 
-`config.json` there names a model of ours, so that whoever loads it without this package is told so, and
-whoever loads it with this package gets it with its syntax. In memory the config is the host's.
+Their `config.json` names our own model type. Without this package, loading such a folder therefore fails with
+a message; with it, the model is loaded with its syntax. In memory the config is the host's.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from syntaxformer.infusion.plug_in import infuse
 from syntaxformer.syntax import RELATIONS_VERSION
 
 INFUSION_FILE = "infusion.json"
-"""Beside `config.json` in a model folder."""
+"""The file beside `config.json` that describes the infusion."""
 
 _HOST, _PREFIX = "host_model_type", "infusion."
 
 
 class InfusedConfig(PreTrainedConfig):
-    """`config.json` of an infused model: that of its host, under a name of ours.
+    """`config.json` of an infused model: that of its host, under our own model type.
 
     Attributes:
-        host: The host's config, which the loaded model has.
+        host: The host's config, which the loaded model gets.
     """
 
     model_type = "syntaxformer_infused"
@@ -48,7 +48,7 @@ class InfusedConfig(PreTrainedConfig):
         """Read the host's config; arguments as in transformers.
 
         Raises:
-            CheckpointError: The host is no model that transformers knows.
+            CheckpointError: transformers does not know the host's model type.
         """
         of_host = {**config_dict, "model_type": config_dict.get(_HOST)}
         if of_host.pop(_HOST, None) not in CONFIG_MAPPING:
@@ -63,13 +63,13 @@ class InfusedConfig(PreTrainedConfig):
         return (config, *unused) if unused else config
 
     def __getattr__(self, name: str) -> Any:
-        """What the host's config has."""
+        """Look an attribute up in the host's config."""
         if name.startswith("__") or "host" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["host"], name)
 
     def to_dict(self) -> dict[str, Any]:
-        """The host's, under a name of ours."""
+        """The host's content, under our own model type."""
         host = self.__dict__.get("host")
         if host is None:
             return super().to_dict()
@@ -83,7 +83,7 @@ def save(
     *args: Any,
     **kwargs: Any,
 ) -> None:
-    """Write a model's folder with its infusion, and upload it where that is wanted."""
+    """Write a model's folder with its infusion, and upload it if asked to."""
     folder = Path(save_directory)
     uploads, repository = kwargs.pop("push_to_hub", False), kwargs.pop("repo_id", folder.name)
     upload = {key: kwargs.pop(key) for key in ("commit_message", "private", "create_pr") if key in kwargs}
@@ -99,7 +99,7 @@ def save(
             content["family"] = asdict(model.infusion.family)
         (folder / INFUSION_FILE).write_text(json.dumps(content, indent=1), "utf-8")
         path = folder / "config.json"
-        if path.is_file():  # PEFT's integration writes an adapter alone
+        if path.is_file():  # PEFT's integration writes only an adapter
             written = json.loads(path.read_text("utf-8"))
             written |= {"model_type": InfusedConfig.model_type, _HOST: model.config.model_type}
             path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n", "utf-8")
@@ -113,7 +113,7 @@ def _lacks_pooler(model: PreTrainedModel) -> bool:
 
 
 def _host_class(infused: type) -> type:
-    """The class of transformers that an infused model is, also where a user's own class is between."""
+    """The transformers class of an infused model, even if a class of the user's derives from it."""
     return next(
         found
         for found in infused.__mro__
@@ -130,13 +130,13 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
             `attn_implementation` (of what is not infused), `revision` and others. New parameters stay fp32.
 
     Raises:
-        CheckpointError: Not such a folder, or its weights do not fit its config.
+        CheckpointError: It is not such a folder, or its weights do not fit its config.
     """
     return from_folder(folder, **options)
 
 
 def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = None, **options: Any) -> Any:
-    """Load an infused model; `auto` is the Auto class whose kind is wanted, None for that which was saved.
+    """Load an infused model; `auto` is the Auto class that was called, None to load the class that was saved.
 
     Raises:
         CheckpointError: As in `load`.
@@ -162,7 +162,7 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
 
 
 def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any:
-    """A class of transformers that is infused when it is made, so that transformers loads all of it."""
+    """A class that infuses itself when it is created, so that transformers also loads the new parameters."""
 
     class Infused(host):
         def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
@@ -175,7 +175,7 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
 
 
 def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig, Family | None]:
-    """What `infusion.json` says, checked."""
+    """Read and check `infusion.json`."""
     path = Path(folder) / INFUSION_FILE
     if not Path(folder).is_dir():
         path = Path(cached_file(str(folder), INFUSION_FILE))
@@ -194,7 +194,7 @@ def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig, Family 
 
 
 def _architecture(folder: str | Path, stored: dict[str, Any], config: Any) -> type[PreTrainedModel]:
-    """The class that was infused; only its host's module is looked into, for a name may import anything."""
+    """The class that was infused, looked up only in its host's module: other names could import any code."""
     module = import_module(type(config).__module__.replace("configuration_", "modeling_"))
     found = getattr(module, str(stored.get("architecture")), None)
     if not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
@@ -210,7 +210,7 @@ def _kind_of(auto: Any, host_config: Any) -> type[PreTrainedModel]:
 
 
 def _check_whole(folder: str | Path, name: str, report: dict[str, Any], is_whole: bool) -> None:
-    """Every parameter must be there, since a random one would go unnoticed."""
+    """Check that no parameter is missing, since a random one would go unnoticed."""
     odd = sorted({*report["missing_keys"], *report["unexpected_keys"]})
     if ours := [key.removeprefix(_PREFIX) for key in odd if key.startswith(_PREFIX)]:
         raise CheckpointError(
@@ -219,13 +219,13 @@ def _check_whole(folder: str | Path, name: str, report: dict[str, Any], is_whole
         )
     if odd and is_whole:
         raise CheckpointError(
-            f"{folder}: expected exactly the parameters of {name}, differing: {', '.join(odd[:3])}. "
+            f"{folder}: expected exactly the parameters of {name}, got differences in {', '.join(odd[:3])}. "
             "The folder was altered."
         )
 
 
 def _register() -> None:
-    """Let the Auto classes of transformers find infused models, as the kind of model that each gives."""
+    """Let each Auto class of transformers load infused models of its own kind."""
     AutoConfig.register(InfusedConfig.model_type, InfusedConfig, exist_ok=True)
     for name in modeling_auto.__all__:
         auto = getattr(modeling_auto, name)
@@ -235,7 +235,7 @@ def _register() -> None:
 
 def _loader(auto: Any) -> type:
     class InfusedLoader:
-        """Stands for the host's class, which transformers asks to load."""
+        """Stands in for the host's class when transformers asks it to load."""
 
         config_class = InfusedConfig
 

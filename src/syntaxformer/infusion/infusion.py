@@ -1,9 +1,9 @@
-"""`Infusion`: all parameters that syntax adds to an encoder; what a batch brings, and what was seen of it.
+"""`Infusion`: all parameters that syntax adds to an encoder; the syntax of a batch, and what a pass records.
 
-It knows no encoder. A host opens a `SyntaxBatch` for a forward pass, which travels as an argument of the
-layers' `forward`, so that gradient checkpointing, which runs a layer again later, finds the same one. What
-happens inside attention is in `inside_attention`; foreign hosts are in `plug_in`, our own is the translator's
-encoder.
+It does not depend on any encoder. For each forward pass a host opens a `SyntaxBatch` and passes it to its
+layers as an argument, so that gradient checkpointing, which runs a layer again later, uses the same one.
+`inside_attention` says what happens inside attention; `plug_in` treats foreign hosts, and our own host is the
+translator's encoder.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from syntaxformer.nn import (
 from syntaxformer.syntax.inputs import Omitted
 
 BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
-"""What a batch brings for the infusion, as arguments of `forward`."""
+"""The arguments of `forward` that hold the syntax of a batch."""
 
 _SHARED = "shared"
 
 
 @dataclass(eq=False)
 class Seen:
-    """What a forward pass left to read, by layer; one that runs several times (ALBERT) has several entries.
+    """What a forward pass recorded, by layer; a layer that runs several times (ALBERT) has several entries.
 
     Args:
         weights: α of the sub-networks, `[batch, pieces, networks]`; only while recording.
         attention: The collapsed attention, `[batch, heads, pieces, pieces]`; only while recording.
-        passes: Which layer ran, one after the other; only while recording.
-        logits: Scaled, biased, before any mask but a local layer's window, outside which they are -inf,
+        passes: The layers in the order in which they ran; only while recording.
+        logits: Scaled and biased logits before masking, but -inf outside the window of a local layer,
             `[batch, heads, pieces, pieces]`; only while recording.
         governor_losses: Loss of pointing at governors.
-        pointed_at: Place that the biaffine head points at, `[batch, pieces]`, where governors are given.
-        targets: Where it should, `[batch, pieces]`.
+        pointed_at: Position that the biaffine head points at, `[batch, pieces]`, if governors are given.
+        targets: Position that it should point at, `[batch, pieces]`.
         counted: First pieces of words, `[batch, pieces]`; None counts all pieces.
         attended: Whether any layer's attention was ours.
-        closed: Whether the forward pass is over: what runs again for gradients is not seen again.
+        closed: Whether the forward pass is over; layers that run again for gradients record nothing.
     """
 
     weights: dict[int, list[Tensor]] = field(default_factory=dict)
@@ -69,23 +69,23 @@ class Seen:
     closed: bool = False
 
     def add(self, kind: str, layer: int, value: Tensor) -> None:
-        """Keep what a layer shows."""
+        """Record a value of a layer."""
         if not self.closed:
             getattr(self, kind).setdefault(layer, []).append(value)
             if kind == "attention":
                 self.passes.append(layer)
 
     def of_all_layers(self, kind: str) -> list[Tensor]:
-        """What the layers showed, one after the other."""
+        """All recorded values of one kind, layer by layer."""
         return [value for of_layer in getattr(self, kind).values() for value in of_layer]
 
     def governor_loss(self) -> Tensor | None:
-        """Mean over the layers that point; None where nothing was supervised."""
+        """Mean loss over the layers that point at governors; None if nothing was supervised."""
         losses = self.of_all_layers("governor_losses")
         return torch.stack(losses).mean() if losses else None
 
     def governor_hits(self) -> dict[int, tuple[int, int]]:
-        """Right words and all words with a governor, by layer: their quotient is the UAS."""
+        """Count the right words and all words with a governor, by layer; their quotient is the UAS."""
         if (targets := self.targets) is None:
             return {}
         return {
@@ -96,17 +96,17 @@ class Seen:
 
 @dataclass(eq=False)
 class SyntaxBatch:
-    """Syntax of a batch, and what the layers need besides: it travels as an argument from layer to layer.
+    """The syntax of a batch, and what else the layers need; each layer gets it as an argument.
 
     Args:
-        infusion: Of the model, as it is when the model is called: PEFT may have put a copy in its place.
-        relations: uint8 `[batch, trees, pieces, pieces]`; None where nothing reads them.
-        key_mask: True for pieces that are no padding, `[batch, pieces]`; None for all.
+        infusion: The model's infusion at the time of the call: PEFT may have replaced it by a copy.
+        relations: uint8 `[batch, trees, pieces, pieces]`; None if nothing reads them.
+        key_mask: True for pieces that are not padding, `[batch, pieces]`; None for all.
         factor_ids: `[batch, pieces, factors]`.
-        governors: Place of each piece's governor, `[batch, pieces]`.
-        wants_attention: Whether layers give their collapsed attention, too; each then attends twice.
-        seen: What it leaves to read.
-        outputs: W_O of each layer of a foreign host, as it is then.
+        governors: Position of each piece's governor, `[batch, pieces]`.
+        wants_attention: Whether layers also return their collapsed attention; each then attends twice.
+        seen: What the forward pass records.
+        outputs: W_O of each layer of a foreign host at the time of the call.
         with_gradient: Whether the forward pass records gradients.
     """
 
@@ -144,25 +144,25 @@ class SyntaxBatch:
         return self._local_index
 
     def local_relations(self, window: Tensor) -> Tensor:
-        """The relations, none outside the window; arguments as in `local_index`."""
+        """The relations inside the window, and none outside it; arguments as in `local_index`."""
         return cast("Tensor", self.relations) * window
 
 
 class _LastSeen(threading.local):
-    """What the last forward pass of a thread left to read; nothing is computed from it."""
+    """What the last forward pass of a thread recorded; nothing is computed from it."""
 
     def __init__(self) -> None:
         self.seen = Seen()
 
 
 class Infusion(nn.Module):
-    """Parameters of `InfusionConfig` for one encoder.
+    """The parameters that an `InfusionConfig` adds to one encoder.
 
-    Each module's parameters are read in its own `forward` alone, so that whoever moves weights to a device
-    just before a module runs (`accelerate`) finds them used where they are.
+    Each module reads its parameters only in its own `forward`, because `accelerate` moves weights to a device
+    just before their module runs.
 
     Raises:
-        ConfigError: Layers or heads that it has not.
+        ConfigError: The encoder does not have a layer or head that the config names.
     """
 
     def __init__(self, config: InfusionConfig, parts: Parts) -> None:
@@ -203,7 +203,7 @@ class Infusion(nn.Module):
 
     @torch.no_grad()
     def start_anew(self) -> None:
-        """Start as `config.seed` says; what was loaded from a checkpoint stays.
+        """Initialise all parameters with `config.seed`, except those loaded from a checkpoint.
 
         transformers marks what it has loaded, and asks a model to initialise the rest.
         """
@@ -219,7 +219,7 @@ class Infusion(nn.Module):
             parameter.copy_(values)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the last batch: its tensors belong to a graph that cannot be copied."""
+        """Leave out what was last recorded: its tensors belong to a graph that cannot be copied."""
         return {name: value for name, value in self.__dict__.items() if name != "_last"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -228,12 +228,12 @@ class Infusion(nn.Module):
 
     @property
     def seen(self) -> Seen:
-        """What this thread's last forward pass left to read."""
+        """What this thread's last forward pass recorded."""
         return self._last.seen
 
     @property
     def attends(self) -> bool:
-        """Whether any layer's attention is ours; else it is the encoder's own, factors aside."""
+        """Whether any layer uses our attention; otherwise only the embeddings can differ from the host's."""
         return bool(self.layers)
 
     @property
@@ -249,17 +249,17 @@ class Infusion(nn.Module):
         return cast("TopicalAttention", self.topical[owner])
 
     def gate_of(self, layer: int) -> Tensor | None:
-        """The layer's g, -1 to 1; None without gates."""
+        """The layer's gate g, from -1 to 1; None without gates."""
         return self.gates[str(layer)]() if str(layer) in self.gates else None
 
     def leave_out(self, *names: str) -> None:
-        """Switch off trees or kinds of relation, also of a trained model; without names all are on again.
+        """Switch off trees or kinds of relation, even in a trained model; without names, all are on again.
 
         Args:
-            names: Of dependency, constituency, parent, child, sibling, pair.
+            names: Some of dependency, constituency, parent, child, sibling, pair.
 
         Raises:
-            ValueError: Another name, or nothing would be left.
+            ValueError: A name is unknown, or no relation would be left.
         """
         unknown = [name for name in names if name not in get_args(Omitted)]
         if unknown:
@@ -272,20 +272,20 @@ class Infusion(nn.Module):
         self.left_out = names
 
     def active(self, device: torch.device) -> Tensor | None:
-        """Sub-networks that take part, `[networks]`, the full one not among them; None for all."""
+        """Which sub-networks take part, `[networks]`, not counting that of full attention; None for all."""
         options = self.config.tree_options
         networks = options.active_networks(self.left_out) if self.left_out and options else [True]
         return None if all(networks) else torch.tensor(networks, dtype=torch.bool, device=device)
 
     @contextmanager
     def record(self, attention: bool = False) -> Iterator[Infusion]:
-        """Keep the sub-networks' weights, and the collapsed attention, of what runs inside.
+        """Record the weights of the sub-networks in all forward passes inside the `with` block.
 
         Read `seen.weights[layer][-1]`, α `[batch, pieces, networks]` with the sub-network
         of full attention last, and `seen.attention[layer][-1]`, `[batch, heads, pieces, pieces]`.
 
         Args:
-            attention: Keep the collapsed attention, too; each layer then attends twice.
+            attention: Also record the collapsed attention; each layer then attends twice.
         """
         self.records_weights, self.records_attention = True, attention
         try:
@@ -306,15 +306,15 @@ class Infusion(nn.Module):
         """Begin a forward pass.
 
         Args:
-            given: What the batch brings of `BATCH_KEYS`.
-            shape: Batch and pieces.
-            attention_mask: 0 for padding; None for none.
-            wants_attention: As in `SyntaxBatch`; likewise the rest.
-            seen: Where it is to leave what there is to read.
+            given: The batch's tensors by their names in `BATCH_KEYS`.
+            shape: Numbers of sentences and of pieces.
+            attention_mask: 0 for padding; None if there is no padding.
+            wants_attention: As in `SyntaxBatch`.
+            seen: Where the forward pass records; None for a new one.
             outputs: W_O of each layer of a foreign host.
 
         Raises:
-            ValueError: The batch lacks what is infused, or has it in another shape.
+            ValueError: The batch lacks syntax that the model is infused with, or its shape is wrong.
         """
         _check(self.config, given, shape)
         seen = seen or Seen()
@@ -333,7 +333,7 @@ class Infusion(nn.Module):
 
 
 def _chosen(section: Any, n_layers: int, default: Sequence[int] | None = None) -> list[int]:
-    """Layers that a section names, else the default or all; none where it is off."""
+    """Layers that a section names, or else the default or all; none if the section is off."""
     if section is None:
         return []
     if section.layers is not None:
@@ -342,7 +342,7 @@ def _chosen(section: Any, n_layers: int, default: Sequence[int] | None = None) -
 
 
 def _head(parts: Parts, layer: int, keys: str) -> BiaffineHead:
-    """A biaffine head that starts as the scaled product of the head that it replaces."""
+    """A biaffine head that starts as the scaled dot product of the head that it replaces."""
     width = parts.output(layer).in_features
     d_head = width // parts.n_heads
     scaling = getattr(parts.attention(layer), "scaling", d_head**-0.5)
@@ -370,7 +370,7 @@ def _check(config: InfusionConfig, given: Mapping[str, Tensor | None], shape: to
     for name, expected in wanted.items():
         if expected is not None and given.get(name) is None:
             raise ValueError(
-                f"{name}: expected a tensor of shape {expected}, as this model is infused with it, got none. "
+                f"{name}: expected a tensor of shape {expected}, which the model is infused with, got none. "
                 "Make batches with SyntaxCollator, or give raw text to syntaxformer.pipeline or to a "
                 "Translator."
             )
@@ -382,7 +382,7 @@ def _check(config: InfusionConfig, given: Mapping[str, Tensor | None], shape: to
 
 
 def _as_bytes(relations: Tensor | None) -> Tensor:
-    """Relations in the type that they have by definition, where rows of a table have become whole numbers."""
+    """Relations as uint8, also if reading them from a table has widened their type."""
     relations = cast("Tensor", relations)
     if relations.dtype == torch.uint8:
         return relations
@@ -397,6 +397,6 @@ def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
     if attention_mask.ndim != 2:
         raise ValueError(
             f"attention_mask: expected shape [batch, pieces], got {list(attention_mask.shape)}. "
-            "An infused model takes which pieces are padding, nothing finer."
+            "An infused model takes only a mask of padding."
         )
     return attention_mask != 0

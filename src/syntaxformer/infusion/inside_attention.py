@@ -1,7 +1,7 @@
-"""What syntax does inside the attention of one layer, whoever its host is.
+"""What syntax does inside the attention of one layer, in any host.
 
-LISA's head, biases by relation, syntax attention, in any combination, on the queries, keys and values that
-the layer makes anyway. It composes what `nn` has; a layer without masks computes its host's own attention.
+LISA's head, relation biases and syntax attention can be combined freely. They use the queries, keys and
+values that the layer computes anyway, and modules of `nn`. A layer without masks runs its host's attention.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from syntaxformer.nn import (
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of attention, as a layer of a host makes it.
+    """One call of attention by a layer of a host.
 
-    Q, K and V are `[batch, heads, pieces, d_head]`; `mask` is True where a query sees a key, and None for
-    everywhere; `output_map` gives weight and bias of W_O as it is applied now; `plain` is the host's own
-    attention, for layers without masks; `is_local` tells that the mask is a window.
+    Q, K and V are `[batch, heads, pieces, d_head]`; `mask` is True where a query sees a key, None if it sees
+    all; `output_map` returns the weight and bias of W_O as it is now; `plain` is the host's own attention,
+    for layers without masks; `is_local` says that the mask is a window.
     """
 
     query: Tensor
@@ -52,15 +52,15 @@ class Call:
 
 
 def attend(call: Call) -> tuple[Tensor, Tensor | None]:
-    """Attention of a layer with what it has of syntax.
+    """Compute the attention of a layer with the syntax that is infused into it.
 
     Returns:
-        `[batch, pieces, heads, d_head]`; and the collapsed attention, `[batch, heads, pieces, pieces]`, where
-        that is wanted.
+        `[batch, pieces, heads, d_head]`; and the collapsed attention, `[batch, heads, pieces, pieces]`, if it
+        is wanted.
 
     Source: Bai et al. (2021) for syntax attention, Strubell et al. (2018) for LISA.
     """
-    # A compiled graph breaks here: what follows looks at values, and leaves what it has seen in the batch.
+    # A compiled graph breaks here: the code below reads values of tensors and records results in the batch.
     run: Any = _attend if call.batch.infusion.is_exporting else _attend_eagerly
     return run(call)
 
@@ -86,7 +86,7 @@ _attend_eagerly = torch.compiler.disable(
 
 
 def own_layer(batch: SyntaxBatch, layer: int) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
-    """What a layer of our own does in place of its attention and W_O; None where it is plain."""
+    """What replaces attention and W_O in a layer of our translator; None for a plain layer."""
     if layer not in batch.infusion.layers:
         return None
     return partial(_in_own_layer, batch, layer)
@@ -102,7 +102,7 @@ def _in_own_layer(
     mask: Tensor | None,
     dropout: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend in a layer of our own, and apply W_O, with W_V of topical attention folded in."""
+    """Attend in a layer of our translator, and apply W_O with W_V of topical attention folded in."""
     output_map = partial(linear_map, output)
     scaling = query.shape[-1] ** -0.5
     heads, weights = attend(
@@ -135,7 +135,7 @@ def _plus_bias(call: Call, bias: Tensor) -> Call:
 
 
 def _with_lisa(call: Call, position_bias: Tensor | None) -> tuple[Call, Tensor | None]:
-    """One head replaced by the biaffine one, and that head's logits; None for them where nobody asks."""
+    """Replace one head by the biaffine one; also return its logits, or None if nothing needs them."""
     infusion = call.batch.infusion
     if str(call.layer) not in infusion.lisa:
         return call, None
@@ -153,7 +153,7 @@ def _with_lisa(call: Call, position_bias: Tensor | None) -> tuple[Call, Tensor |
 
 
 def _logits_of_head(call: Call, attn_head: int, logits: Tensor) -> Call:
-    """A head whose keys are not those of attention: its logits stand in the bias, its query is zero."""
+    """Give one head logits of other keys: they are added as a bias, and the head's query is set to zero."""
     n_heads = call.query.shape[1]
     chosen = torch.arange(n_heads, device=logits.device) == attn_head
     call = replace(call, query=call.query * ~chosen[:, None, None])
@@ -175,7 +175,7 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
     topical_query = None
     if topical is not None:
         topical_query = topical.head_queries(call.output_map(call.value)[0])
-        # Columns that `_weights` has added have no part in it.
+        # The columns that `_weights` appends take no part in this.
         topical_query = F.pad(topical_query, (0, call.value.shape[-1] - topical_query.shape[-1]))
     options: dict[str, Any] = {
         "scaling": call.scaling,
@@ -201,7 +201,7 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
 
 
 def _supervise(call: Call, logits: Tensor, governors: Tensor) -> None:
-    """Note where the biaffine head points, and how well."""
+    """Record where the biaffine head points, and the loss if it is supervised."""
     batch = call.batch
     if batch.key_mask is not None:
         logits = logits.masked_fill(~batch.key_mask[:, None, :], -torch.inf)
@@ -212,7 +212,7 @@ def _supervise(call: Call, logits: Tensor, governors: Tensor) -> None:
 
 
 def _pointed(call: Call, output: Tensor) -> Tensor:
-    """Have the biaffine head look at given governors, where that is wanted."""
+    """Make the biaffine head attend to the given governors, if the infusion asks for it."""
     infusion, governors = call.batch.infusion, call.batch.governors
     if str(call.layer) not in infusion.lisa or infusion.training or governors is None:
         return output
@@ -223,9 +223,9 @@ def _pointed(call: Call, output: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _weights(call: Call) -> Tensor:
-    """The weights that fall on each value: attend once more, each value with a column of its own.
+    """Compute the weight of each value: attend once more, with a one-hot column appended to each value.
 
-    Queries and keys are as wide, with zeros, so that logits stay; so does α, which sees the first columns.
+    Queries and keys are padded with zeros to that width, which changes neither the logits nor α.
     """
     if call.batch.infusion.records_attention:
         logits = call.query @ call.key.transpose(-1, -2) * call.scaling

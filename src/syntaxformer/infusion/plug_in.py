@@ -1,11 +1,10 @@
-"""`infuse`: put syntax into a pretrained encoder in place, by classes that stand in front of the host's own.
+"""`infuse`: put syntax into a pretrained encoder in place, by subclasses of the host's own classes.
 
-The model stays the object that it was, with its own parameter names; all that is new is one module,
-`model.infusion`. Its encoder, W_O and head are taken over: the class of each gets ours in front, under the
-same name, so `forward` is ours whoever calls it, and takes syntax as named arguments. Nothing is hooked.
-Modules are looked up when the model is called: what PEFT has put in their place counts. One thing cannot
-travel as an argument: the head that takes the final vector of the sentence is called by the host with that
-vector alone, so for `let` it finds the factors of the batch by its thread.
+The model stays the same object with the same parameter names; only one module is new, `model.infusion`. The
+classes of its encoder, W_O and head are replaced by subclasses of the same name, whose `forward` takes syntax
+as named arguments. There are no hooks. Modules are looked up when the model is called, so those that PEFT has
+put in their place count. One thing cannot be passed as an argument: the host calls the head that takes the
+final vector of the sentence with that vector alone, so for `let` the head looks the factors up by thread.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def take_over(module: nn.Module, by: type) -> None:
-    """Put a class in front of the module's own."""
+    """Replace a module's class by one that derives from `by` and from that class."""
     module.__class__ = _joined(by, type(module))
 
 
@@ -50,7 +49,7 @@ def _give_back(module: nn.Module) -> None:
 
 @cache
 def _joined(by: type, host: type) -> type:
-    """The class `by` in front of the class `host`, by whose name people and libraries know it."""
+    """A class that derives from `by` and `host`, under the host's name, which people and libraries know."""
     content: dict[str, Any] = {
         "host": host,
         "by": by,
@@ -70,7 +69,7 @@ def _joined(by: type, host: type) -> type:
 
 
 def _with_syntax(signature: inspect.Signature) -> inspect.Signature:
-    """The host's arguments, and by name those of the batch: so that nobody drops them as unknown."""
+    """The host's signature, with the batch's arguments named so that no caller drops them as unknown."""
     given = list(signature.parameters.values())
     named = [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None)
@@ -84,7 +83,7 @@ def _with_syntax(signature: inspect.Signature) -> inspect.Signature:
 
 
 def _reduce(self: nn.Module) -> tuple[Any, ...]:
-    """How it is pickled and copied: by the classes that a module can import."""
+    """Pickle and copy a module by the importable classes that its own class derives from."""
     stack, host = [], type(self)
     while "by" in host.__dict__:
         stack.append(host.by)
@@ -99,17 +98,17 @@ def _made_again(host: type, *stack: type) -> nn.Module:
 
 
 class FoldedOutput(nn.Module):
-    """W_O with W_V of topical attention, behind the layer's gate, after it.
+    """W_O, followed by W_V of topical attention behind the layer's gate.
 
-    Of a plain layer both are one product. Whatever else stands in its place, such as LoRA's layer, runs as it
-    is, and W_V takes what it gives.
+    For a plain linear layer both are one product. Any other layer, such as LoRA's, runs as it is, and W_V
+    takes its output.
     """
 
     host: ClassVar[type]
     maps_with: tuple[TopicalAttention, SyntaxGate | None]
 
     def forward(self, states: Tensor, *args: Any, is_mapped: bool = True, **kwargs: Any) -> Tensor:
-        """Apply W_O, then W_V; W_O alone where `is_mapped` is false."""
+        """Apply W_O, then W_V; W_O alone if `is_mapped` is false."""
         run = super().forward
         if not is_mapped:
             return run(states, *args, **kwargs)
@@ -119,7 +118,7 @@ class FoldedOutput(nn.Module):
             return topical.project(states, self.weight, self.bias, gate)
         if gate is None or gate.ndim == 0:
             return topical.map(run(states, *args, **kwargs), gate)
-        # A gate of each head: A ((1 - g) x) + W_V A (g x), and the bias b as if behind their mean.
+        # One gate for each head: A ((1 - g) x) + W_V A (g x); the bias b goes behind the mean gate.
         columns = gate.repeat_interleave(states.shape[-1] // len(gate)).to(states.dtype)
         bias, mean = run(torch.zeros_like(states[..., :1, :]), *args, **kwargs), gate.mean().to(states.dtype)
         kept = run(states * (1 - columns), *args, **kwargs) - mean * bias
@@ -127,7 +126,7 @@ class FoldedOutput(nn.Module):
 
 
 class _Running(threading.local):
-    """The batch of the forward pass of a thread, for the head, which is given nothing of it."""
+    """The batch of a thread's forward pass, for the head, which does not get it as an argument."""
 
     batch: SyntaxBatch | None = None
     is_open = False
@@ -137,24 +136,24 @@ _running = _Running()
 
 
 class TaggedFinal(nn.Module):
-    """What takes the final vector of the sentence, to which `let` joins the sentence's tags before."""
+    """The module that takes the final vector of the sentence, to which `let` first joins the tags."""
 
     def forward(self, states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Join, and go on as the host does.
+        """Join the tags, and go on as the host does.
 
         Raises:
-            ValueError: It is called by itself, without a batch.
+            ValueError: The head is called by itself, without a batch.
         """
         return super().forward(_with_tags(states), *args, **kwargs)
 
 
-@torch.compiler.disable(reason="the head is given nothing of the batch")
+@torch.compiler.disable(reason="the head does not get the batch")
 def _with_tags(states: Tensor) -> Tensor:
     batch = _running.batch
     if batch is None or batch.factor_ids is None:
         raise ValueError(
-            "factor_ids: expected a batch with the tags of the sentence, as this model is infused with let, "
-            "got its head alone. Call the model as a whole."
+            "factor_ids: expected a batch with the tags of the sentence, which let needs, got a call of "
+            "the head alone. Call the model as a whole."
         )
     final = states if states.ndim == 2 else states[:, 0]
     joined = cast("nn.Module", batch.infusion.embedding)(final, batch.factor_ids)
@@ -162,18 +161,18 @@ def _with_tags(states: Tensor) -> Tensor:
 
 
 class _TakesSyntax(nn.Module):
-    """A model whose `forward` names what a batch brings."""
+    """A model whose `forward` names the syntax of a batch among its arguments."""
 
     host: ClassVar[type]
 
 
 class InfusedEncoder(_TakesSyntax):
-    """The encoder: takes the batch's syntax, checks it, and hands it on to the layers."""
+    """An encoder that takes the batch's syntax, checks it and passes it on to the layers."""
 
     syntax_root: tuple[PreTrainedModel]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the host's; `syntax`, `factor_ids`, `governors`, `first_pieces` besides."""
+        """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments."""
         inputs, batch = _opened(self, self.syntax_root[0], args, kwargs)
         try:
             output = super().forward(**inputs, syntax_batch=batch)
@@ -207,7 +206,7 @@ def _opened(
 
 
 def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a call of the module's `forward`, those of no name among them."""
+    """All arguments of a call of the module's `forward` by name, positional ones included."""
     bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
     inputs = dict(bound.arguments)
     for parameter in bound.signature.parameters.values():
@@ -217,11 +216,11 @@ def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batch: SyntaxBatch) -> None:
-    """Embeddings of the pieces with those of their factors in place of the pieces: kinds add and concat."""
+    """Replace the pieces by their embeddings, joined with those of their factors: kinds add and concat."""
     pieces = inputs.pop("input_ids", None)
     if inputs.get("inputs_embeds") is None:
         inputs["inputs_embeds"] = stack.get_input_embeddings()(pieces)
-        # RoBERTa numbers positions by which pieces are padding, and sees embeddings only.
+        # RoBERTa skips padding when it numbers positions, but embeddings do not show what is padding.
         number = getattr(getattr(stack, "embeddings", None), "create_position_ids_from_input_ids", None)
         if number is not None and inputs.get("position_ids") is None:
             inputs["position_ids"] = number(pieces, stack.embeddings.padding_idx)
@@ -231,7 +230,7 @@ def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batc
 
 @torch.compiler.disable
 def _closed(batch: SyntaxBatch) -> None:
-    """What runs again for gradients is not seen again; a head outside the encoder still reads the tags."""
+    """Stop recording, as layers may run again for gradients; a head outside the encoder still reads tags."""
     batch.seen.closed = True
     if not _running.is_open:
         _running.batch = None
@@ -292,12 +291,12 @@ AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
 
 
 class InfusedModel(_TakesSyntax):
-    """The model that was infused, whatever its head: adds the loss of pointing, and keeps its syntax."""
+    """An infused model with any head: it adds the loss of pointing at governors and saves its syntax."""
 
     infusion: Infusion
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the host's; `syntax`, `factor_ids`, `governors`, `first_pieces` besides."""
+        """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments."""
         seen = Seen()
         _open()
         try:
@@ -307,17 +306,17 @@ class InfusedModel(_TakesSyntax):
         return _with_governor_loss(self, output, seen, args, kwargs)
 
     def _initialize_weights(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
-        """What is ours starts as documented, whatever the host does to its own layers."""
+        """Initialise our own modules as documented, whatever the host does to its layers."""
         if isinstance(module, Infusion):
             module.start_anew()
         else:
             super()._initialize_weights(module, *args, **kwargs)
 
     def set_attn_implementation(self, attn_implementation: Any, *args: Any, **kwargs: Any) -> None:
-        """Refuse another attention where ours is the encoder's; all others as the host does.
+        """Refuse to replace our attention in an encoder; otherwise do as the host does.
 
         Raises:
-            ValueError: It would switch syntax off.
+            ValueError: The other attention would switch syntax off.
         """
         if self.infusion.attends and attn_implementation != IMPLEMENTATION:
             raise ValueError(
@@ -327,14 +326,14 @@ class InfusedModel(_TakesSyntax):
         super().set_attn_implementation(attn_implementation, *args, **kwargs)
 
     def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
-        """As the host's; `config.json` then names a model of ours, and `infusion.json` lies beside it."""
+        """Save as the host does; `config.json` then names our model type, with `infusion.json` beside it."""
         from syntaxformer.infusion.infused_folder import save
 
         save(self, super().save_pretrained, save_directory, *args, **kwargs)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *args: Any, **kwargs: Any) -> PreTrainedModel:
-        """As `syntaxformer.load`, with the same class."""
+        """Load a folder as `syntaxformer.load` does."""
         from syntaxformer.infusion.infused_folder import from_folder
 
         return from_folder(folder, *args, **kwargs)
@@ -356,10 +355,10 @@ def _with_governor_loss(
 ) -> Any:
     """Add the loss of pointing at governors.
 
-    Where the output has no loss, that of pointing is left for the caller, with its gradients.
+    If the output has no loss, the caller must add this one; it then keeps its gradients.
     """
     loss = seen.governor_loss()
-    # Only what teaches: losses of evaluation stay comparable between models.
+    # Only in training, so that losses of evaluation can be compared between models.
     if loss is not None and model.training:
         weighted = model.infusion.config.lisa.weight * loss
         if isinstance(output, tuple):
@@ -377,18 +376,18 @@ def _with_governor_loss(
 
 
 def _warn_once(model: InfusedModel) -> None:
-    """Say once that the caller has a loss to add."""
+    """Warn once that the caller has a loss to add."""
     if not getattr(model, "_has_warned_of_loss", False):
         _log.warning(
             "lisa: expected a model that computes its loss, to add that of pointing at governors, got "
             "an output without one. Add infusion.config.lisa.weight * infusion.seen.governor_loss() "
-            "to yours."
+            "to your loss."
         )
     model._has_warned_of_loss = True
 
 
 def place(model: PreTrainedModel, parts: Parts) -> None:
-    """Take over W_O of the layers with topical attention, and for let the head, wherever they are by now."""
+    """Take over W_O of the layers with topical attention, and the head for let, wherever they are now."""
     infusion = cast("Infusion", model.infusion)
     for layer in range(len(parts.layers)) if infusion.attends else ():
         parts.attention(layer).syntax_layer = layer  # type: ignore[assignment]
@@ -403,7 +402,7 @@ def place(model: PreTrainedModel, parts: Parts) -> None:
 
 
 def _hold(module: nn.Module, by: type) -> None:
-    """Take a module over, and give back what it has been wrapped around since."""
+    """Take a module over, and release any inner module that was taken over before it was wrapped."""
     if isinstance(module, by):
         return
     for inner in module.modules():
@@ -428,24 +427,24 @@ def infuse(
 
     Its `forward` then takes, as the config needs, `syntax` (uint8 `[batch, trees, pieces, pieces]`),
     `factor_ids` (int64 `[batch, pieces, factors]`) and `governors` (int64 `[batch, pieces]`), as
-    `SyntaxCollator` makes them. With the preset "preserving" it computes what it did before, until it is
-    trained. New parameters are fp32, also in a model of bf16 or fp16, where small steps from 1 would be lost.
-    The model gets a copy of its config: others that hold the same one stay as they are.
+    `SyntaxCollator` makes them. With the preset "preserving" the model computes the same as before until it
+    is trained. New parameters are fp32, even in a bf16 or fp16 model, where small steps from 1 would be lost.
+    The model gets a copy of its config, so other models that share the config do not change.
 
     Args:
-        model: One of the table of families, `families.FAMILIES`, with any head or none, or of `family`; or
-            PEFT's model around one, whose active adapter then trains and saves the infusion.
-        config: What to infuse; or its shorthand, "masks,pos_add".
-        family: Where the parts of another kind of model are, one that calls transformers' attention
-            interface. Folders of the model hold it.
+        model: A model of a family in `families.FAMILIES`, or of `family`, with any head or none; or a PEFT
+            model around one, whose active adapter then trains and saves the infusion.
+        config: What to infuse, or a shorthand for it such as "masks,pos_add".
+        family: Where the modules of another kind of model are, which must call transformers' attention
+            interface. It is saved with the model.
 
     Returns:
         The same object.
 
     Raises:
-        ConfigError: A model of another kind, an infused one, layers, heads or parts that it has not, a
-            kind of embedding that its family has not, an open factor without its values, or `let` without a
-            head that takes the final vector of the sentence.
+        ConfigError: The model is not supported or already infused; it lacks a layer, head or module; its
+            family does not take the kind of embedding; an open factor has no values; or the kind is `let`
+            and no head takes the final vector of the sentence.
 
     Source: Bai et al. (2021), "Syntax-BERT"; Sundararaman et al. (2019); Strubell et al. (2018).
     """
@@ -480,10 +479,10 @@ def infuse(
 
 
 def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]]:
-    """The new parameters with their names, for a learning rate of their own.
+    """The new parameters with their names, for example to give them a learning rate of their own.
 
     Raises:
-        ConfigError: A plain model.
+        ConfigError: The model is not infused.
     """
     infusion = getattr(model, "infusion", None)
     if not isinstance(infusion, nn.Module):
@@ -493,10 +492,10 @@ def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]
 
 
 def parameter_report(model: PreTrainedModel) -> str:
-    """Count parameters by what they are for, with the papers' numbers beside them, one line each.
+    """Count the parameters by purpose, one line each, beside the papers' numbers.
 
     Raises:
-        ConfigError: A plain model.
+        ConfigError: The model is not infused.
     """
     added = infusion_parameters(model)
     names = {name for name, _ in added}
@@ -516,7 +515,7 @@ def _count(parameters: Iterable[nn.Parameter]) -> int:
 
 
 def _check(config: InfusionConfig, parts: Parts, name: str) -> None:
-    """All problems between a config and a model at once."""
+    """Check that a config fits a model, and report all problems at once."""
     problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
     if config.embedding is not None:
         problems += _embedding_problems(config, parts, name)
@@ -536,13 +535,13 @@ def _embedding_problems(config: InfusionConfig, parts: Parts, name: str) -> list
     if parts.final is None and ENCODER_KINDS[kind].join == "final":
         return [
             f"embedding: expected a model with a head that takes the sentence's final vector for {kind}, got "
-            f"{name}. Use a ForSequenceClassification model, or add or concat."
+            f"{name}. Use a ForSequenceClassification model, or the kind add or concat."
         ]
     return []
 
 
 def _infuse_own(model: Any, config: InfusionConfig) -> PreTrainedModel:
-    """Our own translator: its config says what is infused, its layers call the plug-in themselves."""
+    """Infuse our own translator: its config says what is infused, and its layers call the plug-in."""
     for name in ("masks", "relation_bias", "lisa"):
         section = getattr(config, name)
         setattr(model.config, name, None if section is None else section.model_dump(mode="json"))
@@ -571,7 +570,7 @@ def _own_config(model: PreTrainedModel, parts: Parts) -> None:
 
 
 def _train_with_adapter(peft_model: Any, inner: PreTrainedModel) -> None:
-    """Have PEFT's active adapter train and save the infusion, as `modules_to_save` does from the start."""
+    """Make PEFT's active adapter train and save the infusion, as if `modules_to_save` had named it."""
     from peft.utils import ModulesToSaveWrapper
 
     name = peft_model.active_adapter

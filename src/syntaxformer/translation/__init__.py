@@ -1,4 +1,4 @@
 """Translation: the model, recipes, parallel text, training, `Translator`, decoding, scores, export.
 
-Import from the files: what translates imports nothing that trains.
+Import from the modules: code that translates imports no code that trains.
 """

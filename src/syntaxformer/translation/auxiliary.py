@@ -1,7 +1,7 @@
-"""What a translator learns beside translating: auxiliary losses, and how often its answers are right.
+"""Auxiliary tasks of a translator: their losses and accuracies.
 
-They teach in training only; outside it a model's loss is that of translation alone, so that the dev losses of
-all systems can be compared.
+The losses count in training only. Outside training the loss is that of translation alone, so that the dev
+losses of all systems can be compared.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.nn.lisa import governor_hits
 
 Tallies = dict[str, tuple[int, int]]
-"""For each auxiliary task, by the name of its accuracy, how many answers were right, and of how many."""
+"""Name of each auxiliary task's accuracy → (number of right answers, number of answers)."""
 
 
 @dataclass
 class TranslationOutput(Seq2SeqLMOutput):
-    """What a translator gives.
+    """Output of a translator.
 
     Args:
         tallies: See `Tallies`; None without auxiliary tasks.
@@ -35,7 +35,7 @@ class TranslationOutput(Seq2SeqLMOutput):
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """One auxiliary task of one batch; its loss is a mean over what it judges, weighted."""
+    """One auxiliary task on one batch; its loss is a weighted mean over the judged pieces."""
 
     name: str
     loss: Float[Tensor, ""]
@@ -50,7 +50,7 @@ def governor_task(
     counted: Bool[Tensor, "batch src"] | None,
     weight: float,
 ) -> Auxiliary:
-    """LISA's heads pointing at governors: mean loss of the heads, hits of the last; None counts all."""
+    """LISA's heads find governors: mean loss of all heads, accuracy of the last on the `counted` pieces."""
     right, total = governor_hits(pointed_at, governors, counted)
     return Auxiliary("governor_accuracy", weight * torch.stack(list(losses)).mean(), right, total)
 
@@ -58,7 +58,7 @@ def governor_task(
 def tag_task(
     logits: Float[Tensor, "batch tgt tags"], tag_labels: Int[Tensor, "batch tgt"], weight: float
 ) -> Auxiliary:
-    """The decoder naming the tag of the piece that it is about to write; pieces without a word do not count.
+    """The decoder predicts the tag of its next piece; pieces that belong to no word do not count.
 
     Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 2.
     """

@@ -1,4 +1,4 @@
-"""Encoded pairs as batches: which rows, by a budget of target pieces, and their padded tensors."""
+"""Batches of encoded pairs: rows chosen by a budget of target pieces, and their padded tensors."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from syntaxformer.translation.source import EncodedText, source_batch
 IntArray = NDArray[np.int64]
 
 NO_TAG = 0
-"""`<none>` of the target's tags: the end piece and other pieces without a word."""
+"""Target tag `<none>`: the end piece and other pieces that belong to no word."""
 UNKNOWN_TAG = 1
-"""`<unk>` of the target's tags: what the annotator gave is no tag of Universal Dependencies."""
+"""Target tag `<unk>`: the annotator's tag is not one of Universal Dependencies."""
 
 
 class TokenBudgetBatches(Sampler[list[int]]):
     """Lists of row numbers whose padded target side fits a budget.
 
-    Rows are sorted by target and source length and cut into batches. Ties are broken anew in every epoch,
-    and the batches come in a new order, both from (seed, epoch) alone: two runs with one seed see the same
-    data in the same order, whatever the model draws. Where the cuts fall depends on lengths alone, so every
-    epoch has the same number of batches.
+    Rows are sorted by target and source length and cut into batches. Every epoch breaks ties and orders the
+    batches anew, by (seed, epoch) alone: two runs with the same seed see the same data in the same order,
+    whatever random numbers the model draws. The cuts depend on lengths alone, so every epoch has the same
+    number of batches.
 
-    Several processes share the batches of each update: process `rank` of `world` takes every `world`-th of
-    them, so an update sees the same rows however many processes there are. The last update of an epoch is
-    filled up with the epoch's first batches.
+    Several processes share the batches of each update: process `rank` takes every `world`-th batch, so an
+    update sees the same rows however many processes there are. The last update of an epoch is filled up with
+    the first batches of that epoch.
 
     Args:
         src_lengths: Source pieces of each row.
         tgt_lengths: Target pieces of each row.
-        max_batch_tokens: Most target pieces of a batch, padding included.
+        max_batch_tokens: Largest number of target pieces in a batch, padding included.
         seed: Seed of the order.
-        shuffle: False keeps the sorted order (evaluation).
+        shuffle: False keeps the sorted order, as evaluation does.
         per_update: Batches of one update, over all processes.
         rank: Number of this process.
         world: How many processes there are.
@@ -70,11 +70,11 @@ class TokenBudgetBatches(Sampler[list[int]]):
             )
         if per_update % world:
             raise ConfigError(
-                f"training.accumulate: expected a multiple of the {world} processes, got {per_update}: it "
-                f"counts the batches of an update over all processes. Set it to {world} or a multiple, and "
-                "divide training.max_batch_tokens by as much to keep the size of an update."
+                f"training.accumulate: expected a multiple of {world}, the number of processes, got "
+                f"{per_update}. It counts the batches of all processes: set it to {world} or a multiple, and "
+                "divide training.max_batch_tokens by the same number to keep the size of an update."
             )
-        # Half the width: of ten million pairs these are what a run holds in memory.
+        # Narrow integers save memory: a run over ten million pairs holds little else.
         self.src_lengths, self.tgt_lengths = (side.astype(np.int32) for side in (src_lengths, tgt_lengths))
         self.seed, self.shuffle = seed, shuffle
         self.per_update, self.rank, self.world = per_update, rank, world
@@ -83,11 +83,11 @@ class TokenBudgetBatches(Sampler[list[int]]):
 
     @property
     def n_batches(self) -> int:
-        """Different batches of an epoch."""
+        """Number of different batches in an epoch."""
         return len(self._cuts) - 1
 
     def __len__(self) -> int:
-        """Batches that this process sees in an epoch."""
+        """Number of batches that this process sees in an epoch."""
         return -(-self.n_batches // self.per_update) * self.per_update // self.world
 
     def set_epoch(self, epoch: int) -> None:
@@ -107,9 +107,9 @@ class TokenBudgetBatches(Sampler[list[int]]):
 
 
 def _cut(sorted_lengths: NDArray[np.integer[Any]], budget: int) -> list[int]:
-    """Borders of batches over ascending lengths: rows × longest row ≤ budget."""
+    """Row numbers at which to cut ascending lengths into batches: rows × longest row ≤ budget."""
     cuts = [0]
-    for start in range(0, len(sorted_lengths), 100_000):  # a list of all would take more than the array
+    for start in range(0, len(sorted_lengths), 100_000):  # one list of all would need much more memory
         for row, length in enumerate(sorted_lengths[start : start + 100_000].tolist(), start):
             if (row + 1 - cuts[-1]) * length > budget:
                 cuts.append(row)
@@ -121,7 +121,7 @@ class EncodedPairs(Dataset[int]):
 
     def __init__(self, src: EncodedText, tgt: EncodedText) -> None:
         if len(src) != len(tgt):
-            raise ValueError(f"pairs: expected as many targets as sources, got {len(src)} and {len(tgt)}.")
+            raise ValueError(f"pairs: expected as many sources as targets, got {len(src)} and {len(tgt)}.")
         self.src, self.tgt = src, tgt
 
     def __len__(self) -> int:
@@ -142,10 +142,10 @@ class TranslationCollator:
         """Pad the rows on the right.
 
         Returns:
-            `input_ids` [batch, src], `factor_ids` [batch, src, factors] where there are factors,
-            `attention_mask` [batch, src] where something is padded, `labels` [batch, tgt], what
-            `LineSyntax.batch` gives where the encoder reads trees, and `target_tags` [batch, tgt] where the
-            target is tagged, -100 for pieces without a known tag.
+            `input_ids` [batch, src] and `labels` [batch, tgt]. Also `factor_ids` [batch, src, factors] if
+            there are factors, `attention_mask` [batch, src] if something is padded, the tensors of
+            `LineSyntax.batch` if the encoder reads trees, and `target_tags` [batch, tgt] if the target is
+            tagged, with -100 for pieces without a known tag.
         """
         batch = source_batch(self.pairs.src, rows, self.pad_id)
         tgt = self.pairs.tgt

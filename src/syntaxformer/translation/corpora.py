@@ -1,7 +1,7 @@
-"""Parallel text of a recipe, checked before anything else: line n of one side translates line n of the other.
+"""The parallel text of a recipe, read and checked: line n of one side translates line n of the other.
 
-A split is two files or a split of a Hugging Face dataset; training text is several splits in one, with the
-sentences of test sets kept out, in memory or, where it is large, on the disk.
+A split is two files, or a split of a Hugging Face dataset. The training text joins several splits without the
+sentences of the test sets. It is held in memory, or on disk if it is large.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ LOST = "\ufffd"
 LARGE_BYTES = 200 * 2**20
 _TEXT_SETTINGS = {
     "src", "tgt", "src_language", "tgt_language", "train", "exclude", "detokenize", "drop_unreadable", "tabs",
-    "tokenized", "unescape", "moses", "lowercase",
+    "tokenized", "unescape", "moses", "lowercase", "normalize_punctuation",
 }  # fmt: skip
-"""What of the data section decides the training text."""
+"""Keys of the data section that decide the training text."""
 
 
 class CorpusConfig(BaseModel):
@@ -43,7 +43,7 @@ class CorpusConfig(BaseModel):
 
     dir: Path | None = Field(default=None, description="folder of the parallel files")
     dataset: str | None = Field(
-        default=None, description="instead of dir: a Hugging Face dataset, its name on the hub or a folder"
+        default=None, description="a Hugging Face dataset instead of dir: its name on the hub, or a folder"
     )
     dataset_config: str | None = Field(default=None, description="configuration of the dataset: de-en")
     columns: dict[str, str] | None = Field(
@@ -54,10 +54,10 @@ class CorpusConfig(BaseModel):
     src: str = Field(default="en", description="ending of the source's files, most often its language")
     tgt: str = Field(default="de", description="ending of the target's files")
     src_language: Annotated[str, AfterValidator(given_language)] | None = Field(
-        default=None, description="code of the source's language; null: told by data.src"
+        default=None, description="code of the source language; null: taken from data.src"
     )
     tgt_language: Annotated[str, AfterValidator(given_language)] | None = Field(
-        default=None, description="code of the target's language; null: told by data.tgt"
+        default=None, description="code of the target language; null: taken from data.tgt"
     )
     train: str | list[str] = Field(
         default="train", description="name of the training split, or a list of them, one after the other"
@@ -65,15 +65,15 @@ class CorpusConfig(BaseModel):
     dev: str = Field(default="dev", description="name of the development split")
     exclude: list[str] = Field(
         default_factory=list,
-        description="splits whose sentences may not stand in training, on either side; pairs that do are "
-        "left out, and counted",
+        description="splits whose sentences must not occur in training, on either side; such pairs are "
+        "left out and counted",
     )
     detokenize: list[str] = Field(
         default_factory=list,
-        description="training splits that were split by Moses' tokenizer: entities and spaces are undone",
+        description="training splits that Moses' tokenizer has split; its entities and spaces are undone",
     )
     drop_unreadable: bool = Field(
-        default=False, description="leave out training pairs with U+FFFD, the sign of lost characters"
+        default=False, description="leave out training pairs with U+FFFD, which stands for lost characters"
     )
     fraction: float = Field(
         default=1.0, gt=0, le=1, description="share of the training pairs to use; smaller ones are nested"
@@ -85,31 +85,36 @@ class CorpusConfig(BaseModel):
     )
     tabs: Literal["refuse", "space"] = Field(
         default="refuse",
-        description="a tab in a line: an error (a TSV by mistake?), or read as a space and counted",
+        description="a tab in a line is an error (perhaps the file is a table), or a space and counted",
     )
     tokenized: bool = Field(
-        default=False, description="both sides are words separated by single spaces, taken as they are"
+        default=False, description="both sides are already split into words by single spaces"
     )
     unescape: bool = Field(
         default=False, description="read &apos; &quot; &amp; … as the characters that they stand for"
     )
     moses: bool = Field(
         default=False,
-        description="Moses' tokenizer splits lines before subwords and joins output; the annotator sees "
-        "the raw text",
+        description="Moses' tokenizer splits lines before subwords and its rules join the output; the "
+        "annotator sees the raw text",
+    )
+    normalize_punctuation: bool | None = Field(
+        default=None,
+        description="Moses' plain forms of quotes, dashes and spaces on both sides; null: where model.init_from "
+        "was trained so (NLLB)",
     )
     lowercase: bool = Field(
         default=False,
-        description="subwords in lower case; the annotator and the factor `case` see the original",
+        description="subwords see lower case; the annotator and the factor `case` see the original",
     )
     factor_files: dict[str, str] = Field(
         default_factory=dict,
-        description="your own factors: name → file ending; DIR/SPLIT.ENDING has one value a source word",
+        description="your own factors: name → file ending; DIR/SPLIT.ENDING has a value for each source word",
     )
     on_disk: bool | None = Field(
         default=None,
-        description="training text and encoded pairs are kept in the cache folder and read from the disk, "
-        "not held in memory; null: where the training files are larger than 200 MB",
+        description="keep the training text and encoded pairs in the cache folder and read them from disk, "
+        "not from memory; null: if the training files are larger than 200 MB",
     )
     cache: Path | None = Field(
         default=None, description="folder for tagged and encoded text; null: the user's cache folder"
@@ -127,11 +132,11 @@ class CorpusConfig(BaseModel):
             )
         for key, ending in (("src", self.src), ("tgt", self.tgt)):
             if (self.moses or self.detokenize) and language_of_side(self, ending).code is None:
-                problems.append(f"{key}_language: expected a code, for Moses' rules of it, got none.")
+                problems.append(f"{key}_language: expected a code, which Moses' rules need, got none.")
         if self.moses and self.tokenized:
             problems.append("moses: expected raw text, got tokenized=true. Set one of them to false.")
         if self.factor_files and (self.dataset or not isinstance(self.train, str)):
-            problems.append("factor_files: expected data.dir and one training split beside them, got others.")
+            problems.append("factor_files: expected data.dir and one training split with them, got others.")
         if self.on_disk and self.dir is None:
             problems.append("on_disk: expected data.dir, got a dataset, whose text is read into memory.")
         if extra := set(self.detokenize) - set(self.train_splits):
@@ -146,14 +151,15 @@ class CorpusConfig(BaseModel):
         return [self.train] if isinstance(self.train, str) else list(self.train)
 
     def preparation(self, ending: str) -> TextPreparation:
-        """What happens to the lines of one side."""
+        """How the lines of one side are prepared."""
         language = language_of_side(self, ending).code or ending
-        return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
+        options = (self.tokenized, self.unescape, self.moses, self.lowercase, bool(self.normalize_punctuation))
+        return TextPreparation(language, *options)
 
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Parallel lines: lists, or, where they are many, `StoredLines`.
+    """Parallel lines: lists, or `StoredLines` if they are many.
 
     Args:
         src: Source lines.
@@ -162,8 +168,8 @@ class ParallelText:
         tgt_path: Where the target came from.
         n_tabs: Lines whose tabs were read as spaces.
         sha256: Hash of both sides.
-        rows: The lines of the files that these are, ascending, where they are only some; None for all.
-        n_file_lines: Lines of each file.
+        rows: Numbers of these lines in the files, ascending; None if they are all lines.
+        n_file_lines: Number of lines in each file.
     """
 
     src: Sequence[str]
@@ -179,7 +185,7 @@ class ParallelText:
         return len(self.src)
 
     def select(self, rows: Sequence[int]) -> ParallelText:
-        """The pairs of some rows, in that order."""
+        """The pairs at the given rows, in that order."""
         src, tgt = _taken(self.src, rows), _taken(self.tgt, rows)
         of_file = rows if self.rows is None else [self.rows[row] for row in rows]
         return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=of_file)
@@ -190,10 +196,10 @@ def _taken(lines: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
 
 
 def find_file(folder: Path, split: str, ending: str) -> Path:
-    """The file of a split with an ending, plain or packed.
+    """The file of a split with this ending, plain or compressed.
 
     Raises:
-        ConfigError: Neither is there; names both.
+        ConfigError: Neither exists; the message names both.
     """
     plain = folder / f"{split}.{ending}"
     if (path := plain_or_packed(plain)) is None:
@@ -205,7 +211,7 @@ def find_file(folder: Path, split: str, ending: str) -> Path:
 
 
 def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
-    """What the two sides of a split are called: their files, or the dataset.
+    """The names of the two sides of a split: their files, or the dataset.
 
     Raises:
         ConfigError: A file is missing.
@@ -217,12 +223,12 @@ def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
 
 
 def read_split(config: CorpusConfig, split: str) -> ParallelText:
-    """One split, from wherever the recipe takes its text.
+    """Read one split from the files or the dataset of the recipe.
 
     Raises:
-        ConfigError: A file is missing, or there is no such dataset, split or column; names those there are.
-        DataError: The files have different numbers of lines (both named), a line has a tab or is not UTF-8
-            text, a row holds no text, or there is no pair with words on both sides.
+        ConfigError: A file is missing, or there is no such dataset, split or column.
+        DataError: The files have different numbers of lines, a line has a tab or is not UTF-8, a row
+            holds no text, or no pair has words on both sides.
     """
     tabs: Counter[str] = Counter()
     src, tgt = [], []
@@ -254,8 +260,8 @@ def _file_pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterato
         for path, line in ((src_path, src), (tgt_path, tgt)):
             if "\t" in line and config.tabs == "refuse":
                 raise DataError(
-                    f"expected one sentence, got a tab at character {line.index(chr(9)) + 1}: is it a table? "
-                    "Set data.tabs=space to read tabs as spaces.",
+                    f"expected one sentence, got a tab at character {line.index(chr(9)) + 1}. If the file is "
+                    "not a table, set data.tabs=space to read tabs as spaces.",
                     path,
                     number,
                 )
@@ -264,17 +270,17 @@ def _file_pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterato
         n_alike, n_other = n_alike + bool(src.strip()), n_other + (src != tgt)
         yield src, tgt
     if n_alike and not n_other:
-        raise DataError(f"expected another text than {tgt_path}, got the same. Check data.tgt.", src_path)
+        raise DataError(f"expected another text than in {tgt_path}, got the same. Check data.tgt.", src_path)
     if not n_filled:
         raise DataError(
-            f"expected at least one pair of lines with text, got {number} lines without.", src_path
+            f"expected at least one pair of lines with text, got {number} lines without text.", src_path
         )
     if tabs[split]:
         _log.info("%s, %s: %d lines with tabs, read as spaces", src_path, tgt_path, tabs[split])
 
 
 def _dataset_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]]:
-    """Line ends inside a text become spaces: a row is a line."""
+    """Pairs of a dataset; line breaks inside a text become spaces, so that a row is one line."""
     dataset, name = _load(config, split), _paths(config, split)[0]
     columns = [_column(dataset, config, ending) for ending in (config.src, config.tgt)]
     row = n_other = 0
@@ -288,7 +294,7 @@ def _dataset_pairs(config: CorpusConfig, split: str) -> Iterator[tuple[str, str]
     if not row:
         raise DataError("expected at least one pair, got none.", name)
     if not n_other:
-        raise DataError("expected another text as target, got the source's. Check data.columns.", name)
+        raise DataError("expected a target unlike the source, got the same text. Check data.columns.", name)
 
 
 def _load(config: CorpusConfig, split: str) -> Any:
@@ -303,7 +309,7 @@ def _load(config: CorpusConfig, split: str) -> Any:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(
             f"data.dataset: expected the split {split} of {config.dataset}, got: {reason}. "
-            "Check data.dataset, data.dataset_config and the names of the splits; offline, give a folder."
+            "Check data.dataset, data.dataset_config and the names of the splits; give a folder if offline."
         ) from error
 
 
@@ -327,7 +333,7 @@ def _column(dataset: Any, config: CorpusConfig, language: str) -> Any:
 
 
 def hash_lines(*sides: Sequence[str]) -> str:
-    """sha256 over lines; tells apart where one line ends and the next begins."""
+    """sha256 of lines, including where each line ends."""
     digest = hashlib.sha256()
     for side in sides:
         digest.update(f"{len(side)}\n".encode())
@@ -337,11 +343,11 @@ def hash_lines(*sides: Sequence[str]) -> str:
 
 
 def read_train(config: CorpusConfig) -> ParallelText:
-    """All training splits, detokenised where the recipe says so, without what the recipe excludes.
+    """Read all training splits, detokenised and with exclusions as the recipe says.
 
     Raises:
-        ConfigError: A split is not there.
-        DataError: A split cannot be used, or nothing is left.
+        ConfigError: A split is missing.
+        DataError: A split cannot be used, or no pair is left.
     """
     if not keeps_on_disk(config):
         return _joined(config, _in_memory)
@@ -367,10 +373,10 @@ def read_train(config: CorpusConfig) -> ParallelText:
 
 
 def keeps_on_disk(config: CorpusConfig) -> bool:
-    """Whether the training text is too large for memory: as the recipe says, else by the size of its files.
+    """Whether the training text is kept on disk: as the recipe says, or else by the size of its files.
 
     Raises:
-        ConfigError: A split is not there.
+        ConfigError: A split is missing.
     """
     if config.on_disk is not None or config.dir is None:
         return bool(config.on_disk)
@@ -382,7 +388,7 @@ Sides = tuple[Sequence[str], Sequence[str], Sequence[int]]
 
 
 def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]], Sides]) -> ParallelText:
-    """The training splits as one text, called by the place of its first; `keep` stores its pairs."""
+    """The training splits as one text with the paths of the first split; `keep` stores its pairs."""
     tabs: Counter[str] = Counter()
     reasons = _reasons(config)
     left_out = dict.fromkeys(reasons, 0)
@@ -404,7 +410,7 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     src, tgt, rows = keep(kept())
     paths, n_out = _paths(config, config.train_splits[0]), sum(left_out.values())
     if not len(src):
-        raise DataError("expected pairs that data.exclude leaves, got none.", paths[0])
+        raise DataError("expected pairs that data.exclude does not remove, got none.", paths[0])
     if n_out:
         shown = ", ".join(f"{count} {name}" for name, count in left_out.items() if count)
         _log.info("%s: left out %d of %d pairs: %s", paths[0], n_out, n_lines, shown)
@@ -425,7 +431,7 @@ def _detokenized(line: str, config: CorpusConfig, ending: str) -> str:
 
 
 def _reasons(config: CorpusConfig) -> dict[str, Callable[[str, str], bool]]:
-    """Why a pair may be left out: name → what holds of such a pair."""
+    """Reasons to leave a pair out: name → test of a pair."""
     reasons: dict[str, Callable[[str, str], bool]] = {}
     for split in config.exclude:
         held_out = read_split(config, split)

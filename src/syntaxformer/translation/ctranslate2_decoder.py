@@ -1,7 +1,7 @@
 """Beam search in CTranslate2, over a folder that `export` wrote.
 
-Its search ends by another rule than that of transformers, see `PATIENCE`, and shares the probability of
-pieces that are never output among the others: scores that are shown come from one more pass, as in PyTorch.
+Its search stops by another rule than that of transformers (see `PATIENCE`), and it gives the probability of
+suppressed pieces to the others. So the scores that users see come from one more pass, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from syntaxformer.translation.decoding import (
 from syntaxformer.translation.source import EncodedText, SourceEncoder
 
 PATIENCE = 2.0
-"""Finished translations, in beams, after which CTranslate2 stops looking.
+"""CTranslate2 stops searching after this many times `beam_size` finished translations.
 
-transformers stops when no running beam can still win. With 1.0, CTranslate2's default, one line in 25 gets
-another translation than there, mostly a worse one; with 2.0 one in 250.
+The search of transformers stops when no unfinished beam can still win. With CTranslate2's default, 1.0, one
+line in 25 gets another translation than from transformers, mostly a worse one; with 2.0, one in 250.
 """
 
 SMALLEST_SHARE = 8
-"""Lines below which a batch is not divided among threads."""
+"""A batch is not divided among threads into shares of fewer lines than this."""
 
 
 class CTranslate2Decoder:
     """See `decoding.PieceDecoder`."""
 
     n_ahead = 2
-    """One call's batches keep the threads busy where the other's run out."""
+    """With two calls, the batches of one keep the threads busy when those of the other run out."""
 
     def __init__(
         self, network: Any, tokens: SourceTokens, target_pieces: Sequence[str], never: Sequence[int]
@@ -73,7 +73,7 @@ class CTranslate2Decoder:
         return n_best_lists(pieces, scores, search.n_best)
 
     def _batch_size(self, n_lines: int, wanted: int) -> int:
-        """Lines of a batch: few lines are shared out, so that no thread is idle; tiny batches cost more."""
+        """Lines in a batch: few lines are divided so that no thread is idle, but not into tiny batches."""
         share = -(-n_lines // self.network.num_translators)
         return max(1, min(wanted, max(share, SMALLEST_SHARE)))
 
@@ -85,7 +85,7 @@ class CTranslate2Decoder:
             patience=PATIENCE,
             num_hypotheses=search.n_best,
             length_penalty=search.length_penalty,
-            max_decoding_length=limit - 1,  # the limit counts the end piece, CTranslate2 does not
+            max_decoding_length=limit - 1,  # the limit counts the end piece; CTranslate2 does not
             min_decoding_length=0,
             max_input_length=0,
             suppress_sequences=self._suppressed,
@@ -94,7 +94,7 @@ class CTranslate2Decoder:
     def _scores(
         self, tokens: Sequence[list[str]], translations: Sequence[list[str]], search: Search
     ) -> list[float]:
-        """The score of each translation, those of a line one after the other, by one pass."""
+        """The score of each translation, in the order of the lines, computed in one pass."""
         n_best = len(translations) // len(tokens)
         found = self.network.score_batch(
             [line for line in tokens for _ in range(n_best)],
@@ -123,7 +123,7 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
     check_pieces(folder, encoder.target_tokenizer, len(names))
     kind, _, index = (device or "auto").partition(":")
     try:
-        # One thread a batch, as many batches at a time as there are processors: small matrices split badly.
+        # One thread for each batch and as many batches as processors: small matrices are slow to split.
         network = ctranslate2.Translator(
             str(folder), kind, device_index=int(index or 0), inter_threads=_n_processors(), intra_threads=1
         )
@@ -137,7 +137,7 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
 
 
 def _n_processors() -> int:
-    """Processors that this process may use, or fewer where OMP_NUM_THREADS says so."""
+    """Number of processors that this process may use, or fewer if OMP_NUM_THREADS says so."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(available, int(wanted)) if wanted.isdigit() and int(wanted) else available
@@ -146,7 +146,7 @@ def _n_processors() -> int:
 EXPORT = "export.json"
 
 SEPARATOR = "￨"
-"""U+FFE8, between the source factors of a CTranslate2 token; no name of a piece or value contains it."""
+"""U+FFE8 separates the factors of a CTranslate2 source token; names of pieces and values never contain it."""
 
 
 class CTranslate2Info(ExportInfo):
@@ -154,8 +154,9 @@ class CTranslate2Info(ExportInfo):
 
     Args:
         quantization: Type of the stored weights.
-        streams: Factor names of each source stream after the pieces; several stand for each combination.
-        max_positions: Rows of the position table: most pieces of a source or a translation.
+        streams: Factor names of each source stream after that of the pieces. A stream of several factors
+            has one entry for each combination of their values.
+        max_positions: Rows of the position table, and so the longest source or translation in pieces.
     """
 
     quantization: str
@@ -192,14 +193,14 @@ def read_names(folder: Path, side: str, place: int | None = None) -> list[str]:
 
 
 class SourceTokens:
-    """Encoded lines → CTranslate2's tokens, "piece￨value" or "piece￨value/value".
+    """Turns encoded lines into CTranslate2's tokens, "piece￨value" or "piece￨value/value".
 
     Args:
         pieces: Names of pieces, by id.
-        streams: For each further source stream its names, by the id of the combination of its factors'
-            values; the last factor changes fastest.
-        columns: For each stream the columns of `EncodedText.factors` that it combines.
-        sizes: For each stream the number of values of each of these factors.
+        streams: The names of each further source stream, by the id of the combination of factor values;
+            the last factor changes fastest.
+        columns: The columns of `EncodedText.factors` that each stream combines.
+        sizes: The number of values of each of these factors.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class SourceTokens:
 
     @classmethod
     def read(cls, folder: Path, info: CTranslate2Info, encoder: SourceEncoder) -> SourceTokens:
-        """Read the names of an exported folder, for lines that its source encoder encodes.
+        """Read the names of an exported folder, to turn lines from its source encoder into tokens.
 
         Raises:
             CheckpointError: Its vocabularies or factors are not those of the export.

@@ -1,7 +1,7 @@
-"""The search for translations: its settings, its formula, n-best lists, and beam search in PyTorch.
+"""The search for translations: settings, scores, n-best lists, and beam search in PyTorch.
 
-Every score of a translation y of a line x is log p(y | x) / |y| ** α, see `normalised`: the search ranks
-by it, and it is what users see. `Translator` does all that is text; a decoder sees ids of pieces and factors.
+The score of a translation y of a line x is log p(y | x) / |y| ** α (see `normalised`). The search ranks by
+it and users see it. `Translator` handles text; a decoder sees only ids of pieces and factors.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class DecodingConfig(BaseModel):
         default=1.0, allow_inf_nan=False, description="log-probability is divided by length to this power"
     )
     max_length_factor: float = Field(
-        default=2.0, gt=0, le=100, description="longest output = factor × source pieces + 10"
+        default=2.0, gt=0, le=100, description="longest output = this factor × source pieces + 10"
     )
     batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
 
 
 class Search(DecodingConfig):
-    """One search: also how many translations of each line it gives, best first, and whether with scores."""
+    """Settings of one search: also how many translations each line gets, and whether they have scores."""
 
     n_best: int = 1
     scored: bool = False
@@ -49,9 +49,9 @@ class Hypothesis:
     """One translation of a line.
 
     Args:
-        text: The translation, which the translator makes of the pieces that a decoder finds.
-        score: Its `normalised` log-probability, where it was asked for.
-        pieces: Piece ids; special pieces may be among them.
+        text: The translation as text, which the translator makes from `pieces`.
+        score: Its `normalised` log-probability, if it was asked for.
+        pieces: Piece ids, which may include special pieces.
     """
 
     text: str = ""
@@ -60,12 +60,12 @@ class Hypothesis:
 
 
 def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
-    """Score a translation: log p(y | x) / |y| ** α, the end piece counted in both.
+    """Score a translation by log p(y | x) / |y| ** α; both terms include the end piece.
 
     Args:
-        log_prob: Sum over the pieces; of one translation, or a tensor of those of several.
-        n_pieces: Their number, |y|.
-        length_penalty: α; 0 leaves the log-probability as it is, 1 gives the mean of a piece.
+        log_prob: Sum over the pieces, of one translation or as a tensor of several.
+        n_pieces: Number of pieces, |y|.
+        length_penalty: α; 0 leaves the log-probability as it is, 1 gives the mean over pieces.
     """
     return log_prob / n_pieces**length_penalty
 
@@ -73,7 +73,7 @@ def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
 def n_best_lists(
     found: Sequence[Sequence[int]], scores: Sequence[float] | None, n_best: int
 ) -> list[list[Hypothesis]]:
-    """For each line its `n_best` translations, best first: by their scores, or as the search ranked them."""
+    """Group translations by line, `n_best` each, ordered by score or, without scores, as the search did."""
     given = [None] * len(found) if scores is None else scores
     every = [Hypothesis("", score, one) for one, score in zip(found, given, strict=True)]
     by_line = [every[start : start + n_best] for start in range(0, len(every), n_best)]
@@ -81,12 +81,12 @@ def n_best_lists(
 
 
 def longest_translations(src_lengths: NDArray[np.integer[Any]], factor: float) -> NDArray[np.int64]:
-    """Most pieces of each translation, `factor` times the source's + 10, the end piece included."""
+    """Largest number of pieces of each translation, with the end piece: `factor` × source pieces + 10."""
     return (src_lengths * factor).astype(np.int64) + 10
 
 
 def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Padding, start and unknown pieces are no text; a badly trained model could find them likely."""
+    """Ids of padding, start and unknown pieces, which are not text but might score high in a poor model."""
     pieces = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.unk_token_id)
     return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
@@ -95,8 +95,8 @@ class PieceDecoder(Protocol):
     """Beam search over a loaded network.
 
     Attributes:
-        n_ahead: Calls of `decode` that other threads make while the caller's encodes the next lines; 0 where
-            the search itself is made of Python.
+        n_ahead: Calls of `decode` that run in other threads while the caller encodes the next lines; 0 if
+            the search itself runs in Python.
     """
 
     n_ahead: int
@@ -105,9 +105,9 @@ class PieceDecoder(Protocol):
         """Translate some rows of a text.
 
         Args:
-            source: Encoded lines, none of the chosen ones empty.
-            rows: Which lines, best given longest first: `search.batch_size` neighbours share a batch.
-            search: Beam, length penalty, batch size, the limit of the length, and what is asked for.
+            source: Encoded lines; the chosen ones must not be empty.
+            rows: Which lines, preferably longest first, because `search.batch_size` neighbours share a batch.
+            search: Settings of the search.
 
         Returns:
             For each row its `n_best` translations, as pieces.
@@ -116,7 +116,7 @@ class PieceDecoder(Protocol):
 
 
 class TorchDecoder:
-    """`generate` of transformers over a `SyntaxTransformer`, a batch at a time."""
+    """Beam search by the method `generate` of transformers, one batch at a time."""
 
     n_ahead = 0
 
@@ -139,7 +139,7 @@ class TorchDecoder:
         tokenizer = self.tokenizer
         batch = source_batch(source, rows, self.model.source_pad_id)
         if (batch["input_ids"] == tokenizer.pad_token_id).any():
-            # In a vocabulary of its own that may be a word, which `generate` would take for padding.
+            # In a separate source vocabulary this id may be a word, which `generate` would take for padding.
             batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
         limits = torch.from_numpy(longest_translations(source.text_lengths[rows], search.max_length_factor))
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
@@ -154,7 +154,7 @@ class TorchDecoder:
             suppress_tokens=never_output(tokenizer),
             past_key_values=TranslationCache(),
         )
-        # `generate` fills up with the end piece where padding has id 0, so padding is what follows an end.
+        # `generate` may fill up with the end piece, so everything after the first end is padding.
         ends = sequences[:, 1:] == tokenizer.eos_token_id
         made = ends.cumsum(1) - ends.long() == 0
         lengths = made.sum(1)
@@ -166,7 +166,7 @@ class TorchDecoder:
         return n_best_lists(pieces, scores, search.n_best)
 
     def _log_probs(self, batch: dict[str, Tensor], sequences: Tensor) -> Tensor:
-        """Log-probability of each piece, `[translations, pieces]`, by one pass over all of them."""
+        """Log-probability of each piece, `[translations, pieces]`, computed in one pass."""
         n_best = len(sequences) // len(batch["input_ids"])
         repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
         logits = self.model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
@@ -174,7 +174,7 @@ class TorchDecoder:
 
 
 class LengthLimit(LogitsProcessor):
-    """Ends each sentence at a length of its own, so that a translation does not depend on its batch."""
+    """Ends each translation at its own limit, so that it does not depend on the other lines of its batch."""
 
     def __init__(self, limits: Tensor, end_id: int, n_beams: int) -> None:
         self.limits = limits.repeat_interleave(n_beams)

@@ -1,7 +1,7 @@
 """The encoder of the translation model: infused embeddings, positions, layers with or without syntax.
 
-That of infusion kind `pos_encoder` has a second one beside it, which reads tags. Both host the plug-in:
-their layers call it themselves.
+With infusion kind `pos_encoder` there is a second encoder, which reads tags. The layers of both call the
+plug-in that puts syntax inside attention.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from syntaxformer.translation.model_config import (
 
 @dataclass
 class EncoderOutput(BaseModelOutput):
-    """What an encoder gives.
+    """Output of an encoder.
 
     Args:
-        governor_losses: Of LISA's heads, where they are supervised and governors were given.
-        pointed_at: Where these heads point, `[batch, src]` each, where governors were given.
+        governor_losses: Losses of LISA's heads, if they are supervised and governors were given.
+        pointed_at: Positions that these heads point at, `[batch, src]` each, if governors were given.
     """
 
     governor_losses: tuple[Tensor, ...] | None = None
@@ -45,7 +45,7 @@ class EncoderOutput(BaseModelOutput):
 
 
 class _Host(Stack):
-    """What encoders of pieces and of tags have in common: positions, layers, syntax inside them, a norm."""
+    """The common part of the encoders of pieces and of tags: positions, layers with syntax, and a norm."""
 
     infusion: Infusion | None
 
@@ -74,7 +74,7 @@ class _Host(Stack):
         attends: bool = False,
         shows_states: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[Tensor | None]]:
-        """States after the norm; before and after each layer, where wanted; attention weights likewise."""
+        """Return the states after the norm and, if asked for, the states and weights of each layer."""
         mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
         states = self.dropout(self.positions(embedded * self.scale))
         hidden, attentions = [states], []
@@ -88,11 +88,11 @@ class _Host(Stack):
 
 
 class TagEncoder(_Host):
-    """Encodes the tags of each piece; its output is added to that of the encoder of pieces.
+    """Encodes the tags of each piece; the output is added to that of the encoder of pieces.
 
     Args:
-        config: Of the model; its `tag_layers` layers are as wide as the others.
-        sizes: Rows of each factor's table; several factors are summed.
+        config: The model's config; the `tag_layers` layers have the model's width.
+        sizes: Number of rows of each factor's table; the vectors of several factors are summed.
 
     Source: Kapadia et al. (2020), system 5, "LISA layer trained with POS", figure 1.
     """
@@ -113,7 +113,7 @@ class TagEncoder(_Host):
         """Encode tags.
 
         Raises:
-            ValueError: Another number of columns than there are factors.
+            ValueError: The number of columns is not the number of factors.
         """
         n_given = 0 if factor_ids is None else factor_ids.shape[-1]
         if factor_ids is None or n_given != len(self.tables):
@@ -157,14 +157,14 @@ class Encoder(_Host):
         Args:
             input_ids: Source pieces, padded on the right.
             attention_mask: 1 for pieces, 0 for padding; None where nothing is padded.
-            factor_ids: Factor values, columns in the order of the infusion's plan.
+            factor_ids: Factor values, with columns in the order of the infusion's plan.
             syntax: Relations of the pieces in each tree, for masks and biases.
-            governors: Place of each piece's governor, negative for none: what LISA's head is compared with,
-                or, where the model injects and is not in training, what it looks at.
-            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`; None: as the
-                config says. Likewise below.
+            governors: Position of each piece's governor, negative for none. LISA's head is trained on them.
+                Outside training it attends to them instead, if the model injects governors.
+            output_attentions: Return attention weights, `layers × [batch, heads, src, src]`; None follows the
+                config, here and below.
             output_hidden_states: Return the input and the states after each layer, before the final norm.
-            return_dict: Return an `EncoderOutput`, not a tuple.
+            return_dict: Return an `EncoderOutput` and not a tuple.
         """
         attends = asked(self.config, "output_attentions", output_attentions)
         shows_states = asked(self.config, "output_hidden_states", output_hidden_states)
@@ -191,10 +191,10 @@ class Encoder(_Host):
 
     @property
     def has_lisa_heads(self) -> bool:
-        """Whether any layer, or the second encoder, has a biaffine head."""
+        """Whether any layer of this or of the second encoder has a biaffine head."""
         return any(len(infusion.lisa) for infusion in self._infusions())
 
     def inject_governors(self, is_wanted: bool) -> None:
-        """Have LISA's heads look at the batch's governors outside training, or where they like."""
+        """Outside training, make LISA's heads attend to the given governors, or to their own predictions."""
         for infusion in self._infusions():
             infusion.inject = "gold" if is_wanted else None

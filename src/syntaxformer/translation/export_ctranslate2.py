@@ -1,12 +1,12 @@
-"""A trained translator as a folder that CTranslate2 reads and that this package translates with.
+"""Exports a trained translator as a folder that CTranslate2 and this package can translate with.
 
-It holds CTranslate2's files (model.bin, config.json, vocabularies) beside the model folder's own tokenizer
-and `syntaxformer.json`, and `export.json`; it is written whole or not at all.
+The folder holds CTranslate2's files (model.bin, config.json, vocabularies), the model folder's tokenizer and
+`syntaxformer.json`, and `export.json`. It is written completely or not at all.
 
-The network is a `TransformerSpec` of CTranslate2: h(w, v) = W[w] + Σ F_k[v_k] for every embedding infusion. A
-sum is that already; for a concatenation the tables have zeros in the columns of the others; a linear map
-W [e ; f] + b = W₁ e + (W₂ f + b) goes into the tables. CTranslate2 adds or concatenates streams, all of them
-the same way, so factors share one.
+The network becomes a `TransformerSpec` of CTranslate2, where every embedding infusion has the form
+h(w, v) = W[w] + Σ F_k[v_k]. A sum has this form already. For a concatenation, each table has zeros in the
+columns of the others. A linear map W [e ; f] + b = W₁ e + (W₂ f + b) is multiplied into the tables.
+CTranslate2 either adds all streams or concatenates all of them, so the factors share one stream.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ QUANTIZATIONS = ("float32", "int8", "int8_float32", "float16", "bfloat16")
 """Types of the stored weights."""
 
 LARGEST_DIFFERENCE = 1e-3
-"""Of a log-probability, in float32; what was measured is below 1e-4."""
+"""Largest accepted difference of a log-probability in float32; measured differences are below 1e-4."""
 
 REPLACED = ("config.json", "model.safetensors", "generation_config.json", MANIFEST, INFO)
-"""Files of a model folder that its export does without or writes anew."""
+"""Files of a model folder that an export omits or writes itself."""
 
 
 def export_translator(
@@ -77,7 +77,7 @@ def export_translator(
     """Write a trained translator as a CTranslate2 folder.
 
     Args:
-        model_folder: What `train` wrote.
+        model_folder: A folder that `train` wrote.
         output: The new folder.
         quantization: One of `QUANTIZATIONS`.
         overwrite: Replace an older export in `output`.
@@ -86,7 +86,8 @@ def export_translator(
         `output`.
 
     Raises:
-        ConfigError: No such quantization, an output in use, or a network that CTranslate2 cannot compute.
+        ConfigError: There is no such quantization, the output is in use, or CTranslate2 cannot compute the
+            network.
         CheckpointError: The model folder cannot be read, or the export does not compute what the model does.
         BackendMissingError: CTranslate2 is not installed.
         DataError: The folder cannot be written.
@@ -131,13 +132,13 @@ def _write_network(
     quantization: str,
     model_folder: Path,
 ) -> CTranslate2Info:
-    """CTranslate2's files, checked in float32 before they are quantized."""
+    """Write CTranslate2's files; they are checked in float32 before they are quantized."""
     pieces = _source_names(model, encoder)
     target_pieces = _piece_names(encoder.target_tokenizer, model.config.vocab_size)
     config = model.config
     start, end = target_pieces[config.decoder_start_token_id], target_pieces[config.eos_token_id]
     bos = start if config.bos_token_id is None else target_pieces[config.bos_token_id]
-    every_stream = {"unk": "<unk>", "bos": bos, "eos": end}  # also of a tokenizer without them
+    every_stream = {"unk": "<unk>", "bos": bos, "eos": end}  # needed even if the tokenizer has none
     specials = {**every_stream, "start": start}
     columns = {name: encoder.vocabularies[name] for name in encoder.columns}
     tables = fold_embedding(model.encoder.embedding, pieces, columns, every_stream)
@@ -164,7 +165,7 @@ def _write_network(
 
 
 def _source_names(model: SyntaxTransformer, encoder: SourceEncoder) -> list[str]:
-    """Names of the source pieces by id; tags that are pieces of their own come after those of the text."""
+    """Names of the source pieces by id; tags that are pieces come after the pieces of the text."""
     names = _piece_names(encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
     if encoder.prepend is None:
         return names
@@ -174,7 +175,7 @@ def _source_names(model: SyntaxTransformer, encoder: SourceEncoder) -> list[str]
 
 
 def _piece_names(tokenizer: PreTrainedTokenizerFast, n_pieces: int) -> list[str]:
-    """Names by id; rows of the table beyond the tokenizer's pieces are named too, and never used."""
+    """Names by id; table rows beyond the tokenizer's pieces get names too, though they are never used."""
     known = tokenizer.convert_ids_to_tokens(range(min(n_pieces, len(tokenizer))))
     return [*known, *(f"<unused_{place}>" for place in range(len(known), n_pieces))]
 
@@ -185,11 +186,11 @@ REASONS = {
     "masks": "attention over tree relations",
     "relation_bias": "attention biased by tree relations",
 }
-"""Name of what a model may have → what CTranslate2 lacks for it."""
+"""Part that a model may have → what CTranslate2 cannot compute of it."""
 
 
 def why_not(config: SyntaxTransformerConfig) -> list[str]:
-    """Reasons why a model cannot be exported, one sentence each; none if it can."""
+    """The reasons why a model cannot be exported, one sentence each; empty if it can."""
     kind = (config.infusion or {}).get("kind", "none")
     sections = {name: getattr(config, name, None) for name in REASONS}
     found = {
@@ -206,13 +207,13 @@ def why_not(config: SyntaxTransformerConfig) -> list[str]:
 
 N_LINES, LONGEST = 11, 23
 MAX_PIECES = 2048
-"""Of a batch that is scored."""
+"""Largest number of pieces in a batch that is scored."""
 
 
 def largest_difference(
     model: SyntaxTransformer, encoder: SourceEncoder, folder: Path, info: CTranslate2Info, n_pieces: int
 ) -> float:
-    """The largest difference of a log-probability between a network and its export, over random lines."""
+    """The largest difference between a network's log-probabilities and its export's, on random lines."""
     random = np.random.default_rng(1)
     source = _random_text(random, n_pieces, [len(encoder.vocabularies[name]) for name in encoder.columns])
     sizes = random.integers(1, LONGEST, N_LINES)
@@ -228,7 +229,7 @@ def difference_on(
     folder: Path,
     info: CTranslate2Info,
 ) -> float:
-    """As `largest_difference`, over given lines."""
+    """As `largest_difference`, on the given lines."""
     import ctranslate2
 
     tokens = SourceTokens.read(folder, info, encoder)(source, range(len(targets)))
@@ -291,7 +292,7 @@ def network_spec(
         part.weight = stream.table
         spec.register_source_vocabulary(stream.names)
     spec.register_target_vocabulary(unique_names(target_pieces))
-    # Our positions and not CTranslate2's own, which counts from 1.
+    # These are our positions: CTranslate2's own begin at 1.
     positions = sinusoids(max_positions, config.d_model).numpy()
     for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         side.scale_embeddings = float(stack.scale)
@@ -322,7 +323,7 @@ def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
 
 
 def _fill(spec: Any, module: nn.Linear | nn.LayerNorm) -> None:
-    """Weight and bias, which CTranslate2 calls gamma and beta in a norm."""
+    """Copy weight and bias, which CTranslate2 calls gamma and beta in a norm."""
     names = ("gamma", "beta") if isinstance(module, nn.LayerNorm) else ("weight", "bias")
     for name, value in zip(names, (module.weight, module.bias), strict=True):
         setattr(spec, name, _array(value))
@@ -333,7 +334,7 @@ def _array(weight: Tensor) -> NDArray[np.float32]:
 
 
 LARGEST_TABLE = 4_000_000
-"""Numbers in the table of a stream that stands for all combinations of its factors' values; 16 MB."""
+"""Largest table, in numbers, of a stream with all combinations of its factors' values; 16 MB."""
 
 
 @dataclass(frozen=True)
@@ -347,7 +348,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class SourceTables:
-    """All source tables, and whether they stand side by side or are added."""
+    """All source tables, and whether their vectors are concatenated or added."""
 
     streams: list[Stream]
     concatenated: bool
@@ -359,7 +360,7 @@ def fold_embedding(
     vocabularies: Mapping[str, FactorVocabulary],
     specials: Mapping[str, str],
 ) -> SourceTables:
-    """The tables whose merge is the embedding."""
+    """The source tables that together compute the embedding."""
     words, factors = _contributions(embedding, len(pieces), [len(one) for one in vocabularies.values()])
     piece_names = unique_names(pieces)
     if not factors:
@@ -368,7 +369,7 @@ def fold_embedding(
     concatenated = embedding.kind.join == "concat" and len(groups) == 1
     if concatenated:
         width = embedding.plan.word_width
-        factors[0] = factors[0] + words[0]  # what the first value of each factor gave to every word
+        factors[0] = factors[0] + words[0]  # every word contains the share of each factor's first value
         words, factors = words[:, :width], [table[:, width:] for table in factors]
     streams = [Stream(piece_names, words.astype(np.float32))]
     known = list(vocabularies.values())
@@ -380,9 +381,9 @@ def fold_embedding(
 def _contributions(
     embedding: InfusedEmbedding, n_pieces: int, sizes: Sequence[int]
 ) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
-    """W and each F_k, found by asking the embedding for one piece and one value after the other.
+    """W and each F_k, found by embedding every piece and every factor value once.
 
-    In double precision, where a difference of two sums is exact to float32.
+    Double precision makes the difference of two sums exact to float32.
     """
     exact = copy.deepcopy(embedding).double().eval()
     with torch.inference_mode():
@@ -397,7 +398,7 @@ def _contributions(
 
 
 def _groups(sizes: Sequence[int], width: int) -> list[list[int]]:
-    """Factors that share a stream: all of them, unless their combinations are too many."""
+    """Groups of factors that share a stream: one group of all, unless it has too many combinations."""
     if math.prod(sizes) * width <= LARGEST_TABLE:
         return [list(range(len(sizes)))]
     return [[place] for place in range(len(sizes))]
@@ -408,13 +409,13 @@ def _combined(
     tables: Sequence[NDArray[np.float64]],
     specials: Mapping[str, str],
 ) -> Stream:
-    """One stream for all combinations of the values of some factors, the last factor changing fastest."""
+    """One stream for all combinations of the values of some factors; the last factor changes fastest."""
     table = tables[0]
     for other in tables[1:]:
         table = (table[:, None] + other[None]).reshape(-1, table.shape[1])
     entries = itertools.product(*(one.entries for one in vocabularies))
     names = unique_names("/".join(values) for values in entries)
-    # A value of no word for the start and the end, the unknown value of each factor for what is unknown.
+    # Start and end get the value for no word; an unknown token gets the unknown value of each factor.
     unknown = sum(
         math.prod(len(one) for one in vocabularies[place + 1 :]) for place in range(len(vocabularies))
     )
@@ -426,7 +427,7 @@ def _combined(
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Names that CTranslate2 can take: ￨, which separates its factors, is spelled out, none stands twice."""
+    """Make names that CTranslate2 accepts: each occurs once, and its separator ￨ is written as <U+FFE8>."""
     given = list(names)
     reserved, used = {name for name in given if SEPARATOR not in name}, set()
     result = []

@@ -1,7 +1,7 @@
 """`SyntaxTransformer`: an encoder-decoder whose encoder input is infused with factors.
 
-A Hugging Face model: `from_pretrained`, `save_pretrained` and `generate` work as everywhere. How texts become
-piece ids and factor ids is the business of `source`.
+It is a Hugging Face model: `from_pretrained`, `save_pretrained` and `generate` work as usual. The module
+`source` turns texts into piece ids and factor ids.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Glorot: U(-b, b), b = √(6 / (rows + columns)), each map and each table by itself.
+        """Draw each map and each table from U(-b, b) with b = √(6 / (rows + columns)).
 
-        Source: Glorot & Bengio (2010). Differs: fused projections take the bound of one projection, and
-        factor tables that of the word table: Glorot on 20 rows would make features 20 times larger. So do
-        the columns of a map that one-hot tags choose from: they would be √((vocab + d) / 2d) times larger.
+        Source: Glorot & Bengio (2010). Differs: fused projections take the bound of one projection. Factor
+        tables take that of the word table: with their own, of 20 rows, features would be 20 times larger.
+        So do the columns of a map that read one-hot tags: they would be √((vocab + d) / 2d) times larger.
         """
         source_rows = self.config.source_vocab_size or self.config.vocab_size
         if isinstance(module, nn.Linear):
@@ -108,12 +108,12 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
 
     @property
     def source_pad_id(self) -> int:
-        """Padding of the source's vocabulary."""
+        """Id of the padding piece in the source vocabulary."""
         return self.config.source_pad_id
 
     @property
     def infusion(self) -> Infusion | None:
-        """What syntax adds to the encoder; None for a plain one."""
+        """What syntax adds to the encoder; None for an encoder without syntax."""
         return self.encoder.infusion
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -121,7 +121,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         return self.encoder.embedding.word
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Put another source word table in place; where the target side shares it, there as well."""
+        """Replace the source word table, and the target's as well if they share one."""
         self.encoder.embedding.word = value
         if self.config.shares_source_table and self.config.tie_word_embeddings:
             self.decoder.embedding = value
@@ -132,16 +132,16 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         return self.output
 
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
-        """Put another output projection in place; `tie_weights` ties it again, where the config says so."""
+        """Replace the output projection; `tie_weights` ties it again if the config says so."""
         self.output = new_embeddings
 
     def _resize_token_embeddings(
         self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Module:
-        """All tables of the vocabulary; refused where the sides have two, or tags follow the words."""
+        """Resize all tables of the vocabulary, unless each side has its own or tags follow the words."""
         if self.config.source_vocab_size is not None or self.encoder.embedding.kind.join == "pieces":
             raise ValueError(
-                "resize_token_embeddings: expected one vocabulary of nothing but words, got "
+                "resize_token_embeddings: expected one vocabulary for both sides, without tags, got "
                 "source_vocab_size or infusion kind 'prepend'. Build a model for the new vocabularies."
             )
         resized: Any = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
@@ -151,7 +151,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the base class; what a config given here infuses beyond the folder's own starts as documented.
+        """Load as the base class does; infusion that only a config given here asks for starts untrained.
 
         Raises:
             CheckpointError: The folder's weights lack parts of the infusion that its `config.json` describes.
@@ -163,14 +163,14 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         missing = [name for name in report["missing_keys"] if _OF_INFUSION.match(name)]
         if missing and (lacking := sorted(_names_of_config(folder, kwargs).intersection(missing))):
             raise CheckpointError(
-                f"{folder}: expected the weights of the infusion that config.json describes, lacking "
+                f"{folder}: expected the weights of the infusion that config.json describes, got none for "
                 f"{', '.join(lacking[:3])}: the folder was written by another version, or altered. "
-                "Train the model anew."
+                "Train the model again."
             )
         return (model, report) if wants_report else model
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As the base class; the config says of tied tables that they are: PEFT may set the opposite."""
+        """Save as the base class does; tied tables are recorded as tied, even if PEFT set the opposite."""
         tables = (self.encoder.embedding.word, self.decoder.embedding, self.output)
         if len({id(table.weight) for table in tables}) < len(tables):
             self.config.tie_word_embeddings = True
@@ -196,31 +196,31 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         num_items_in_batch: Tensor | int | None = None,
         **others: Any,
     ) -> TranslationOutput | tuple[Any, ...]:
-        """Score target pieces; in training with labels only their loss is made, and `logits` are None.
+        """Score target pieces; in training with labels, only the loss is computed and `logits` is None.
 
         Args:
             input_ids: Source pieces.
             attention_mask: 1 for source pieces, 0 for padding.
             factor_ids: Factor values of the source pieces.
             syntax: Relations of the source pieces in each tree.
-            governors: Place of each source piece's governor, negative for none.
-            first_pieces: True for the first piece of each word: those count for the accuracy of governors.
+            governors: Position of each source piece's governor; negative for none.
+            first_pieces: True for the first piece of each word; only these count for the governor accuracy.
             decoder_input_ids: Target pieces shifted right; made from `labels` if absent.
             labels: Target pieces, -100 where no loss is wanted.
             target_tags: Part of speech of each target piece, -100 for none; without them no tag is predicted.
             encoder_outputs: An earlier result of the encoder.
             past_key_values: Cache of an incremental decoding.
-            use_cache: Return a cache; None: as the config says, where there are no labels.
-            output_attentions: Return attention weights, `layers × [batch, heads, query, key]`; None: as the
-                config says. Likewise below.
+            use_cache: Return a cache; None follows the config if there are no labels.
+            output_attentions: Return attention weights, `layers × [batch, heads, query, key]`; None follows
+                the config, here and below.
             output_hidden_states: Return the input and the states after each layer, before the final norm.
-            return_dict: Return a `TranslationOutput`, not a tuple, in which logits always are.
+            return_dict: Return a `TranslationOutput` and not a tuple; a tuple always contains the logits.
             num_items_in_batch: Divisor of the loss under accumulation: the target pieces of the update.
-            others: Keywords of other translators, of which none is served.
+            others: Keywords of other translation models; none is supported.
 
         Raises:
-            ValueError: Neither `decoder_input_ids` nor `labels` are given, or a keyword that this model has
-                no use for: embeddings, a mask of the target.
+            ValueError: Neither `decoder_input_ids` nor `labels` is given, or a keyword is not supported, such
+                as embeddings or a target mask.
         """
         _refuse_unserved(others)
         attends = asked(self.config, "output_attentions", output_attentions)
@@ -288,9 +288,9 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         n_items: Tensor | int | None,
         tasks: Sequence[Auxiliary],
     ) -> Float[Tensor, ""]:
-        """Cross-entropy per target piece; in training smoothed and with auxiliary losses, else plain.
+        """Cross-entropy per target piece; training adds label smoothing and the auxiliary losses.
 
-        An auxiliary loss is a mean of its own; where batches are accumulated, it counts by target pieces.
+        Each auxiliary loss is a mean; accumulated batches weight theirs by their target pieces.
         """
         n_pieces = (labels != IGNORED_LABEL).sum()
         smoothing = self.config.label_smoothing if self.training else 0.0
@@ -304,7 +304,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
 
 
 _OF_INFUSION = re.compile(r"encoder\.(infusion|tags|embedding\.(factors|map))\.")
-"""Names of parameters that a plain translator has not."""
+"""Names of parameters that a translator without syntax does not have."""
 
 _OF_FOLDER = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
 
@@ -318,26 +318,26 @@ def _names_of_config(folder: Any, options: dict[str, Any]) -> set[str]:
 
 
 def _refuse_unserved(keywords: dict[str, Any]) -> None:
-    """Check that no keyword is taken and ignored."""
+    """Refuse keywords that the model would ignore."""
     wanted = [name for name, value in keywords.items() if value is not None and value is not False]
     mask = keywords.get("decoder_attention_mask")
-    # `generate` makes one for a cache of fixed length, which the decoder refuses by its own name.
+    # `generate` makes one for a cache of fixed length; the decoder refuses that cache itself.
     if isinstance(mask, Tensor) and (mask.ndim != 2 or bool(mask.all())):
         wanted.remove("decoder_attention_mask")
     if wanted:
         raise ValueError(
-            f"forward: expected no {', '.join(wanted)}, which this model does not serve. Give pieces, not "
-            "embeddings of them; labels of -100 tell padding of the target."
+            f"forward: expected arguments that this model supports, got {', '.join(wanted)}. Give pieces and "
+            "not embeddings, and mark padding of the target with labels of -100."
         )
 
 
 def _is_plain(head: nn.Module) -> bool:
-    """Whether its weight is all that it does, and lies here: no adapter, no bias, no offload."""
+    """Whether the head is only a weight matrix in memory: no adapter, no bias, not offloaded."""
     return type(head) is nn.Linear and head.bias is None and head.weight.device.type != "meta"
 
 
 def _is_loaded(weight: Tensor) -> bool:
-    """Whether it came from a file; `init` leaves such a tensor as it is, though not a part of it."""
+    """Whether the weight came from a file: `init` protects such a tensor, but not a slice of it."""
     return getattr(weight, "_is_hf_initialized", False)
 
 
@@ -368,10 +368,10 @@ class Decoder(Stack):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        """Return the states of the target pieces and, if asked for, those after each layer, and weights.
+        """Return the states of the target pieces; if asked for, also the states and weights of each layer.
 
         Raises:
-            ValueError: A cache of fixed length, or one that the backward pass would fill a second time.
+            ValueError: The cache has a fixed length, or the backward pass would fill it a second time.
         """
         if cache is not None and self.runs_again:
             raise ValueError(
@@ -380,8 +380,8 @@ class Decoder(Stack):
             )
         if cache is not None and cache.is_compileable:
             raise ValueError(
-                "past_key_values: expected a cache that grows, got one of fixed length, whose empty slots "
-                "would be attended to. Leave cache_implementation out of generate."
+                "past_key_values: expected a cache that grows, got one of fixed length. The decoder would "
+                "attend to its empty slots: leave cache_implementation out of generate."
             )
         first = 0 if cache is None else cache.get_seq_length()
         states = self.dropout(self.positions(self.embedding(pieces) * self.scale, first))
@@ -404,7 +404,7 @@ class TranslationCache(EncoderDecoderCache):
     """Keys and values of a beam search.
 
     Beams change places only within one sentence, and all beams of a sentence attend to the same encoder
-    states: the cross-attention half never needs the reordering that the base class does at each step.
+    states. So the cross-attention half never needs the reordering that the base class does at each step.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Config of the translation model, in Hugging Face's form: what `config.json` in a model folder holds."""
+"""Config of the translation model as a Hugging Face config, stored as `config.json` in a model folder."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     """Shape of a `SyntaxTransformer`.
 
     Args:
-        vocab_size: Pieces of the target's vocabulary, and of the source's where that is the same.
-        source_vocab_size: Pieces of the source's own vocabulary; None: the same one.
-        source_pad_token_id: Padding in the source's own vocabulary.
+        vocab_size: Pieces of the target vocabulary, or of the vocabulary that both sides share.
+        source_vocab_size: Pieces of a separate source vocabulary; None if both sides share one.
+        source_pad_token_id: Id of the padding piece in a separate source vocabulary.
         d_model: Width of encoder and decoder.
         encoder_layers: Number of encoder layers.
         decoder_layers: Number of decoder layers.
         n_heads: Attention heads, a divisor of `d_model`.
         d_ff: Inner width of the position-wise networks.
-        dropout: On embeddings and on the output of each sublayer.
-        attention_dropout: On attention weights.
-        activation_dropout: On inner units of the position-wise networks.
+        dropout: Dropout on embeddings and on the output of each sublayer.
+        attention_dropout: Dropout on attention weights.
+        activation_dropout: Dropout on inner units of the position-wise networks.
         norm: Layer normalisation "pre" or "post" (Vaswani et al. 2017).
         activation: "relu", "gelu" or "silu".
-        share_source_embedding: One table for both languages, where the source word width is `d_model`.
+        share_source_embedding: Use one table for both languages if the source word width is `d_model`.
         infusion: `WidthPlan.as_dict()`; `width_plan` reads it.
         factor_sizes: Rows of each factor's table.
         tag_layers: Layers of the second encoder of infusion kind `pos_encoder`.
-        lisa: `LisaConfig` as a mapping; None for no biaffine head. Likewise below.
-        masks: `MaskConfig`.
-        relation_bias: `RelationBiasConfig`.
-        target_pos: Tags that the decoder predicts beside pieces in training, `{"tags": [...], "weight": w}`.
-        source_table_width: Columns of the source word table where they are fewer than the word width.
-        label_smoothing: Used for the loss in training mode only.
+        lisa: `LisaConfig` as a mapping; None for no biaffine head.
+        masks: `MaskConfig` as a mapping; None for no masks.
+        relation_bias: `RelationBiasConfig` as a mapping; None for no biases.
+        target_pos: Tags that the decoder also predicts in training, `{"tags": [...], "weight": w}`.
+        source_table_width: Columns of the source word table, if they are fewer than the word width.
+        label_smoothing: Smoothing of the loss, in training mode only.
     """
 
     model_type = "syntaxformer"
@@ -84,7 +84,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
 
     @property
     def source_pad_id(self) -> int:
-        """Padding of the source's vocabulary, which may be the target's as well."""
+        """Id of the padding piece in the source vocabulary, separate or shared."""
         own = self.source_pad_token_id
         return (self.pad_token_id or 0) if own is None else own
 
@@ -98,19 +98,19 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         """What syntax is put inside the encoder's attention; None for nothing."""
         lisa = self.lisa
         if lisa is not None and lisa.get("layers") in ((), []):
-            lisa = None  # of `pos_encoder`, whose second encoder has heads of its own
+            lisa = None  # infusion kind `pos_encoder` has its heads in the second encoder
         sections = {"masks": self.masks, "relation_bias": self.relation_bias, "lisa": lisa}
         return None if all(one is None for one in sections.values()) else InfusionConfig(**sections)
 
     @property
     def plug_in_of_tags(self) -> InfusionConfig:
-        """The same of the second encoder of infusion kind `pos_encoder`: a LISA head in each layer."""
+        """As `plug_in`, for the second encoder of infusion kind `pos_encoder`: a LISA head in each layer."""
         lisa = {"supervised": False} if self.lisa is None else self.lisa
         return InfusionConfig(lisa={**lisa, "layers": range(self.tag_layers)})
 
     @property
     def shares_source_table(self) -> bool:
-        """Whether source words are read from the table that the target side reads and writes with."""
+        """Whether the source uses the same word table as the decoder's input and output."""
         is_own = self.source_vocab_size is not None or self.source_table_width is not None
         return self.share_source_embedding and not is_own and self.width_plan.word_width == self.d_model
 
@@ -133,17 +133,17 @@ def layer_arguments(config: SyntaxTransformerConfig) -> dict[str, Any]:
 
 
 def final_norm(config: SyntaxTransformerConfig) -> nn.Module:
-    """Pre-norm layers leave their sum unnormalised; post-norm layers do not."""
+    """The norm after the last layer, which only pre-norm layers need: they leave their sum unnormalised."""
     return nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
 
 
 def asked(config: SyntaxTransformerConfig, name: str, given: bool | None) -> bool:
-    """An argument of `forward` that the config decides where it is not given."""
+    """The value of an argument of `forward`, from the config if it is not given."""
     return bool(getattr(config, name) if given is None else given)
 
 
 class Stack(nn.Module):
-    """Layers one after the other, as `activation_checkpointing_enable` of transformers finds them."""
+    """A stack of layers for which transformers can turn on gradient checkpointing."""
 
     gradient_checkpointing = False
     _gradient_checkpointing_func: Callable[..., Any] = staticmethod(checkpoint)
@@ -154,11 +154,11 @@ class Stack(nn.Module):
 
     @property
     def runs_again(self) -> bool:
-        """Whether the backward pass will run the layers once more."""
+        """Whether the backward pass will run the layers a second time."""
         return self.gradient_checkpointing and self.training and torch.is_grad_enabled()
 
     def run(self, layer: nn.Module, *inputs: Any) -> Any:
-        """Apply a layer; with checkpointing on, in training, the backward pass makes its inner states anew.
+        """Apply a layer; with gradient checkpointing, the backward pass computes its inner states again.
 
         Source: Chen et al. (2016), "Training Deep Nets with Sublinear Memory Cost".
         """

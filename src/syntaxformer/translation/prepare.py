@@ -1,4 +1,4 @@
-"""Parallel text to encoded pairs: subwords learned, both sides annotated, factors carried to pieces."""
+"""From parallel text to encoded pairs: learn subwords, annotate both sides, carry factors to pieces."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PHRASES = ("word_depths", "gap_depths", "gap_heads")
 
 
 def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:
-    """A random share of the pairs, in corpus order; a smaller share is part of a larger one."""
+    """A random share of the pairs, in corpus order; every smaller share is part of a larger one."""
     if fraction == 1.0:
         return text
     n_kept = max(1, round(len(text) * fraction))
@@ -64,7 +64,7 @@ def get_tokenizers(
     corpus: CorpusConfig,
     pretrained: tuple[str | None, str | None] = (None, None),
 ) -> tuple[PreTrainedTokenizerFast, PreTrainedTokenizerFast | None]:
-    """The tokenizer of the source, and that of the target where it is another; learned on prepared text.
+    """The source tokenizer, and the target tokenizer if it is a different one; learned on prepared text.
 
     Raises:
         ConfigError: As `get_tokenizer` and `encoder_tokenizer`.
@@ -103,7 +103,7 @@ def _prepared(lines: Sequence[str], preparation: TextPreparation) -> Iterator[st
 def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -> PreTrainedTokenizerFast:
     """The tokenizer that the recipe names, or one learned on both sides of the training text.
 
-    Either ends each line with one end piece, begins it with none, and neither cuts nor pads it.
+    Either tokenizer adds one end piece and nothing else to each line, and neither cuts nor pads it.
 
     Raises:
         ConfigError: The named tokenizer cannot be loaded, is not a fast one, or has no end piece.
@@ -128,7 +128,7 @@ def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -
 
 
 def needs_annotator(factors: Sequence[str], syntax: SyntaxInputs | None = None) -> bool:
-    """Whether the words of a line must be known: for every factor, the user's own too, and for trees."""
+    """Whether lines must be split into words: any factor, even the user's own, and any tree needs it."""
     return bool(factors) or (syntax is not None and bool(syntax.needs))
 
 
@@ -141,14 +141,14 @@ def annotated_columns(
     processes: int = 1,
     columns: Collection[str] = DEFAULT_COLUMNS,
 ) -> Sequence[WordColumns]:
-    """Annotate the source side, or take it from the cache; chunks of `CHUNK_LINES`, with user columns.
+    """Annotate the source side, or read it from the cache, in chunks of `CHUNK_LINES` with user columns.
 
-    A text on disk is annotated when the first chunk is asked for, and no chunk stays in memory.
+    A text on disk is annotated when the first chunk is requested, and no chunk stays in memory.
 
     Raises:
-        ConfigError: The file of a user column is missing, or the annotator has a parsed file for each split
-            and the text is of several.
-        AlignmentError: A user column does not fit the words; names file, line and word.
+        ConfigError: The file of a user column is missing, or the annotator has one parsed file for each
+            split and the text joins several splits.
+        AlignmentError: A user column does not fit the words.
         DataError: The cache cannot be written, or the parsed file of the split is missing.
     """
     from syntaxformer.annotate.wrappers import SPLIT
@@ -156,8 +156,8 @@ def annotated_columns(
     splits = config.train_splits
     if SPLIT in annotator.name and split in splits and len(splits) > 1:
         raise ConfigError(
-            f"annotator: expected one training split beside parsed files with {SPLIT} in their path, got "
-            f"{annotator.name} and data.train={', '.join(splits)}. Join the splits, text and parses, to one."
+            f"annotator: expected one training split for parsed files with {SPLIT} in their path, got "
+            f"{annotator.name} and data.train={', '.join(splits)}. Join text and parses of all splits."
         )
     own = [name for name in factors if name in config.factor_files]
     chunks = AnnotatedChunks(text, annotator, config, split, own, processes, columns)
@@ -166,7 +166,7 @@ def annotated_columns(
 
 @dataclass(eq=False)
 class AnnotatedChunks(Sequence[WordColumns]):
-    """An annotated text in chunks of `CHUNK_LINES`, each made when it is asked for."""
+    """An annotated text in chunks of `CHUNK_LINES`, each made when it is requested."""
 
     text: ParallelText
     annotator: Annotator
@@ -207,14 +207,14 @@ class AnnotatedChunks(Sequence[WordColumns]):
 
     @cached_property
     def _borders(self) -> list[int]:
-        """Words before each chunk."""
+        """Number of words before each chunk."""
         starts = range(0, len(self.text), CHUNK_LINES)
         found = (self._corpus.columns(start, start + CHUNK_LINES, ()) for start in starts)
         return np.cumsum([0, *(len(chunk.starts) for chunk in found)]).tolist()
 
     @cached_property
     def _user_values(self) -> dict[str, CodedColumn]:
-        """The user's own columns, whole."""
+        """The user's own columns for the whole text."""
         text, found = self.text, {}
         for name in self.user_columns:
             path = find_file(self.config.dir or Path(), self.split, self.config.factor_files[name])
@@ -231,7 +231,7 @@ class AnnotatedChunks(Sequence[WordColumns]):
 def source_encoder(
     tokenizer: PreTrainedTokenizerFast, columns: Sequence[WordColumns], factors: Sequence[str], min_count: int
 ) -> SourceEncoder:
-    """Tokenizer plus the vocabulary of each factor, open ones built from the training columns."""
+    """Tokenizer and factor vocabularies; open vocabularies are built from the training columns."""
     return SourceEncoder(tokenizer, build_vocabularies(columns, factors, min_count) if factors else {})
 
 
@@ -243,7 +243,7 @@ def encode_pairs(
     target: SourceEncoder | None = None,
     target_columns: Sequence[WordColumns] | None = None,
 ) -> EncodedPairs:
-    """Encode both sides, in memory, but for pairs with a side longer than `max_pieces`.
+    """Encode both sides in memory, without the pairs that have a side longer than `max_pieces`.
 
     Raises:
         DataError: No pair is left.
@@ -264,9 +264,9 @@ def stored_pairs(
     target_columns: Sequence[WordColumns] | None = None,
     annotators: Sequence[str] = (),
 ) -> EncodedPairs:
-    """What `encode_pairs` returns for the same arguments, on disk; encoded only if the cache lacks it.
+    """The result of `encode_pairs` on disk; pairs are encoded only if the cache does not have them.
 
-    `annotators` are what decides the annotations: names, versions, hashes of the user's own files.
+    `annotators` identifies the annotations: names, versions, hashes of the user's own files.
 
     Raises:
         DataError: As `encode_pairs`, or the cache cannot be written.
@@ -291,7 +291,7 @@ def stored_pairs(
 
 
 def _identity(encoder: SourceEncoder) -> dict[str, Any]:
-    """All of an encoder that decides what it makes of annotated lines."""
+    """All parts of an encoder that decide how it encodes annotated lines."""
     tokenizer = encoder.tokenizer.backend_tokenizer.to_str()
     return {
         "tokenizer": hashlib.sha256(tokenizer.encode()).hexdigest(),
@@ -305,7 +305,7 @@ def _identity(encoder: SourceEncoder) -> dict[str, Any]:
 def _arrays(
     chunk: tuple[EncodedText, EncodedText], sides: dict[str, SourceEncoder]
 ) -> dict[str, NDArray[Any]]:
-    """All arrays of both sides by name, numbers as narrow as their vocabulary allows."""
+    """All arrays of both sides by name, in the narrowest type that holds their vocabulary."""
     found: dict[str, NDArray[Any] | None] = {}
     for (side, encoder), text in zip(sides.items(), chunk, strict=True):
         phrases = None if text.syntax is None else text.syntax.phrases
@@ -323,7 +323,7 @@ def _arrays(
 
 
 def _text_of(arrays: dict[str, NDArray[Any]], side: str, syntax: SyntaxInputs) -> EncodedText:
-    """One side of what `_arrays` gives."""
+    """Rebuild one side from the arrays of `_arrays`."""
     own: dict[str, Any] = {name.removeprefix(side): a for name, a in arrays.items() if name.startswith(side)}
     text = EncodedText(own["pieces"], own["splits"], own["factors"], n_tags=own.get("n_tags"))
     if "owners" not in own:
@@ -341,9 +341,9 @@ def encoded_chunks(
     target: SourceEncoder | None = None,
     target_columns: Sequence[WordColumns] | None = None,
 ) -> Iterator[tuple[EncodedText, EncodedText]]:
-    """Encode both sides, `CHUNK_LINES` lines at a time; arguments and errors as in `encode_pairs`.
+    """Encode both sides, `CHUNK_LINES` lines at a time; arguments and errors are those of `encode_pairs`.
 
-    What is wrong with all the pairs together is known and raised after the last chunk.
+    Errors that concern all pairs together are raised after the last chunk.
     """
     limit = max_pieces or np.iinfo(np.int64).max
     target = target or SourceEncoder(encoder.target_tokenizer)
@@ -360,19 +360,19 @@ def encoded_chunks(
 
 @dataclass
 class _Tally:
-    """Counts the pairs that stay, and what is left out and why."""
+    """Counts the pairs that are kept, and those that are left out, by reason."""
 
     n_kept: int = 0
-    n_empty: int = 0  # with nothing on a side
+    n_empty: int = 0  # with an empty side
     n_long: int = 0  # with too many pieces
-    n_bare: int = 0  # that would fit without tags
-    n_tagged_out: int = 0  # those of them that do not fit with tags
-    longest: int = 0  # most pieces of a source among those, with tags
+    n_bare: int = 0  # short enough without tags
+    n_tagged_out: int = 0  # short enough without tags, too long with them
+    longest: int = 0  # most pieces of a source that is short enough without tags, counted with tags
 
     def judge(
         self, src: EncodedText, tgt: EncodedText, filled: NDArray[np.bool_], limit: int
     ) -> NDArray[np.int64]:
-        """The rows of a chunk that stay."""
+        """Count the rows of a chunk and return those that are kept."""
         fitting = np.maximum(src.lengths, tgt.lengths) <= limit
         bare = src.lengths[filled & (np.maximum(src.text_lengths, tgt.lengths) <= limit)]
         self.n_bare += len(bare)
@@ -385,7 +385,7 @@ class _Tally:
         return kept
 
     def check(self, text: ParallelText, max_pieces: int | None) -> None:
-        """Say what was left out, and hold that a limit leaves enough.
+        """Log what was left out, and check that enough pairs are kept.
 
         Raises:
             ConfigError: Tags make most of the pairs too long.
@@ -393,9 +393,9 @@ class _Tally:
         """
         if 2 * self.n_tagged_out > self.n_bare:
             raise ConfigError(
-                f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}: "
-                f"with them {self.n_tagged_out} of {self.n_bare} pairs are too long. Raise it, to "
-                f"{self.longest} to keep them."
+                f"data.max_pieces: expected room for the tags of infusion.kind=prepend, got {max_pieces}, "
+                f"which makes {self.n_tagged_out} of {self.n_bare} pairs too long. Raise it, to "
+                f"{self.longest} to keep all of them."
             )
         if not self.n_kept:
             raise DataError(
@@ -409,21 +409,21 @@ class _Tally:
             _log.info("%s: left out %d empty pairs and %d of more than %s pieces%s", *shown)
 
 
-# The target side of training; a translation needs neither its annotator nor its tags.
+# The target side of training; translating needs neither its annotator nor its tags.
 
 AT_ONCE = 2**20
-"""Pieces that are looked at together: a large text is on disk."""
+"""Number of pieces that are checked at a time, because a large text is on disk."""
 TAG_FACTOR = "pos"
-"""What the decoder predicts beside each piece."""
+"""The factor that the decoder predicts for each piece."""
 
 
 class TargetPosConfig(BaseModel):
-    """The decoder also predicts the part of speech of each target piece; in training only."""
+    """Training the decoder to predict the part of speech of each target piece as well."""
 
     model_config = ConfigDict(extra="forbid")
 
     annotator: str = Field(description="who tags the target side: en, de, spacy:NAME, conllu:PATH, …")
-    weight: float = Field(default=0.1, gt=0, description="of its loss beside that of translation")
+    weight: float = Field(default=0.1, gt=0, description="weight of its loss; that of translation has 1")
 
 
 def target_annotator(name: str, tokenized: bool) -> Annotator:
@@ -448,14 +448,14 @@ def target_annotator(name: str, tokenized: bool) -> Annotator:
 def target_columns(
     text: ParallelText, annotator: Annotator, config: CorpusConfig, split: str, processes: int = 1
 ) -> Sequence[WordColumns]:
-    """The annotated target side, chunk by chunk as `annotated_columns` gives the source.
+    """Annotate the target side in chunks, as `annotated_columns` does the source side.
 
     Raises:
         ConfigError: The annotation holds no tags.
     """
     turned = ParallelText(text.tgt, text.src, text.tgt_path, text.src_path, n_file_lines=text.n_file_lines)
     columns = annotated_columns(turned, annotator, config, split, (), processes)
-    at_hand = columns if isinstance(columns, list) else ()  # one on the disk is held when it is encoded
+    at_hand = columns if isinstance(columns, list) else ()  # a text on disk is checked when it is encoded
     if bare := sum(part.upos is None for part in at_hand):
         raise ConfigError(
             f"predict_target_pos: expected tags on the target side, {text.tgt_path}, got none in {bare} of "
@@ -465,10 +465,10 @@ def target_columns(
 
 
 def check_tags(text: EncodedText, target: SourceEncoder) -> None:
-    """Warn of tags that are none of Universal Dependencies', and hold that a tagged text has others.
+    """Warn of tags that are not in Universal Dependencies, and check that some tags are.
 
     Raises:
-        ConfigError: No piece has a tag that is known.
+        ConfigError: No piece has a known tag.
     """
     if not target.vocabularies:
         return
@@ -482,11 +482,11 @@ def check_tags(text: EncodedText, target: SourceEncoder) -> None:
 
 
 def target_tags() -> tuple[str, ...]:
-    """The tags that the decoder chooses from, in the order of their ids."""
+    """The tags that the decoder can predict, in the order of their ids."""
     return build_vocabularies([], (TAG_FACTOR,), 1)[TAG_FACTOR].entries
 
 
 def target_encoder(encoder: SourceEncoder, config: CorpusConfig, tagged: bool) -> SourceEncoder:
-    """How target lines become pieces and, where it is asked for, tags: a factor `pos` of the pieces."""
+    """The encoder of target lines; if `tagged`, their pieces have the factor `pos`."""
     vocabularies = build_vocabularies([], (TAG_FACTOR,), 1) if tagged else {}
     return SourceEncoder(encoder.target_tokenizer, vocabularies, preparation=config.preparation(config.tgt))

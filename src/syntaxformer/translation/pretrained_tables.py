@@ -1,7 +1,7 @@
-"""The tables of a translator that begin as vectors of a Hugging Face encoder, filled before training.
+"""Fills embedding tables of a translator with vectors of a Hugging Face encoder before training.
 
 Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 6. Differs: vectors
-are brought to the spread of a fresh table, because ours are scaled by √d_model.
+are scaled to the standard deviation of a fresh table, because our embeddings are multiplied by √d_model.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ _log = logging.getLogger("syntaxformer.training")
 
 
 class PretrainedTable(BaseModel):
-    """An embedding table that begins as vectors of a Hugging Face encoder, on that encoder's pieces."""
+    """An embedding table that starts from vectors of a Hugging Face encoder and uses its tokenizer."""
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str = Field(description="folder or hub name of the encoder, which has a fast tokenizer")
+    model: str = Field(description="folder or hub name of the encoder, which needs a fast tokenizer")
     vectors: Literal["input", "contextual"] = Field(
         default="input",
-        description="its input embeddings, or its last states averaged over each piece's places in the "
-        "training text",
+        description="input: its input embeddings; contextual: its last states, averaged over all occurrences "
+        "of each piece in the training text",
     )
     width: int | None = Field(
         default=None,
         ge=1,
-        description="columns left by PCA; fewer than the model's word width are mapped up to it by a learned "
-        "map; null: the word width (Kapadia et al. 2020: 512, 256, 128). Of the source only",
+        description="columns that PCA keeps; if fewer than the word width, a learned map widens them; "
+        "null: the word width (Kapadia et al. 2020: 512, 256, 128). For the source only",
     )
     max_lines: int = Field(
         default=50_000,
         ge=1,
-        description="training lines, drawn once for all, that contextual vectors are averaged over",
+        description="number of training lines, drawn at random, that contextual vectors are averaged over",
     )
-    freeze: bool = Field(default=False, description="leave the table as it begins")
+    freeze: bool = Field(default=False, description="do not train the table")
 
 
 class PretrainedConfig(BaseModel):
-    """Which tables begin pretrained."""
+    """Which tables start from pretrained vectors."""
 
     model_config = ConfigDict(extra="forbid")
 
     source: PretrainedTable | None = Field(default=None, description="the encoder's table")
     target: PretrainedTable | None = Field(
-        default=None, description="the decoder's table, which is also its output; its width is d_model"
+        default=None, description="the decoder's table, which is also its output layer; its width is d_model"
     )
 
 
 def pretrained_problems(
     config: PretrainedConfig | None, word_width: int, d_model: int, tokenizer: str | None
 ) -> list[str]:
-    """What does not fit in a recipe."""
+    """Everything in the section that does not fit the recipe."""
     if config is None:
         return []
     problems = []
@@ -76,8 +76,8 @@ def pretrained_problems(
         problems.append("pretrained_embeddings: expected source, target or both, got neither.")
     if tokenizer is not None:
         problems.append(
-            "subwords.tokenizer: expected none beside pretrained_embeddings, whose encoder has a tokenizer "
-            f"of its own, got {tokenizer}. Leave it out."
+            "subwords.tokenizer: expected none with pretrained_embeddings, whose encoder has its own "
+            f"tokenizer, got {tokenizer}. Leave it out."
         )
     if config.source is not None and (config.source.width or 0) > word_width:
         problems.append(
@@ -87,7 +87,7 @@ def pretrained_problems(
     if config.target is not None and config.target.width not in (None, d_model):
         problems.append(
             f"pretrained_embeddings.target.width: expected d_model = {d_model}, as the decoder's table is "
-            f"also its output, got {config.target.width}. Leave it out."
+            f"also its output layer, got {config.target.width}. Leave it out."
         )
     return problems
 
@@ -96,17 +96,17 @@ _EXPECTED = "pretrained_embeddings: expected an encoder"
 
 
 def check_tables(config: PretrainedConfig, widths: tuple[int, int]) -> None:
-    """Hold that each encoder has the columns and rows of its table, by its config and tokenizer alone.
+    """Check from config and tokenizer that each encoder has the columns and rows that its table needs.
 
     Raises:
-        ConfigError: An encoder cannot be loaded, has another tokenizer, or is narrower than its table.
+        ConfigError: An encoder cannot be loaded, does not fit its tokenizer, or is narrower than its table.
     """
     for side, section, width in _tables(config, *widths):
         n_pieces = len(encoder_tokenizer(section.model, target=False))
         with checkpoint_errors(section.model, _EXPECTED):
             shape = AutoConfig.from_pretrained(section.model)
         own_width = getattr(shape, "hidden_size", width)
-        if section.vectors == "input":  # some encoders have a narrow table and a map behind it
+        if section.vectors == "input":  # some encoders have a narrow table, which a map widens
             own_width = getattr(shape, "embedding_size", None) or own_width
         with _refused(side, section):
             check_rows(getattr(shape, "vocab_size", n_pieces), n_pieces)
@@ -119,13 +119,13 @@ def load_vectors(
     encoders: tuple[SourceEncoder, SourceEncoder],
     lines: tuple[Sequence[str], Sequence[str]],
 ) -> dict[str, PieceVectors]:
-    """The vectors that the recipe's tables begin with.
+    """The vectors with which the recipe's tables start.
 
     Raises:
         ConfigError: As `check_tables`, or the text has fewer pieces than PCA needs.
     """
     found = {}
-    with torch.random.fork_rng():  # dropout and data order are those of a run without
+    with torch.random.fork_rng():  # keeps dropout and data order equal to those of a run without vectors
         for side, section, width in _tables(config, *widths):
             place = int(side == "target")
             found[side] = _vectors(side, section, encoders[place], lines[place], width)
@@ -135,12 +135,12 @@ def load_vectors(
 def start_tables(
     model: SyntaxTransformer, config: PretrainedConfig, vectors: Mapping[str, PieceVectors] | None
 ) -> dict[str, dict[str, Any]]:
-    """Give the tables of a fresh network their pretrained values, and take frozen ones out of training.
+    """Fill the tables of a fresh network with pretrained vectors, and freeze those that the recipe freezes.
 
-    The decoder's table is its output, too. A network that comes from a checkpoint has its values: no vectors.
+    The decoder's table is also its output layer. A network from a checkpoint has its values: pass no vectors.
 
     Returns:
-        For each table that was filled what was done: explained variance, pieces with a vector.
+        A report for each filled table, such as its explained variance and its pieces with a vector.
     """
     reports = {}
     for side, section, _ in _tables(config):
@@ -171,17 +171,17 @@ def _vectors(
         vectors = input_vectors(pretrained, len(encoder.tokenizer))
         if section.vectors == "contextual":
             texts = encoder.preparation.prepare(_some(side, lines, section.max_lines)).texts
-            # Not the target's, which has no [CLS]: states are those of lines as the encoder knows them.
+            # The target's tokenizer adds no [CLS], which the encoder was trained with.
             own = encoder_tokenizer(section.model, target=False)
             vectors = contextual_vectors(pretrained, own, texts)
         return reduce_width(vectors, width)
 
 
 def _some(side: str, lines: Sequence[str], n: int) -> Sequence[str]:
-    """All lines, or so many of them drawn once for all, in their order."""
+    """All lines, or `n` of them, drawn with a fixed seed and kept in order."""
     if len(lines) <= n:
         return lines
-    _log.info("%s table: contextual vectors over %d of %d lines, by max_lines", side, n, len(lines))
+    _log.info("%s table: contextual vectors from %d of %d lines (max_lines)", side, n, len(lines))
     rows = np.sort(np.random.default_rng(FRACTION_SEED).choice(len(lines), n, replace=False))
     return [str(lines[row]) for row in rows.tolist()]
 
@@ -198,7 +198,7 @@ def _refused(side: str, section: PretrainedTable) -> Iterator[None]:
 
 
 def _encoder(section: PretrainedTable) -> PreTrainedModel:
-    """The network whose vectors are taken, with all of its own weights that they come from."""
+    """Load the network that gives the vectors; none of the weights that they depend on may be missing."""
     with checkpoint_errors(section.model, _EXPECTED), quiet_loading():
         model, report = AutoModel.from_pretrained(
             section.model, use_safetensors=True, output_loading_info=True, dtype=torch.float32
@@ -218,9 +218,9 @@ def _encoder(section: PretrainedTable) -> PreTrainedModel:
 
 @torch.no_grad()
 def _fill(table: nn.Embedding, vectors: PieceVectors, frozen: bool) -> None:
-    """Known rows take the vectors' directions and the spread of the fresh table; padding stays zero.
+    """Fill the known rows, scaled to the standard deviation of the fresh table; padding stays zero.
 
-    Other rows stay random where they can be learned; in a frozen table they are the mean of the known.
+    Other rows stay random if they are trained; in a frozen table they become the mean of the known rows.
     """
     known = torch.from_numpy(vectors.known)
     values = torch.from_numpy(vectors.values)[known]
@@ -233,7 +233,7 @@ def _fill(table: nn.Embedding, vectors: PieceVectors, frozen: bool) -> None:
 
 
 def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[str, Any]:
-    """What was done, for `run.json` and, in a line, for the log."""
+    """A report for `run.json`, also written to the log as one line."""
     report = {
         "model": section.model,
         "vectors": section.vectors,
@@ -254,7 +254,7 @@ def _report(side: str, section: PretrainedTable, vectors: PieceVectors) -> dict[
 
 BATCH_LINES = 64
 MOST_SPARE_ROWS = 1000
-"""Rows that a table may have beyond its tokenizer's pieces, or a twentieth of them: some are made even so."""
+"""A table may have so many rows more than its tokenizer has pieces, or 5 % more: some are padded."""
 
 
 @dataclass(frozen=True)
@@ -263,9 +263,9 @@ class PieceVectors:
 
     Args:
         values: `[pieces, width]`, float32.
-        known: `[pieces]`, False where there is no vector: a piece that the text does not hold.
-        explained_variance: Share of the variance that PCA kept, 1 where nothing was reduced.
-        n_cut: Lines that were cut to the encoder's positions.
+        known: `[pieces]`, False for a piece without a vector, because it is not in the text.
+        explained_variance: Share of the variance that PCA kept; 1 if nothing was reduced.
+        n_cut: Number of lines that were cut because the encoder has too few positions.
     """
 
     values: NDArray[np.float32]
@@ -275,7 +275,7 @@ class PieceVectors:
 
 
 def check_rows(n_rows: int, n_pieces: int) -> None:
-    """Hold that an encoder's table has a row for each piece of a tokenizer, and few that pad it.
+    """Check that an encoder's table has a row for each piece of a tokenizer and few more.
 
     Raises:
         ValueError: It has fewer, or far more.
@@ -283,12 +283,12 @@ def check_rows(n_rows: int, n_pieces: int) -> None:
     if not n_pieces <= n_rows <= n_pieces + max(MOST_SPARE_ROWS, n_pieces // 20):
         raise ValueError(
             f"expected a row for each of the tokenizer's {n_pieces} pieces, got an encoder with "
-            f"{n_rows}: it belongs to another tokenizer."
+            f"{n_rows} rows, which belongs to another tokenizer."
         )
 
 
 def check_columns(width: int, own_width: int) -> None:
-    """Hold that an encoder is as wide as what its vectors are reduced to.
+    """Check that an encoder is at least as wide as the table that its vectors fill.
 
     Raises:
         ValueError: It is narrower.
@@ -312,7 +312,7 @@ def input_vectors(model: PreTrainedModel, n_pieces: int) -> PieceVectors:
 def contextual_vectors(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]
 ) -> PieceVectors:
-    """The last states of the encoder, averaged over all places of each piece in a text."""
+    """The last states of the encoder, averaged over all occurrences of each piece in a text."""
     longest = getattr(model.config, "max_position_embeddings", 512) - 2
     whole = [one.ids for one in tokenizer.backend_tokenizer.encode_batch(list(lines))]
     encoded = [ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]] for ids in whole]
@@ -332,18 +332,17 @@ def contextual_vectors(
 
 
 def reduce_width(vectors: PieceVectors, width: int) -> PieceVectors:
-    """The first `width` principal components of the known vectors; as they are where the width is theirs.
+    """The first `width` principal components of the known vectors, or the vectors if they have this width.
 
     Raises:
-        ValueError: More components than the vectors have columns, or fewer than those but more than there are
-            vectors.
+        ValueError: `width` is larger than the number of columns, or PCA needs more vectors than there are.
     """
     n_known, own_width = int(vectors.known.sum()), vectors.values.shape[1]
     check_columns(width, own_width)
     if width == own_width:
         return vectors
     if width > n_known:
-        raise ValueError(f"expected at most {n_known} columns, one a piece with a vector, got {width}.")
+        raise ValueError(f"expected at most {n_known} columns, the number of vectors, got {width}.")
     from sklearn.decomposition import PCA
 
     pca = PCA(width, svd_solver="covariance_eigh")

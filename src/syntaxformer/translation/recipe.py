@@ -1,6 +1,6 @@
-"""A recipe: everything that decides a training run, one section for each room.
+"""A recipe: everything that decides a training run, in one section for each part of the work.
 
-`load_recipe` reads YAML and the command line's overrides and reports all problems at once.
+`load_recipe` reads YAML and the overrides of the command line and reports all problems at once.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class AnnotationConfig(Section):
 
     annotator: str | None = Field(
         default=None,
-        description="en, de, spacy:NAME, …, used if needed; null: the bundled one of the language",
+        description="en, de, spacy:NAME, …, used only if needed; null: the bundled one of the language",
     )
     force: bool = Field(
-        default=False, description="let a bundled annotator read another language than its own"
+        default=False, description="allow a bundled annotator to read another language than its own"
     )
-    processes: int = Field(default=1, ge=1, description="processes that tag side by side")
+    processes: int = Field(default=1, ge=1, description="number of processes that tag in parallel")
     annotated: list[Path] = Field(
         default=[],
-        description="files that `syntaxformer annotate` wrote with the same annotator: lines that they hold, "
-        "in whatever order, are not tagged again",
+        description="files that `syntaxformer annotate` wrote with the same annotator; lines in them, "
+        "whatever their order, are not tagged again",
     )
 
 
@@ -73,19 +73,19 @@ class ModelConfig(Section):
     n_heads: int = Field(default=8, ge=1, description="attention heads, a divisor of d_model")
     encoder_layers: int = Field(default=6, ge=1, description="encoder layers")
     decoder_layers: int = Field(default=6, ge=1, description="decoder layers")
-    dropout: float = Field(default=0.1, ge=0, lt=1, description="on embeddings and sublayer outputs")
-    attention_dropout: float = Field(default=0.1, ge=0, lt=1, description="on attention weights")
+    dropout: float = Field(default=0.1, ge=0, lt=1, description="dropout on embeddings and sublayer outputs")
+    attention_dropout: float = Field(default=0.1, ge=0, lt=1, description="dropout on attention weights")
     activation_dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="inside the position-wise networks"
+        default=0.0, ge=0, lt=1, description="dropout inside the position-wise networks"
     )
     norm: Literal["pre", "post"] = Field(
         default="pre", description="layer normalisation before or after each sublayer"
     )
     activation: Literal["relu", "gelu", "silu"] = Field(
-        default="relu", description="of the position-wise networks"
+        default="relu", description="activation function of the position-wise networks"
     )
     share_source_embedding: bool = Field(
-        default=True, description="one table for source and target where widths allow"
+        default=True, description="use one table for source and target if their widths are equal"
     )
 
 
@@ -130,9 +130,9 @@ class TrainingConfig(RunTraining):
         default="noam", description="learning-rate schedule"
     )
     learning_rate: float = Field(
-        default=1.0, gt=0, description="peak rate; for noam the factor of its formula"
+        default=1.0, gt=0, description="peak learning rate; for noam, the factor of its formula"
     )
-    warmup_steps: int = Field(default=4000, ge=0, description="updates until the peak")
+    warmup_steps: int = Field(default=4000, ge=0, description="updates until the peak learning rate")
     adam_beta1: float = Field(default=0.9, ge=0, lt=1, description="decay of the mean of gradients")
     adam_beta2: float = Field(
         default=0.998,
@@ -141,7 +141,7 @@ class TrainingConfig(RunTraining):
         description="decay of the mean of squared gradients (Sundararaman et al. 2019: 0.998)",
     )
     adam_epsilon: float = Field(default=1e-9, gt=0, description="added to the root of squared gradients")
-    weight_decay: float = Field(default=0.0, ge=0, description="decoupled, on matrices only")
+    weight_decay: float = Field(default=0.0, ge=0, description="decoupled weight decay, on matrices only")
     max_grad_norm: float = Field(
         default=0.0, ge=0, description="clip gradients to this norm; 0 does not clip"
     )
@@ -152,14 +152,14 @@ class TrainingConfig(RunTraining):
         default=1000, ge=1, description="updates between evaluations; a checkpoint is written at each"
     )
     best_by: Literal["loss", "bleu", "both"] = Field(
-        default="loss", description="what chooses the best checkpoint on dev; both: BLEU, then the loss"
+        default="loss", description="dev score that chooses the best checkpoint; both: BLEU, then the loss"
     )
     patience: int | None = Field(
-        default=None, ge=1, description="stop after so many evaluations with nothing of best_by better"
+        default=None, ge=1, description="stop after so many evaluations without a gain by best_by"
     )
-    keep_checkpoints: int = Field(default=5, ge=1, description="checkpoints kept beside the best one")
+    keep_checkpoints: int = Field(default=5, ge=1, description="checkpoints kept besides the best one")
     average: int = Field(
-        default=1, ge=1, description="the model is the mean of so many checkpoints near the best, if no worse"
+        default=1, ge=1, description="average so many checkpoints near the best one, if that is no worse"
     )
     tensorboard: bool = Field(default=True, description="write OUTPUT/logs for TensorBoard")
 
@@ -172,22 +172,22 @@ class Recipe(RunConfig):
     subwords: SubwordConfig = SubwordConfig()
     infusion: InfusionConfig = InfusionConfig(embedding=EmbeddingConfig())
     predict_target_pos: TargetPosConfig | None = Field(
-        default=None, description="the decoder also predicts the target's parts of speech, in training"
+        default=None, description="train the decoder to predict the target's parts of speech as well"
     )
     pretrained_embeddings: PretrainedConfig | None = Field(
-        default=None, description="tables that begin as vectors of a Hugging Face encoder"
+        default=None, description="tables that start from vectors of a Hugging Face encoder"
     )
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 
     shorthands: ClassVar[tuple[str, ...]] = ("masks", "relation_bias", "lisa")
-    """Sections of `infusion` that may stand beside it."""
+    """Sections of `infusion` that may be written at the top level."""
 
     @model_validator(mode="before")
     @classmethod
     def in_full(cls, content: Any) -> Any:
-        """Shorthands in their place: `masks` in `infusion`, `infusion.kind` in `infusion.embedding`."""
+        """Write shorthands in full: `masks` in `infusion`, `infusion.kind` in `infusion.embedding`."""
         if not isinstance(content, Mapping) or isinstance(content.get("infusion"), InfusionConfig):
             return content
         section = content.get("infusion") or {}
@@ -203,7 +203,7 @@ class Recipe(RunConfig):
             embedding = {**(embedding or {}), **short}
         if twice:
             raise ConfigError(
-                [f"{key}: expected it once, got its shorthand {cls.short(key)}, too." for key in twice]
+                [f"{key}: expected it once, got its shorthand {cls.short(key)} as well." for key in twice]
             )
         full = {key: value for key, value in content.items() if key not in cls.shorthands}
         return {**full, "infusion": {**own, **parts, "embedding": embedding}}
@@ -219,7 +219,7 @@ class Recipe(RunConfig):
 
     @classmethod
     def short(cls, key: str) -> str:
-        """The shorthand of a key, where it has one."""
+        """The shorthand of a key, if it has one."""
         key = key.replace("infusion.embedding.", "infusion.")
         name = key.removeprefix("infusion.")
         return name if name.partition(".")[0] in cls.shorthands else key
@@ -309,7 +309,7 @@ class Recipe(RunConfig):
         return problems
 
     def _settle_annotators(self) -> list[str]:
-        """Name the source's annotator where the user did not; what speaks against those that are named."""
+        """Name the source's annotator if the user did not; return problems with the named annotators."""
         section, tags, force = self.annotation, self.predict_target_pos, "annotation.force=true"
         src, tgt = (language_of_side(self.data, ending) for ending in (self.data.src, self.data.tgt))
         is_needed = self.width_plan().factors or self.syntax_inputs(training=True).needs
@@ -326,7 +326,7 @@ class Recipe(RunConfig):
         return []
 
     def _factor_problems(self) -> list[str]:
-        """Names before widths: whether the annotator gives what they need is found when it is loaded."""
+        """Problems with names and widths; the annotator is only checked when it is loaded."""
         try:
             names = self.embedding.factors or [name for name, _ in self.width_plan().factors]
             if self.embedding.kind != "none":
@@ -339,27 +339,27 @@ class Recipe(RunConfig):
         return []
 
     def _syntax_problems(self) -> list[str]:
-        """What the encoder has not, and what cannot be had in a translator."""
+        """Settings that the encoder lacks layers or heads for, or that a translator does not support."""
         if self.is_hosted:
             return self._hosted_problems()
         section, lisa = self.infusion, self.infusion.lisa
         problems = self.embedding.misplaced({"place": "prepend", "tag_layers": "pos_encoder"})
         if self.embedding.kind == "prepend" and "subword" in (self.embedding.factors or ()):
             problems.append(
-                "infusion.factors: expected factors of words for kind 'prepend', got subword, a factor of "
-                "pieces."
+                "infusion.factors: expected factors of words for kind 'prepend', got subword, which is a "
+                "factor of pieces."
             )
         if not problems:
             if self.embedding.kind == "pos_encoder" and lisa is not None and lisa.layers == ():
-                section = section.model_copy(update={"lisa": None})  # its second encoder has heads of its own
+                section = section.model_copy(update={"lisa": None})  # its heads are in the second encoder
             problems += layer_problems(section, self.model.encoder_layers, self.model.n_heads, "the encoder")
         for name in ("masks", "relation_bias"):
             trees = getattr(self.infusion, name)
             if trees is not None and trees.random:
                 problems.append(f"{name}.random: expected false in a translator, got true.")
             if trees is not None and set(trees.without) >= {"parent", "child", "sibling"}:
-                # The fourth, pair, is between two texts of one input: a translator has one.
-                problems.append(f"{name}.without: expected a relation to be left, got none.")
+                # The fourth relation, pair, joins two texts of one input; a translator reads one text.
+                problems.append(f"{name}.without: expected to leave at least one relation, got none left.")
         if lisa is not None and lisa.keys != "head":
             problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
         unused = {"seed": self.infusion.seed, "embedding.values": self.embedding.values}
@@ -400,24 +400,24 @@ class Recipe(RunConfig):
         return self.infusion.embedding or EmbeddingConfig()
 
     def width_plan(self) -> WidthPlan:
-        """The widths of all tables, settled; of a pretrained translator those of the factors alone."""
+        """The widths of all tables; for a pretrained translator those of its factors alone."""
         if self.is_hosted and self.embedding.kind in ENCODER_KINDS:
             return self.embedding.plan(MAX_WIDTH, ENCODER_KINDS)
         return self.embedding.plan(self.model.d_model)
 
     def syntax_inputs(self, training: bool) -> SyntaxInputs:
-        """What the encoder reads of trees: governors as targets in training, to be injected outside it."""
+        """What the encoder reads of trees; governors are targets in training and are injected outside it."""
         lisa = self.infusion.lisa
         wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
         return SyntaxInputs.of(self.infusion.tree_options, wanted)
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe: a YAML file, or the name of a bundled one, and settings "key.sub=value" over it.
+    """Read a recipe from a YAML file or by the name of a bundled one, and apply settings "key.sub=value".
 
     Raises:
         DataError: The file cannot be read.
-        ConfigError: All problems of file and overrides together.
+        ConfigError: Lists all problems of the file and the overrides together.
     """
     path = _find(path)
     settings = [Recipe.long(setting) for setting in overrides]
@@ -425,7 +425,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _find(path: str | Path) -> Path:
-    """The file itself, or the bundled recipe of that name: in the installed package or in the repository."""
+    """The file, or the bundled recipe of that name from the installed package or the repository."""
     path = Path(path)
     if path.is_file() or path.suffix:
         return path

@@ -1,6 +1,6 @@
-"""Translators and their output scored: BLEU and chrF by sacreBLEU, with their signatures; paired bootstrap.
+"""Scores translations with sacreBLEU's BLEU and chrF, and compares systems by paired bootstrap.
 
-`score_translator` is what every test set and development set goes through.
+`score_translator` scores every test set and development set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from syntaxformer.translation.translator import FolderInfo, Translator
 
 _TOKENIZERS = {"zh": ("zh", None), "ja": ("ja-mecab", "ipadic"), "ko": ("ko-mecab", "mecab_ko")}
-"""Language → sacreBLEU's tokenizer and the package that it needs."""
+"""Language → sacreBLEU's tokenizer, and the package that it needs."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,18 @@ class TranslationScores:
     n_lines: int
 
     def as_dict(self) -> dict[str, float | str | int]:
-        """For JSON."""
+        """The scores as a dictionary for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system against a baseline on the same lines.
+    """The comparison of a system with a baseline on the same lines.
 
     Args:
         difference: BLEU of the system minus BLEU of the baseline.
-        p_value: Chance of so large a difference if the two were equal, by paired bootstrap over sentences;
-            NaN where all lines are the same, one for instance.
+        p_value: Probability of so large a difference if the two were equally good, by paired bootstrap over
+            sentences; NaN if all lines are the same, for example if there is only one.
     """
 
     difference: float
@@ -57,7 +57,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ScoredText:
-    """What a translator made of a text."""
+    """Translations of a text with their references and scores."""
 
     hypotheses: list[str]
     references: list[str]
@@ -71,10 +71,10 @@ def score_translator(
     beam_size: int | None = None,
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
 ) -> ScoredText:
-    """Translate a text and score the result: cased and detokenised, unless the model's target side is not.
+    """Translate a text and score the result, cased and detokenised unless the model's target side is not.
 
     Raises:
-        ValueError: Other numbers of lines on the two sides, or none.
+        ValueError: The sides have different numbers of lines, or there are no lines.
         ConfigError: As `Translator.translate`.
     """
     info = translator.info
@@ -91,7 +91,7 @@ def best_translations(
     beam_size: int | None = None,
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
 ) -> list[str]:
-    """The best translation of each line; factors that the model does not read are left out."""
+    """The best translation of each line; factors that the model does not read are ignored."""
     read = translator.encoder.factors
     own = {name: values for name, values in (user_factors or {}).items() if name in read}
     return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
@@ -104,12 +104,12 @@ def score_translations(
     tokenize: str = "13a",
     note: str | None = None,
 ) -> TranslationScores:
-    """Score detokenised, cased text, unless told otherwise; the signatures say how it was done.
+    """Score detokenised, cased text, unless the arguments say otherwise; the signatures record them.
 
-    `tokenize` is sacreBLEU's; `note` tells what was done to the references before, and ends the signatures.
+    `tokenize` is sacreBLEU's option; `note` says how the references were changed, and ends the signatures.
 
     Raises:
-        ValueError: Other numbers of lines on the two sides, or none.
+        ValueError: The sides have different numbers of lines, or there are no lines.
     """
     _check_lines(hypotheses, references)
     bleu, chrf = _bleu(lowercase, tokenize), CHRF(lowercase=lowercase)
@@ -131,14 +131,14 @@ def compare_translations(
     """Paired bootstrap resampling over sentences.
 
     Raises:
-        ValueError: Other numbers of lines, or none.
+        ValueError: The texts have different numbers of lines, or there are no lines.
 
     Source: Koehn (2004); computed by sacreBLEU.
     """
     _check_lines(baseline, references)
     _check_lines(system, references)
     if len(set(zip(baseline, system, references, strict=True))) == 1:
-        # Every resampled test set is the same, and sacreBLEU would call any difference sure.
+        # Every resampled test set would be the same, and sacreBLEU would call any difference certain.
         both = [
             _bleu(lowercase, tokenize).corpus_score([*one], [[*references]]) for one in (baseline, system)
         ]
@@ -150,16 +150,16 @@ def compare_translations(
     _, scores = test()
     first, second = scores["BLEU"]
     difference = second.score - first.score
-    # sacreBLEU counts samples with a strictly larger difference: two equal systems would look significant.
+    # sacreBLEU counts samples with a strictly larger difference, so two equal systems would differ.
     return Comparison(difference, float(second.p_value) if difference else 1.0)
 
 
 def scoring(info: FolderInfo) -> dict[str, Any]:
-    """How sacreBLEU scores a model's output: as its target side was prepared.
+    """Options with which sacreBLEU scores a model's output, as its target side was prepared.
 
     Lower-cased text is compared in lower case, and text that stays tokenised is not tokenised again. Chinese,
-    Japanese and Korean have tokenizers of their own, as in sacreBLEU's command; characters count where the
-    package that splits them into words is not installed.
+    Japanese and Korean have their own tokenizers, as in sacreBLEU's command; if the package that splits them
+    into words is not installed, characters are scored.
     """
     tokenize, package = _TOKENIZERS.get(info.languages[1], ("13a", None))
     if package is not None and find_spec(package) is None:
@@ -168,10 +168,10 @@ def scoring(info: FolderInfo) -> dict[str, Any]:
 
 
 def check_directions(infos: Sequence[FolderInfo], option: str) -> None:
-    """Check that models that are compared translate between the same languages.
+    """Check that the models to compare translate between the same languages.
 
     Raises:
-        ConfigError: They do not. A side whose language is not known may be in any that is.
+        ConfigError: They do not. A side of unknown language fits any known language.
     """
     for other in infos[1:]:
         sides = zip(infos[0].languages, other.languages, strict=True)
@@ -181,33 +181,33 @@ def check_directions(infos: Sequence[FolderInfo], option: str) -> None:
 
 
 def reference_note(info: FolderInfo) -> str | None:
-    """What stands in the signature of a score whose references `Translator.as_written` changed."""
+    """The note in the signature of a score if `Translator.as_written` changed the references."""
     return "refs:through_target_pieces" if info.rewrites_target else None
 
 
 def common_scoring(infos: Sequence[FolderInfo], option: str) -> dict[str, Any]:
-    """How models are compared: in lower case where one of them writes it.
+    """Options with which models are compared: in lower case if one of them writes lower case.
 
     Raises:
-        ConfigError: They translate in other directions, or one writes tokenised text and one does not.
+        ConfigError: Their directions differ, or only one of them writes tokenised text.
     """
     check_directions(infos, option)
     found = [scoring(info) for info in infos]
     if len({one["tokenize"] for one in found}) > 1:
         ways = " and ".join(dict.fromkeys(one["tokenize"] for one in found))
         raise ConfigError(
-            f"{option}: expected two models whose words are divided alike for BLEU, got {ways}."
+            f"{option}: expected models whose output BLEU tokenises in the same way, got {ways}."
         )
     return {**found[0], "lowercase": any(one["lowercase"] for one in found)}
 
 
 def _bleu(lowercase: bool, tokenize: str, **further: Any) -> BLEU:
-    """`force` where text stays tokenised: sacreBLEU would warn of exactly that."""
+    """BLEU; `force` stops sacreBLEU from warning of text that stays tokenised on purpose."""
     return BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none", **further)
 
 
 def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references) or not references:
         raise ValueError(
-            f"references: expected {len(hypotheses)}, one a hypothesis and not none, got {len(references)}."
+            f"references: expected {len(hypotheses)}, one for each hypothesis, got {len(references)}."
         )

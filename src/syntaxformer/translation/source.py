@@ -1,14 +1,14 @@
 """From raw source lines to what the encoder reads: prepared text, pieces, factors of each piece, batches.
 
-The one path for training and for translation: a model folder stores exactly the parts of a `SourceEncoder`.
+Training and translation both use this code: a model folder stores exactly the parts of a `SourceEncoder`.
 
-The annotator sees the raw line, subwords the prepared one: entities, Moses' tokenisation, lower case. A
-prepared line knows which characters of the raw line its own stand for, so words of the one and pieces of the
-other still meet by offsets.
+The annotator reads the raw line. The tokenizer reads the prepared line, which may differ from it by entities,
+Moses' tokenisation and lower case. Prepared lines record which raw characters theirs stand for, so that words
+of the raw line and pieces of the prepared line can be aligned by offsets.
 
-With infusion kind `prepend`, tags are pieces of their own before the words that they belong to. A tag's id
-lies behind the vocabulary of words, so no word is ever taken for one, and the target side never sees it. A
-tag belongs to its word like the word's pieces: it is the first of them.
+With infusion kind `prepend`, tags are separate pieces before their words. Their ids follow those of the word
+vocabulary, so no word is taken for a tag, and the target side has none. A tag counts as the first piece of
+its word.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ENTITIES = {
     "&#93;": "]",
     "&amp;": "&",
 }
-"""Moses writes these characters so; the ampersand comes last, as it is part of the others."""
+"""How Moses writes these characters; the ampersand comes last because the others contain it."""
 
 
 _ENTITY = re.compile("|".join(ENTITIES))
@@ -60,12 +60,12 @@ _ENTITY = re.compile("|".join(ENTITIES))
 
 @dataclass(frozen=True)
 class PreparedLines:
-    """Lines as subwords see them.
+    """Lines as the tokenizer reads them.
 
     Args:
         texts: Prepared lines.
-        starts: For each line, the raw character at which each prepared character starts; None: the same one.
-        ends: The same of where it ends, exclusive. An inserted space stands for no character.
+        starts: For each line, where in the raw line each prepared character starts; None if nothing changed.
+        ends: Likewise where it ends, exclusive. An inserted space covers no raw character.
     """
 
     texts: list[str]
@@ -73,11 +73,11 @@ class PreparedLines:
     ends: list[NDArray[np.int32]] | None = field(default=None, repr=False)
 
     def to_raw(self, offsets: NDArray[np.int32], splits: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Offsets in prepared lines as offsets in raw lines.
+        """Convert offsets in prepared lines to offsets in raw lines.
 
         Args:
             offsets: `[pieces, 2]`, character start and end of each piece in its prepared line.
-            splits: `[lines + 1]`, where each line's pieces begin.
+            splits: `[lines + 1]`, index of the first piece of each line.
         """
         if self.starts is None or self.ends is None:
             return offsets
@@ -92,14 +92,15 @@ class PreparedLines:
 
 @dataclass(frozen=True)
 class TextPreparation:
-    """How one language's lines are prepared; the same in training and in translation.
+    """How lines of one language are prepared, in training and in translation.
 
     Args:
-        language: Language code, for Moses' abbreviations.
-        tokenized: Words are what stands between spaces; the spaces are made single.
-        unescape: "&apos;" and its like are read as the characters that they stand for.
-        moses: Subwords see the line as Moses' tokenizer splits it.
-        lowercase: Subwords see the line in lower case; the annotator does not.
+        language: Language code, for Moses' list of abbreviations.
+        tokenized: Spaces separate the words; repeated spaces become one.
+        unescape: Entities such as "&apos;" are read as the characters that they stand for.
+        moses: Subwords are made from the line as Moses' tokenizer splits it.
+        lowercase: Subwords are made from the line in lower case; the annotator sees the original.
+        punctuation: Subwords are made from the line with Moses' plain forms of quotes, dashes and spaces.
     """
 
     language: str = "en"
@@ -107,14 +108,15 @@ class TextPreparation:
     unescape: bool = False
     moses: bool = False
     lowercase: bool = False
+    punctuation: bool = False
 
     def clean(self, line: str) -> str:
-        """The raw line, as the annotator sees it."""
+        """Clean a raw line for the annotator."""
         line = unescape(line) if self.unescape else line
         return " ".join(given_words(line)) if self.tokenized else line.replace("\t", " ")
 
     def clean_offsets(self, line: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Where words of a line as it was before `clean` stand in the clean one."""
+        """Convert offsets of words in a line before `clean` to offsets after it."""
         widths = np.ones(len(line), np.int64)
         if self.unescape:
             for entity in _ENTITY.finditer(line):
@@ -125,21 +127,26 @@ class TextPreparation:
         return [(int(places[start]), int(places[end])) for start, end in offsets]
 
     def prepare(self, lines: Sequence[str]) -> PreparedLines:
-        """Clean lines as subwords see them.
+        """Prepare clean lines for the tokenizer.
 
         Raises:
-            BackendMissingError: `moses` without the package sacremoses.
+            BackendMissingError: `moses` or `punctuation` is set and the package sacremoses is not installed.
         """
-        if not self.moses:
+        if not self.moses and not self.punctuation:
             return PreparedLines([lower_case(line) for line in lines] if self.lowercase else list(lines))
-        tokenizer = _moses(self.language)
-        split = [tokenizer.tokenize(line, escape=False, return_str=True) for line in lines]
+        split = list(lines)
+        if self.punctuation:
+            normalizer = _moses(self.language, "MosesPunctNormalizer")
+            split = [normalizer.normalize(line) if line else line for line in split]
+        if self.moses:
+            tokenizer = _moses(self.language)
+            split = [tokenizer.tokenize(line, escape=False, return_str=True) for line in split]
         places = [_places(line, text) for line, text in zip(lines, split, strict=True)]
         texts = [lower_case(text) for text in split] if self.lowercase else split
         return PreparedLines(texts, [start for start, _ in places], [end for _, end in places])
 
     def restore(self, line: str) -> str:
-        """A line of output as a reader wants it: what Moses split is joined; case does not come back."""
+        """Make a line of output readable: join what Moses split. Lower case stays."""
         return detokenize(line, self.language) if self.moses else line
 
 
@@ -153,7 +160,7 @@ def unescape(line: str) -> str:
 
 
 def lower_case(line: str) -> str:
-    """Lower case that keeps every character in its place: "İ" alone would become two."""
+    """Lower-case a line without moving any character: "İ" would become two characters otherwise."""
     lowered = line.lower()
     return lowered if len(lowered) == len(line) else "".join(one.lower()[:1] for one in line)
 
@@ -180,7 +187,7 @@ def _moses(language: str, kind: str = "MosesTokenizer") -> Any:
 
 
 def _single_spaces(line: str) -> NDArray[np.int64]:
-    """Place of each character, and of the end, where words are joined by single spaces."""
+    """New position of each character, and of the end, after words are joined by single spaces."""
     stays, spans = np.zeros(len(line), np.int64), spans_of_given_words(line)
     for start, end in spans:
         stays[start:end] = 1
@@ -190,7 +197,7 @@ def _single_spaces(line: str) -> NDArray[np.int64]:
 
 
 def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Raw start and end of each character of a tokenised line: the same characters with spaces between."""
+    """Raw start and end of each character of a tokenised line, which only adds spaces to the raw one."""
     starts, ends = np.zeros(len(text), np.int32), np.zeros(len(text), np.int32)
     place = 0
     for index, character in enumerate(text):
@@ -205,15 +212,15 @@ def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Lines as flat arrays.
+    """Encoded lines in flat arrays.
 
     Args:
         pieces: `[pieces]`, int32, all lines one after the other.
-        splits: `[lines + 1]`, where each line begins.
-        factors: `[pieces, factors]`, int32; no column where there are no factors, or they are pieces.
-        syntax: Trees of the lines, where the encoder reads any.
-        n_tags: `[lines]`, how many of each line's pieces are tags; None for none.
-        is_cut: Which lines were cut, `[lines]`; None for none.
+        splits: `[lines + 1]`, index of the first piece of each line.
+        factors: `[pieces, factors]`, int32; without columns if there are no factors or they are pieces.
+        syntax: Trees of the lines, if the encoder reads any.
+        n_tags: `[lines]`, how many pieces of each line are tags; None if there are no tags.
+        is_cut: `[lines]`, which lines were cut; None if none were.
     """
 
     pieces: NDArray[np.int32]
@@ -228,22 +235,22 @@ class EncodedText:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Pieces of each line, tags included."""
+        """Number of pieces in each line, tags included."""
         return np.diff(self.splits)
 
     @property
     def n_cut(self) -> int:
-        """Lines that were cut."""
+        """Number of lines that were cut."""
         return 0 if self.is_cut is None else int(self.is_cut.sum())
 
     @property
     def text_lengths(self) -> NDArray[np.int64]:
-        """Pieces of each line that are text."""
+        """Number of pieces in each line, tags excluded."""
         return self.lengths if self.n_tags is None else self.lengths - self.n_tags
 
     @classmethod
     def join(cls, parts: Sequence[EncodedText]) -> EncodedText:
-        """Lines of several texts, one after the other."""
+        """Join the lines of several texts."""
         tags = [part.n_tags for part in parts if part.n_tags is not None]
         syntax = [part.syntax for part in parts if part.syntax is not None]
         return cls(
@@ -255,7 +262,7 @@ class EncodedText:
         )
 
     def select(self, rows: NDArray[np.integer[Any]]) -> EncodedText:
-        """Some lines, in that order."""
+        """Select lines, in the order of `rows`."""
         flat = Ragged(self.pieces, self.splits).places(rows)
         return EncodedText(
             self.pieces[flat],
@@ -267,14 +274,14 @@ class EncodedText:
 
 
 def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> list[Any]:
-    """Encode lines with their end piece. Text that spells a special piece ("</s>") is text."""
+    """Encode lines with their end piece. Text that looks like a special piece ("</s>") stays text."""
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True
     return backend.encode_batch(list(lines))
 
 
 def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:
-    """The encoder's inputs for some rows; see `TranslationCollator`."""
+    """Make the encoder's inputs for some rows; see `TranslationCollator`."""
     pieces = Ragged(src.pieces, src.splits)
     lengths, batch = pieces.lengths_of(rows), {"input_ids": pieces.padded(pad_id, rows)}
     mask = np.arange(lengths.max()) < lengths[:, None]
@@ -289,15 +296,15 @@ def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str
 
 @dataclass
 class SourceEncoder:
-    """Tokenizer and factor vocabularies of the source side.
+    """Encodes source lines: tokenizer, factor vocabularies, preparation and trees.
 
     Args:
         tokenizer: Any fast tokenizer.
         vocabularies: One for each factor, in the order of the model's columns.
-        unseen: Counts factor values that the vocabularies do not know.
-        preparation: What happens to a line before the tokenizer; the annotation is that of the raw line.
-        own_target: The target language's tokenizer, where it is another one.
-        prepend: Factors are pieces before their words, and where; None: they are columns beside the pieces.
+        unseen: Counts factor values that are not in the vocabularies.
+        preparation: What happens to a line before the tokenizer; the annotator sees the raw line.
+        own_target: The target language's tokenizer, if it is a different one.
+        prepend: Where tags are placed as pieces; None if factors are columns instead.
         syntax: What the encoder reads of the trees.
     """
 
@@ -311,7 +318,7 @@ class SourceEncoder:
 
     @property
     def target_tokenizer(self) -> PreTrainedTokenizerFast:
-        """The tokenizer of the other side: the same one unless the sides have vocabularies of their own."""
+        """The tokenizer of the target side, which is the source's unless each side has its own."""
         return self.own_target or self.tokenizer
 
     @property
@@ -321,7 +328,7 @@ class SourceEncoder:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Factors that stand beside pieces, in order; none where they are pieces themselves."""
+        """Factors that are columns, in order; none if tags are pieces."""
         return () if self.prepend else self.factors
 
     @property
@@ -330,7 +337,7 @@ class SourceEncoder:
         return bool(self.vocabularies or self.syntax.needs)
 
     def piece_names(self, pieces: NDArray[np.int32]) -> list[str]:
-        """Source pieces as text, tags as `<NOUN>`."""
+        """Names of source pieces; tags look like `<NOUN>`."""
         first_tag = len(self.tokenizer)
         tags = [value for vocabulary in self.vocabularies.values() for value in vocabulary.entries]
         texts = self.tokenizer.convert_ids_to_tokens(np.minimum(pieces, first_tag - 1).tolist())
@@ -346,13 +353,13 @@ class SourceEncoder:
 
         Args:
             lines: Raw text.
-            words: Their annotation; needed where there are factors or trees.
-            longest: Cut lines to so many pieces, tags included; their end piece stays. None for no limit.
+            words: Their annotation; needed if there are factors or trees.
+            longest: Cut lines to so many pieces, tags included, and keep the end piece; None for no limit.
 
         Raises:
-            ValueError: There are factors or trees, and no annotation.
-            AlignmentError: Annotation and lines do not belong together.
-            ConfigError: A factor or the encoder needs an annotation that is not there.
+            ValueError: There are factors or trees, but no annotation.
+            AlignmentError: The annotation does not fit the lines.
+            ConfigError: A factor or the encoder needs an annotation that is missing.
         """
         if self.needs_words and words is None:
             names = ", ".join([*self.factors, *self.syntax.needs])
@@ -384,7 +391,7 @@ class SourceEncoder:
         owners: NDArray[np.int32],
         words: WordColumns,
     ) -> EncodedText:
-        """Factors as columns or as pieces, and the trees."""
+        """Add factors, as columns or as pieces, and the trees."""
         factors, n_tags = np.zeros((len(pieces), 0), np.int32), None
         if self.factors:
             factors = piece_factors(words, owners, splits, self.vocabularies, self.unseen)
@@ -401,7 +408,7 @@ def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
     """True for the first piece of each word.
 
     Args:
-        owners: `[pieces]`, word of each piece within its line, -1 for none.
+        owners: `[pieces]`, index of each piece's word within its line, -1 for none.
         splits: `[lines + 1]`.
     """
     lines = Ragged(owners, splits).row_of_item
@@ -415,13 +422,13 @@ def first_of_words(owners: IntArray, splits: IntArray) -> NDArray[np.bool_]:
 def fitting_pieces(
     splits: IntArray, longest: int, is_first: NDArray[np.bool_] | None = None, n_tags: int = 0
 ) -> NDArray[np.int64]:
-    """Pieces that stay where no line may be longer than `longest`, tags included; each keeps its last piece.
+    """Indices of the pieces to keep so that lines have at most `longest` pieces; the last piece stays.
 
     Args:
         splits: `[lines + 1]`.
-        longest: Most pieces of a line.
-        is_first: From `first_of_words`; None without tags.
-        n_tags: Tags of each word.
+        longest: Largest number of pieces in a line, tags included.
+        is_first: The result of `first_of_words`; None without tags.
+        n_tags: Number of tags for each word.
     """
     cost = np.ones(int(splits[-1]), np.int64)
     if is_first is not None:
@@ -440,20 +447,20 @@ def with_tags(
     tags: NDArray[np.integer[Any]],
     place: TagPlace,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-    """Put tags into lines. A word without a piece of its own has no tag.
+    """Put tags into lines. A word without pieces gets no tag.
 
     Args:
         pieces: `[pieces]`.
         splits: `[lines + 1]`.
-        owners: `[pieces]`, word of each piece within its line, -1 for none.
+        owners: `[pieces]`, index of each piece's word within its line, -1 for none.
         tags: `[pieces, tags]`, ids of the tags of each piece's word.
-        place: Where they go.
+        place: Where the tags go.
 
     Returns:
-        Pieces, splits and owners with them.
+        Pieces, splits and owners, with the tags included.
 
     Raises:
-        ValueError: No such place.
+        ValueError: There is no such place.
     """
     if place not in get_args(TagPlace):
         raise ValueError(f"place of tags: expected one of {', '.join(get_args(TagPlace))}, got {place!r}.")

@@ -1,8 +1,9 @@
-"""What is too large for memory, or costs too much to make twice: folders of the cache, read from the disk.
+"""Cache folders for data that is too large for memory or too expensive to make twice.
 
-Each is written whole or not at all, under a hash of what it was made from, with a manifest: a folder that is
-cut off or changed is made again, and a line says so. Lines of text are an Arrow file. Encoded pairs are plain
-arrays, one a file: a batch gathers numbers from anywhere in one step, which no file of Arrow batches allows.
+A folder is written completely or not at all. Its name is a hash of what it was made from. By its manifest, a
+truncated or changed folder is recognised and made again, which is logged. Lines of text are an Arrow file.
+Encoded pairs are one plain file for each array: a batch needs rows from anywhere at once, which Arrow's
+batches do not allow.
 """
 
 # pyright: basic
@@ -31,10 +32,10 @@ from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import PARTIAL, atomic_folder, read_json, verify_manifest
 
 FORMAT = 4
-"""Version of what the folders hold; part of every hash."""
+"""Version of the folders' content, which is part of every hash."""
 
 CHUNK = 10_000
-"""Lines that are in memory at once."""
+"""Number of lines in memory at a time."""
 
 LINES, ARRAYS = "lines.arrow", "arrays.json"
 
@@ -44,14 +45,14 @@ _log = logging.getLogger("syntaxformer.data")
 def stored_folder(
     cache: Path | None, kind: str, made_from: Mapping[str, Any], build: Callable[[Path], None]
 ) -> Path:
-    """The folder of the cache that holds what is made from something; made now if it is not there, whole.
+    """Return the cache folder for some content, and make it first if it is missing or damaged.
 
-    Of two processes that want the same at once one makes it, and the other waits.
+    If two processes want the same folder at once, one makes it and the other waits.
 
     Args:
         cache: Folder of the cache; None for the user's.
         kind: Subfolder.
-        made_from: All that decides the content, as JSON can hold it.
+        made_from: Everything that decides the content, in a form that JSON can store.
         build: Fills an empty folder.
 
     Raises:
@@ -74,18 +75,18 @@ def _is_whole(path: Path) -> bool:
     try:
         verify_manifest(path)
     except CheckpointError as error:
-        _log.warning("making it again: %s", error)
+        _log.warning("making a damaged cache folder again: %s", error)
         return False
     return True
 
 
 class StoredLines(Sequence[Any]):
-    """A column of the lines that `write` put on the disk.
+    """A column of the lines that `write` stored on disk.
 
     Args:
-        folder: Where they are.
-        column: "src", "tgt", or "row": the number of the line in its file.
-        rows: Only these lines, in that order; None for all.
+        folder: Folder of the lines.
+        column: "src", "tgt", or "row" for the number of the line in its file.
+        rows: Only these lines, in this order; None for all.
     """
 
     def __init__(self, folder: Path, column: str, rows: NDArray[np.int64] | None = None) -> None:
@@ -94,7 +95,7 @@ class StoredLines(Sequence[Any]):
 
     @classmethod
     def write(cls, folder: Path, lines: Iterator[tuple[str, str, int]]) -> tuple[StoredLines, ...]:
-        """Store lines, source, target and number each, and give these three columns."""
+        """Store source, target and number of each line, and return these three columns."""
         schema = pa.schema([("src", pa.string()), ("tgt", pa.string()), ("row", pa.int64())])
         with pa.OSFile(str(folder / LINES), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             while chunk := list(islice(lines, CHUNK)):
@@ -103,7 +104,7 @@ class StoredLines(Sequence[Any]):
         return tuple(cls(folder, name) for name in schema.names)
 
     def take(self, rows: Sequence[int]) -> StoredLines:
-        """Some of the lines, in that order."""
+        """Select lines, in the order of `rows`."""
         wanted = np.asarray(rows, np.int64)
         return StoredLines(self.folder, self.column, wanted if self.rows is None else self.rows[wanted])
 
@@ -131,9 +132,9 @@ class StoredLines(Sequence[Any]):
 
 
 def write_arrays(folder: Path, chunks: Iterable[Mapping[str, NDArray[Any]]]) -> None:
-    """Write arrays by name into a folder, chunk by chunk, each as the type that its first chunk has.
+    """Write arrays by name into a folder, chunk by chunk, each with the type of its first chunk.
 
-    What is called splits says where lines begin: those of a chunk begin behind those of the chunks before.
+    Arrays whose names end in "splits" say where lines begin; each chunk continues those of the chunk before.
     """
     with ExitStack() as stack:
         files: dict[str, Any] = {}
@@ -156,9 +157,9 @@ def write_arrays(folder: Path, chunks: Iterable[Mapping[str, NDArray[Any]]]) -> 
 
 
 def map_arrays(folder: Path) -> dict[str, NDArray[Any]]:
-    """What `write_arrays` wrote, by name; a part is read from the disk when it is looked at."""
+    """The arrays that `write_arrays` wrote, by name, mapped into memory."""
     return {
-        name: np.zeros(shape, dtype)  # no empty file can be mapped
+        name: np.zeros(shape, dtype)  # an empty file cannot be mapped
         if 0 in shape
         else np.asarray(np.memmap(folder / name, dtype, "r", shape=tuple(shape)))
         for name, (dtype, shape) in read_json(folder / ARRAYS).items()
@@ -166,9 +167,9 @@ def map_arrays(folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def give_memory_back() -> None:
-    """Hand to the system what allocators keep of chunks that are gone: 600 MB after ten million pairs.
+    """Return memory of past chunks from the allocators to the system: 600 MB after ten million pairs.
 
-    Arrow's pool can on any system, the C library where it is glibc.
+    Arrow's pool can do this on any system, the C library only if it is glibc.
     """
     pa.default_memory_pool().release_unused()
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):

@@ -1,7 +1,7 @@
-"""Subwords learned on raw text: byte-pair encoding with visible spaces, so that output needs no detokeniser.
+"""Learns subwords from raw text: byte-pair encoding with visible spaces, so that output needs no detokeniser.
 
-The result is a Hugging Face fast tokenizer; every other fast tokenizer works in its place, a pretrained
-encoder's among them.
+The result is a Hugging Face fast tokenizer. Any other fast tokenizer works in its place, for example that of
+a pretrained encoder.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class SubwordConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    vocab_size: int = Field(default=10_000, gt=300, description="pieces of a vocabulary, 256 bytes included")
+    vocab_size: int = Field(default=10_000, gt=300, description="pieces in a vocabulary, with the 256 bytes")
     joint: bool = Field(
-        default=True, description="one vocabulary for both languages; false: one of vocab_size for each"
+        default=True, description="one vocabulary for both languages; false: one of this size for each"
     )
-    min_frequency: int = Field(default=2, ge=1, description="a merge must be seen this often")
+    min_frequency: int = Field(default=2, ge=1, description="a merge must occur this often")
     tokenizer: str | None = Field(
-        default=None, description="folder of a ready tokenizer, used instead of training one; null trains"
+        default=None, description="folder of an existing tokenizer; null: learn a tokenizer"
     )
 
 
@@ -44,13 +44,13 @@ def train_subwords(
 ) -> PreTrainedTokenizerFast:
     """Learn a vocabulary.
 
-    Spaces become part of the piece that follows them ("▁"), punctuation stands alone, and a character that
-    was never seen falls back to its UTF-8 bytes, so nothing is lost and nothing is unknown.
+    A space becomes part of the next piece ("▁"), and every punctuation mark is a piece. A character that was
+    never seen is written as its UTF-8 bytes, so nothing is lost and nothing is unknown.
 
     Args:
-        lines: Text of one language or both, as subwords will see it.
+        lines: Prepared text of one language or both.
         config: Size of the vocabulary; a small corpus may give fewer pieces.
-        split_punctuation: False for text that is split into words: there " ." is a piece like any word.
+        split_punctuation: False for text that is already split into words, where " ." may be one piece.
 
     Returns:
         A fast tokenizer that ends each text with `</s>`. Ids 0 to 3 are `<pad>`, `<s>`, `</s>`, `<unk>`.
@@ -79,7 +79,7 @@ def train_subwords(
 def stored_subwords(
     cache: Path | None, made_from: Mapping[str, Any], train: Callable[[], PreTrainedTokenizerFast]
 ) -> PreTrainedTokenizerFast:
-    """What `train` returns, or what it returned before for the same text and settings.
+    """The tokenizer that `train` returns, from the cache if the same text and settings were trained before.
 
     Raises:
         DataError: The cache cannot be written.
@@ -93,7 +93,7 @@ def stored_subwords(
 
 
 def _with_bytes_as_pieces(tokenizer: Tokenizer) -> Tokenizer:
-    """Training reserves bytes as special pieces only, which output would skip and text would match."""
+    """Turn bytes into ordinary pieces: output would skip special ones, and text would match them."""
     state = json.loads(tokenizer.to_str())
     state["added_tokens"] = [piece for piece in state["added_tokens"] if piece["content"] in SPECIALS]
     return Tokenizer.from_str(json.dumps(state))
@@ -103,15 +103,15 @@ _PROBE = "a line"
 
 
 def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
-    """Load a tokenizer; its offsets are those of the line as it is given.
+    """Load a tokenizer whose offsets refer to the line as it is given.
 
     Args:
         model: Folder or name of the encoder.
-        target: For the target side: text is ended by one piece, as a decoder needs it, and nothing begins it;
-            words are put together from their pieces with one space between, and nothing else is changed.
+        target: For the target side. Lines then end in one end piece, as a decoder needs it, without a start
+            piece, and decoding joins words by single spaces and changes nothing else.
 
     Raises:
-        ConfigError: It cannot be loaded, is not a fast one, or has no padding and end pieces.
+        ConfigError: The tokenizer cannot be loaded, is not fast, or has no padding and end pieces.
     """
     try:
         loaded = AutoTokenizer.from_pretrained(model, use_fast=True)
@@ -133,7 +133,7 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
 
 
 def ended_by_one_piece(loaded: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """The tokenizer, with lines as their pieces and one end piece: none before them, no cut, no padding."""
+    """The tokenizer, set to add one end piece and nothing else, and neither to cut nor to pad lines."""
     backend, eos = _whole_lines(loaded), loaded.eos_token
     bare = backend.encode(_PROBE, add_special_tokens=False).ids
     if backend.encode(_PROBE).ids == [*bare, loaded.eos_token_id]:
@@ -143,7 +143,7 @@ def ended_by_one_piece(loaded: PreTrainedTokenizerFast) -> PreTrainedTokenizerFa
 
 
 def _whole_lines(loaded: PreTrainedTokenizerFast) -> Tokenizer:
-    """The tokenizer's backend, without the truncation and padding that it was stored with."""
+    """The tokenizer's backend, without the truncation and padding with which it was stored."""
     backend = loaded.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()

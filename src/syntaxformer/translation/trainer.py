@@ -1,7 +1,7 @@
 """`SyntaxTrainer`: Hugging Face's Trainer for a translator.
 
-What it adds to `RunTrainer`: batches by a budget of pieces, how the loss on dev is averaged (over pieces, not
-over batches), early stopping, and which checkpoints become the model.
+It adds to `RunTrainer`: batches by a budget of pieces, a dev loss that is averaged over pieces and not over
+batches, early stopping, and the choice of the checkpoints that become the model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger("syntaxformer.training")
 
 
 def training_arguments(recipe: Recipe) -> TrainingArguments:
-    """The base class's settings for a recipe; the batches of an update are shared among the processes."""
+    """The trainer settings for a recipe; the processes share the batches of each update."""
     config = recipe.training
     arguments = run_arguments(
         config,
@@ -51,7 +51,7 @@ def training_arguments(recipe: Recipe) -> TrainingArguments:
         eval_steps=config.eval_every,
         save_strategy="steps",
         save_steps=config.eval_every,
-        # Given gold governors, LISA's head takes no part.
+        # LISA's head has no gradient when gold governors replace its attention.
         ddp_find_unused_parameters=recipe.infusion.lisa is not None,
     )
     arguments.gradient_accumulation_steps = max(1, config.accumulate // arguments.world_size)
@@ -73,18 +73,18 @@ class SyntaxTrainer(RunTrainer, Trainer):
         config, arguments = recipe.training, training_arguments(recipe)
         self.pad_id, self.dev_bleu, self.tallies = pad_id, dev_bleu, TallyBook()
         batches = TokenBudgetBatches(
-            train_pairs.src.text_lengths,  # not tags: batches are those of a run without them
+            train_pairs.src.text_lengths,  # without tags, so that batches equal those of a run without tags
             train_pairs.tgt.lengths,
             config.max_batch_tokens,
             recipe.seed,
             per_update=config.accumulate,
-            rank=arguments.process_index,  # the sampler itself gives each process its share
+            rank=arguments.process_index,  # the sampler gives each process its share
             world=arguments.world_size,
         )
         formula, warmup, d_model = SCHEDULES[config.schedule], config.warmup_steps, model.config.d_model
         super().__init__(
             *(model, arguments, config, batches),
-            rate=lambda done: formula(done + 1, warmup, d_model),  # as the papers, which count from 1
+            rate=lambda done: formula(done + 1, warmup, d_model),  # the papers count updates from 1
             n_updates=config.max_steps,
             curves=recipe.output / "logs",
             callbacks=[Flow(config)],
@@ -103,23 +103,23 @@ class SyntaxTrainer(RunTrainer, Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The model's loss; answers to auxiliary tasks are counted on the way."""
+        """The model's loss; right answers to auxiliary tasks are counted as well."""
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         self.tallies.add(outputs.tallies)
         return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Beside the loss, the accuracies since the last log."""
+        """Log the loss together with the accuracies since the last log."""
         super().log({**logs, **self.tallies.take()} if "loss" in logs else logs, start_time)
 
     @torch.no_grad()
     def dev_scores(self) -> dict[str, float]:
-        """Loss per target piece on the development set, without smoothing; BLEU where the recipe wants it.
+        """Loss per target piece on the development set, without smoothing, and BLEU if the recipe needs it.
 
-        Every process computes the same, on the whole set, with the weights as they are.
+        Every process computes the same scores on the whole set, with the current weights.
 
         Raises:
-            ConfigError: The loss is not finite: training went astray.
+            ConfigError: The loss is not finite, because training diverged.
         """
         pairs: Any = self.eval_dataset
         self.model.eval()
@@ -137,7 +137,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         loss = total / max(n_pieces, 1)
         if not math.isfinite(loss):
             raise ConfigError(
-                f"training.learning_rate: expected one that keeps the loss on dev finite, got {loss} at "
+                f"training.learning_rate: expected one that keeps the dev loss finite, got {loss} at "
                 f"update {self.state.global_step} with {self.config.learning_rate:g}. Lower it."
             )
         scores = {"loss": loss, **tallies.take()}
@@ -146,23 +146,23 @@ class SyntaxTrainer(RunTrainer, Trainer):
         return scores
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Keep the best evaluation so far, by all that the recipe judges by."""
+        """Keep the best evaluation so far, by the recipe's `best_by`."""
         best = self.state.best_global_step = best_step(self.state.log_history, self.config.best_by)
         self.state.best_metric = scores_at(best, self.state.log_history)[JUDGED_BY[self.config.best_by][0]]
         return best == self.state.global_step
 
     def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
-        """The last ones, as many as are kept or averaged, and those around the best one."""
+        """The last checkpoints, as many as are kept or averaged, and those around the best one."""
         last = numbered[-max(self.config.keep_checkpoints, self.config.average) :]
         return last + around(numbered, self.state.best_global_step, self.config.average)
 
     def choose_checkpoints(self) -> tuple[list[Path], dict[str, Any]]:
-        """The checkpoints whose mean becomes the model, and its scores on dev; every process must ask.
+        """The checkpoints whose mean becomes the model, and its dev scores; every process must call this.
 
-        Where the recipe averages, the mean around the best one is scored, and taken if it is no worse.
+        If the recipe averages, the mean around the best checkpoint is scored, and taken if it is no worse.
 
         Raises:
-            CheckpointError: No checkpoint is whole.
+            CheckpointError: No checkpoint is complete.
             ConfigError: The loss of the mean is not finite.
         """
         folder, best_by = Path(self.args.output_dir), self.config.best_by
@@ -172,7 +172,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             load_weights(self.model, average_weights(near), best)
             mean, name = self.dev_scores(), JUDGED_BY[best_by][0]
             shown = ", ".join(path.name for path in near), name, mean[name], best.name, scores[name]
-            _log.info("on dev the mean of %s has %s %.5g, %s alone %.5g: the better one is taken", *shown)
+            _log.info("on dev, the mean of %s has %s %.5g and %s alone %.5g: the better is taken", *shown)
             if rank(mean, best_by) >= rank(scores, best_by):
                 chosen, scores = near, mean
         dev = {f"dev_{name}": value for name, value in scores.items()}
@@ -180,24 +180,24 @@ class SyntaxTrainer(RunTrainer, Trainer):
 
 
 class Flow(TrainerCallback):
-    """Evaluates after the last update, and stops when patience is used up."""
+    """Evaluates after the last update, and stops training early when patience runs out."""
 
     def __init__(self, config: TrainingConfig) -> None:
         self.config = config
 
     def is_out_of_patience(self, state: TrainerState) -> bool:
-        """Whether so many evaluations as the recipe allows brought nothing better."""
+        """Whether as many evaluations as the recipe allows brought no better score."""
         patience, best_by = self.config.patience, self.config.best_by
         return patience is not None and n_without_gain(state.log_history, best_by) >= patience
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The last update is evaluated and saved, whatever its number."""
+        """Evaluate and save after the last update, whatever its number."""
         if state.global_step >= self.config.max_steps:
             control.should_evaluate = control.should_save = control.should_log = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Early stopping: each evaluation is followed by a checkpoint, so this is called once for each."""
+        """Stop early if patience ran out; every evaluation is followed by a save, so this checks each."""
         if self.is_out_of_patience(state):
             names = " or ".join(JUDGED_BY[self.config.best_by])
-            _log.info("no better %s in %d evaluations: stopping", names, self.config.patience)
+            _log.info("stopping early: no better %s in %d evaluations", names, self.config.patience)
             control.should_training_stop = True

@@ -1,4 +1,4 @@
-"""Training a translator: the recipe's steps in order, from two text files to a model folder."""
+"""Trains a translator: the steps of a recipe in order, from two text files to a model folder."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "sac
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data of a run: encoders of both sides, encoded pairs, and their text."""
+    """Data of a run: the encoders of both sides, the encoded pairs, and their text."""
 
     encoder: SourceEncoder
     info: FolderInfo
@@ -116,17 +116,17 @@ def _train(run: Run[Recipe]) -> None:
         return
     checkpoint = last_checkpoint(recipe.output) if resume else None
     section, widths = recipe.pretrained_embeddings, (recipe.width_plan().word_width, recipe.model.d_model)
-    vectors = None  # of tables that begin pretrained; a run that is resumed has them from its checkpoint
+    vectors = None  # a resumed run has its pretrained tables from the checkpoint
     if section is not None and checkpoint is None:
         check_tables(section, widths)
-    with run.team.main_process_first():  # the others find the annotation in the cache
+    with run.team.main_process_first():  # the other processes then find the annotation in the cache
         data = prepare(recipe, resume=checkpoint is not None)
-    if section is not None and checkpoint is None:  # may refuse: an older run still stands
+    if section is not None and checkpoint is None:  # this may fail, so an older run is not yet overwritten
         text = data.train_text.src, data.train_text.tgt
         vectors = load_vectors(section, widths, (data.encoder, data.target), text)
     if run.writes:
         run.open()
-        if checkpoint is None:  # else they were read from there, and a failed write would lose them
+        if checkpoint is None:  # a resumed run has these files already, and a failed write would lose them
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
     run.team.wait_for_everyone()
     set_seed(recipe.seed)
@@ -147,15 +147,16 @@ def _train(run: Run[Recipe]) -> None:
         metrics = {**scores, **pretrained, "data_sha256": data.info.data_sha256}
         if note := reference_note(data.info):
             metrics["references"] = note
-        # Into a network of its own: the trained one may be in shards.
+        # A new network takes the weights, because the trained one may be in shards.
         finish(run, build_model(recipe, data.encoder), chosen, metrics)
 
 
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
-    """Read, annotate and encode the data; writes nothing but the cache.
+    """Read, annotate and encode the data; this writes only to the cache.
 
     Raises:
-        ConfigError: A file is missing, the annotator lacks what a factor needs, or other data is resumed.
+        ConfigError: A file is missing, the annotator lacks what a factor needs, or a resumed run had other
+            data.
         DataError: The data cannot be used.
     """
     data, splits = recipe.data, (recipe.data.train_splits[0], recipe.data.dev)
@@ -166,7 +167,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     train_words = dev_words = None
     if annotator is not None:
         of_factors = {need for name in factors if name in FACTORS for need in FACTORS[name].needs}
-        # Phrases have the heads of the parse, where there is one: as they have when a line is translated.
+        # Phrases take their heads from the parse if there is one, as they do when a line is translated.
         of_trees = {*syntax.needs, "governors"} if syntax.needs else set()
         settings = (factors, recipe.annotation.processes, of_trees | of_factors)
         train_words, dev_words = (
@@ -211,7 +212,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
 
 
 def _annotators(recipe: Recipe, factors: Sequence[str], annotator: Annotator | None, split: str) -> list[str]:
-    """What the annotations of a split depend on, but for the text."""
+    """Everything that the annotations of a split depend on, except the text."""
     from syntaxformer.annotate import annotator_for
 
     data, tags = recipe.data, recipe.predict_target_pos
@@ -231,7 +232,7 @@ def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
 
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
-    """The network of a recipe, freshly initialised from torch's random state."""
+    """The network of a recipe, initialised from torch's random state."""
     tokenizer, own = encoder.target_tokenizer, encoder.tokenizer if encoder.own_target is not None else None
     pretrained, tags, word_width = (
         recipe.pretrained_embeddings,
@@ -253,7 +254,7 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         tag_layers=recipe.embedding.tag_layers or 1,
         **{name: one and one.model_dump(mode="json") for name, one in sections.items()},
         target_pos=tags and {"tags": list(target_tags()), "weight": tags.weight},
-        # Columns of the source's table where a map brings them up to the word width.
+        # A narrower source table has a map that widens it to the word width.
         source_table_width=table_width if table_width and table_width < word_width else None,
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
         label_smoothing=recipe.training.label_smoothing,
@@ -268,7 +269,7 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
 def _start_tables(
     recipe: Recipe, model: SyntaxTransformer, vectors: dict[str, PieceVectors] | None, writes: bool
 ) -> dict[str, Any]:
-    """Fill and freeze tables that begin pretrained; what was done is kept for a run that is resumed."""
+    """Fill and freeze pretrained tables; the report is stored for runs that are resumed."""
     section, report = recipe.pretrained_embeddings, recipe.output / RUN
     if section is None:
         return {}
@@ -282,7 +283,7 @@ def _start_tables(
 
 
 def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
-    """What is about to be trained, in one paragraph: sizes, the infusion's arithmetic, precision."""
+    """One line about the run: infusion, widths, number of parameters and pairs, precision."""
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     lengths = data.train.tgt.lengths
     return (
@@ -299,7 +300,7 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
     was_training = model.training
     lines, annotator = data.dev_text.src, data.annotator
     annotator = annotator and annotator_in_chunks(annotator, corpus.dev, lines)
-    clean = data.info.model_copy(update={"unescape": False})  # as the lines are: "&amp;quot;" is text now
+    clean = data.info.model_copy(update={"unescape": False})  # the lines are already unescaped
     translator = Translator(model.eval(), data.encoder, clean, annotator)
     user_factors = {
         name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))
@@ -314,7 +315,7 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
 def finish(
     run: Run[Recipe], model: SyntaxTransformer, chosen: Sequence[Path], metrics: dict[str, Any]
 ) -> None:
-    """Write the model folder with the weights of a checkpoint or a mean.
+    """Write the model folder with the weights of a checkpoint, or the mean of several.
 
     Raises:
         ConfigError: Some weights are NaN or infinite.
@@ -331,7 +332,7 @@ def finish(
 
 
 def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> Annotator:
-    """The recipe's annotator; phrases come from its dependency parses where it has none of its own."""
+    """The recipe's annotator; phrases are made from its dependency parses if it gives none."""
     from syntaxformer import annotate
 
     section, words_given = recipe.annotation, recipe.data.tokenized
@@ -344,13 +345,14 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
 
 
 _OF_DATA = {"src", "tgt", "src_language", "tgt_language", "tokenized", "lowercase", "unescape", "moses"}
+_OF_DATA |= {"normalize_punctuation"}
 
 
 def _info(
     recipe: Recipe, encoder: SourceEncoder, annotator: Annotator | None, data_sha256: dict[str, str]
 ) -> FolderInfo:
     return FolderInfo(
-        **recipe.data.model_dump(include=_OF_DATA),
+        **recipe.data.model_dump(include=_OF_DATA, exclude_none=True),
         forced=recipe.annotation.force,
         annotator=None if annotator is None else annotator.name,
         annotator_version=None if annotator is None else annotator.version,

@@ -1,4 +1,4 @@
-"""`Translator`: raw lines in, raw lines out, one for one; tags are made on the way. And its folder."""
+"""`Translator` turns raw lines into translated raw lines, and tags them itself; also its model folder."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("syntaxformer.translate")
 
 UserFactors = Mapping[str, Iterable[Sequence[str]]]
-"""Factors of the user's own: name → for each line the values of its words."""
+"""The user's own factors: name → for each line, the values of its words."""
 
 CHUNK_LINES = 2048
-"""Lines held in memory at a time; sorted by length inside a chunk."""
+"""Number of lines in memory at a time; a chunk is sorted by length."""
 
 CHUNK_LINES_AHEAD = 256
-"""The same for a decoder that works while the next chunk is tagged; at least four batches."""
+"""The same for a decoder that runs while the next chunk is tagged; a chunk has at least four batches."""
 
 MAX_SOURCE_PIECES = 1024
-"""Longer lines are cut to this, and reported: attention grows with the square."""
+"""Longer lines are cut to this and reported, because the cost of attention grows with the square."""
 
 
 INFO = TRANSLATOR
@@ -64,13 +64,13 @@ class FolderInfo(BaseModel):
     """Content of `syntaxformer.json`, one of the files in the folder of a trained translator.
 
     - config.json, model.safetensors, generation_config.json: the network
-    - tokenizer.json, tokenizer_config.json: subwords; target_tokenizer.json where the target has its own
+    - tokenizer.json, tokenizer_config.json: subwords; target_tokenizer.json if the target has its own
     - syntaxformer.json: languages, factor vocabularies, annotator, decoding defaults
-    - recipe.yaml, run.json: how it came to be
-    - manifest.json: sizes and hashes of all others; written last, so a folder that has it is whole
+    - recipe.yaml, run.json: how the model was trained
+    - manifest.json: sizes and hashes of all other files; written last, so a folder that has it is complete
 
-    `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe; older folders have none.
-    `rewrites_target`: target pieces are a pretrained encoder's, which do not give back spaces and case.
+    `src`, `tgt`: endings of files; `…_language`, `forced`: as in the recipe, absent in older folders.
+    `rewrites_target`: a pretrained encoder's tokenizer writes the target and may lose spaces and case.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -89,6 +89,7 @@ class FolderInfo(BaseModel):
     lowercase: bool = False
     unescape: bool = False
     moses: bool = False
+    normalize_punctuation: bool = False
     target_specials: dict[str, str] | None = None
     rewrites_target: bool = False
     factors: list[dict[str, Any]]
@@ -99,17 +100,18 @@ class FolderInfo(BaseModel):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Of source and target; the ending of its files where it tells no language."""
+        """Language codes of source and target, or file endings if they do not name a language."""
         return tuple(language_of_side(self, ending).code or ending for ending in (self.src, self.tgt))
 
     def preparation(self, ending: str) -> TextPreparation:
-        """What happens to lines of a side before subwords."""
+        """How lines of a side are prepared for the tokenizer."""
         language = self.languages[ending != self.src]
-        return TextPreparation(language, self.tokenized, self.unescape, self.moses, self.lowercase)
+        options = (self.tokenized, self.unescape, self.moses, self.lowercase, self.normalize_punctuation)
+        return TextPreparation(language, *options)
 
 
 class _Chunk:
-    """Clean lines and what the encoder reads of them; `rows` are those with text, longest first."""
+    """Clean lines and their encoding; `rows` are the lines with text, longest first."""
 
     def __init__(self, lines: Sequence[str], source: EncodedText) -> None:
         self.lines, self.source = lines, source
@@ -118,7 +120,7 @@ class _Chunk:
 
 
 class Translator:
-    """A trained model with everything that turns raw text into its input."""
+    """A trained model, with everything that is needed to turn raw text into its input."""
 
     def __init__(
         self,
@@ -136,15 +138,15 @@ class Translator:
 
     @property
     def model(self) -> SyntaxTransformer:
-        """The network, for what looks inside it.
+        """The network, for code that looks inside it.
 
         Raises:
-            ConfigError: The model was exported: it translates, and shows nothing of its inside.
+            ConfigError: The model is an export, which translates but does not show attention or states.
         """
         if not isinstance(self.decoder, TorchDecoder):
             raise ConfigError(
                 f"model: expected a folder that `train` wrote, got one exported to {self.info.backend}, "
-                "which gives no attention and no states. Use the folder that it was exported from."
+                "which gives no attention and no states. Use the folder from which it was exported."
             )
         return self.decoder.model
 
@@ -161,17 +163,17 @@ class Translator:
 
         Args:
             folder: What `train` or `export` wrote.
-            annotator: Use this annotator and not the one that the folder names.
-            device: "cpu", "cuda", …; None for the best there is.
-            inject_governors: Whether a LISA head looks at the annotator's governors; None as in the recipe.
-            trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
+            annotator: Use this annotator instead of the one that the folder names.
+            device: "cpu", "cuda", …; None for the best one available.
+            inject_governors: Whether a LISA head attends to the annotator's governors; None as in the recipe.
+            trust_annotator: Accept an annotator on the network, or at a path outside the folder.
 
         Raises:
             CheckpointError: The folder is unfinished, truncated or altered, or names an annotator that needs
                 `trust_annotator`.
             BackendMissingError: The annotator is not installed.
-            ConfigError: There is no such annotator or device, the annotator does not give the trees that the
-                model reads, or the model has no LISA head to inject governors into.
+            ConfigError: There is no such annotator or device, the annotator lacks the trees that the model
+                reads, or the model has no LISA head for the governors.
         """
         folder = Path(folder)
         verify_model_folder(folder)
@@ -187,7 +189,7 @@ class Translator:
             if isinstance(decoder, TorchDecoder) and decoder.model.encoder.has_lisa_heads:
                 decoder.model.encoder.inject_governors(inject_governors)
             elif inject_governors:
-                raise ConfigError("inject governors: expected a model with a LISA head, got one without.")
+                raise ConfigError("inject governors: expected a model with a LISA head, got one without it.")
         tagger = _load_annotator(info, annotator) if encoder.needs_words else None
         return cls(decoder, encoder, info, tagger)
 
@@ -205,21 +207,21 @@ class Translator:
 
         Args:
             lines: Raw text; an empty line gives an empty translation.
-            beam_size: Beams; None for the folder's setting, likewise below.
-            length_penalty: Power of the length by which a log-probability is divided.
-            n_best: Translations of each line, best first, at most `beam_size`.
-            batch_size: Lines decoded together.
+            beam_size: Number of beams; None for the folder's setting, here and below.
+            length_penalty: A log-probability is divided by the length to this power.
+            n_best: Number of translations of each line, at most `beam_size`.
+            batch_size: Number of lines decoded together.
             scored: Give each hypothesis its score, which costs one more pass.
-            user_factors: For each factor of the user's own, the values of each line's words.
+            user_factors: For each of the user's own factors, the values of each line's words.
 
         Yields:
-            For each line its `n_best` hypotheses.
+            For each line its `n_best` hypotheses, best first.
 
         Raises:
-            TypeError: The lines are one string.
+            TypeError: `lines` is one string.
             ValueError: `n_best` is larger than the beam.
             ConfigError: The values of a user factor are missing, or a setting is out of its range.
-            AlignmentError: They are not one a line, or not one a word.
+            AlignmentError: The values are not one list for each line, or not one value for each word.
         """
         check_lines(lines)
         given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
@@ -240,7 +242,7 @@ class Translator:
         size = CHUNK_LINES if not n_ahead else max(CHUNK_LINES_AHEAD, 4 * search.batch_size)
         chunks = self._chunks(iterator, user_factors or {}, size)
         decoded = map(decode, chunks)
-        if n_ahead:  # a chunk is tagged here while those before it are decoded there
+        if n_ahead:  # this thread tags a chunk while others decode those before it
             pool = ThreadPoolExecutor(n_ahead, "decode")
             decoded = map_ahead(pool, decode, chunks, n_ahead, partial(is_waiting_for, iterator))
         n_cut = 0
@@ -250,7 +252,7 @@ class Translator:
         if n_cut:
             warnings.warn(
                 f"{n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
-                f"{MAX_SOURCE_PIECES}: the rest of each is not translated. Divide them into sentences.",
+                f"{MAX_SOURCE_PIECES}: the rest of each is not translated. Split them into sentences.",
                 stacklevel=2,
             )
         self.encoder.unseen.warn()
@@ -258,12 +260,12 @@ class Translator:
     def encode(
         self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
     ) -> EncodedText:
-        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut, and counted in `n_cut`.
+        """Tag and encode lines; those over `MAX_SOURCE_PIECES` pieces are cut and counted in `n_cut`.
 
         Raises:
-            TypeError: The lines are one string.
+            TypeError: `lines` is one string.
             ConfigError: The values of a user factor are missing.
-            AlignmentError: They are not one a word.
+            AlignmentError: There is not one value for each word.
         """
         check_lines(lines)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
@@ -271,7 +273,7 @@ class Translator:
         return self._encode([self._clean(line) for line in lines], user, first_line)
 
     def _encode(self, lines: Sequence[str], user_factors: UserFactors, first_line: int) -> EncodedText:
-        """Tag and encode lines that are clean."""
+        """Tag and encode clean lines."""
         words = None
         if self.annotator is not None:
             sentences, wanted = self.annotator.annotate(lines), _needed(self.info)
@@ -279,13 +281,13 @@ class Translator:
         return self.encoder.encode(lines, words, MAX_SOURCE_PIECES)
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
-        """Lines of the target language as the model would write them: what references are for its output.
+        """Rewrite reference translations as the model would write them.
 
-        They are as they were, unless the target's pieces are a pretrained encoder's: those set punctuation
-        apart and may have one case only, so that no translation could be equal to its reference.
+        Lines change only if the target uses a pretrained encoder's tokenizer. Such a tokenizer separates
+        punctuation and may drop case, so that no translation could equal an unchanged reference.
 
         Raises:
-            TypeError: The lines are one string.
+            TypeError: `lines` is one string.
         """
         check_lines(lines)
         if not self.info.rewrites_target:
@@ -294,7 +296,7 @@ class Translator:
         return self._as_text([one.ids for one in encoded])
 
     def _chunks(self, lines: Iterator[str], user_factors: UserFactors, size: int) -> Iterator[_Chunk]:
-        """Lines, encoded with the values that belong to them, `size` at a time."""
+        """Encode lines with their user factors, `size` at a time."""
         self._check_user_factors(user_factors)
         values = {name: iter(rows) for name, rows in user_factors.items()}
         done = 0
@@ -324,7 +326,7 @@ class Translator:
             )
 
     def _clean(self, line: str) -> str:
-        """What training did to its lines before their annotation; control characters become spaces."""
+        """Clean a line as training did before annotation; a null character becomes a space."""
         return self.encoder.preparation.clean(line.replace("\0", " "))
 
     def search(
@@ -335,7 +337,7 @@ class Translator:
         n_best: int = 1,
         scored: bool = False,
     ) -> list[list[Hypothesis]]:
-        """Translate lines that are encoded already, all of them in memory."""
+        """Translate lines that are already encoded, all of them in memory."""
         chunk = _Chunk([self._clean(line) for line in lines], source)
         search = Search(**settings.model_dump(), n_best=n_best, scored=scored)
         found = self.decoder.decode(source, chunk.rows, search)
@@ -369,8 +371,8 @@ def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
     except ConfigError as error:
         if name != info.annotator:
             raise
-        warnings.warn(f"{error} The model was trained with {name}: train it anew.", stacklevel=3)
-    # A parse that nobody reads costs a third of the time.
+        warnings.warn(f"{error} The model was trained with {name}: train it again.", stacklevel=3)
+    # An unused parse would cost a third of the time.
     needs, only = info.syntax.needs, _needed(info)
     annotator = annotate.prepare(name, needs=needs, only=only, words_given=info.tokenized)
     check_syntax(info.syntax, annotator.provides, annotator.name)
@@ -384,14 +386,14 @@ def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
 
 
 def _needed(info: FolderInfo) -> set[str]:
-    """Annotations that the model's factors and trees are made of; phrases are made of a parse."""
+    """The annotations that the model's factors and trees need; phrases also need a parse."""
     names = [str(stored.get("name")) for stored in info.factors]
     needs = {need for name in names if name in FACTORS for need in FACTORS[name].needs}
     return needs | ({*info.syntax.needs, "upos", "governors", "deprels"} if info.syntax.needs else set())
 
 
 def _one_line(text: str) -> str:
-    """Byte pieces can spell a line break; one line in is one line out."""
+    """Replace line breaks, which byte pieces can spell, so that each line gives one line."""
     return " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
 
 
@@ -400,7 +402,7 @@ def _line_counts(name: str, expected: str, found: int) -> str:
 
 
 def special_pieces(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
-    """The names of a tokenizer's special pieces, by their role."""
+    """The names of a tokenizer's special pieces, by role."""
     return {role: str(getattr(tokenizer, role)) for role in SPECIAL_ROLES if getattr(tokenizer, role)}
 
 
@@ -410,7 +412,7 @@ def write_side_files(
     tokenizer: PreTrainedTokenizerFast,
     own_target: PreTrainedTokenizerFast | None = None,
 ) -> None:
-    """Write the tokenizer, the target's where it has its own, and `syntaxformer.json`.
+    """Write the tokenizer, the target's if it has its own, and `syntaxformer.json`.
 
     Raises:
         DataError: The folder cannot be written.
@@ -426,21 +428,21 @@ def read_info(folder: Path) -> FolderInfo:
     """Read `syntaxformer.json`.
 
     Raises:
-        CheckpointError: It is missing or not what this version writes.
+        CheckpointError: The file is missing or has a format that this version does not write.
     """
     return read_record(folder / INFO, FolderInfo, FORMAT_VERSION)
 
 
 verify_model_folder = partial(verify_folder, wanted=INFO)
-"""Check that a folder is a translator that is finished and as it was written."""
+"""Check that a folder is a finished and unaltered translator."""
 
 
 def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
     """The network of a model folder.
 
     Raises:
-        CheckpointError: It cannot be read, its weights are not those of its config, or it does not read what
-            the encoder gives.
+        CheckpointError: The network cannot be read, its weights do not fit its config, or its inputs do not
+            fit what the encoder gives.
     """
     with quiet_loading(), folder_errors(folder):
         check_weights(folder, lambda: SyntaxTransformer(SyntaxTransformerConfig.from_pretrained(folder)))
@@ -492,10 +494,10 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
 
 
 def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device: str | None) -> PieceDecoder:
-    """Load the network of a model folder with the decoder that its `backend` names.
+    """Load the network of a model folder with the decoder that `backend` names.
 
     Raises:
-        CheckpointError: No such backend, or the network cannot be read.
+        CheckpointError: There is no such backend, or the network cannot be read.
         BackendMissingError: The backend's package is not installed.
         ConfigError: There is no such device.
     """

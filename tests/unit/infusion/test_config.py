@@ -58,7 +58,7 @@ def test_json_round_trip():
          "infusion.tag_layers: expected nothing for kind 'add', got 2. It belongs to kind pos_encoder."),
         ({"kind": "add", "factors": ["pos", "deprel"]},
          "embedding.values: expected the values of deprel, which come from data, got none. "
-         "Take InfusionConfig.fitted of the training sentences; `finetune` does so."),
+         "Call InfusionConfig.fitted with the training sentences, as `finetune` does."),
     ],
 )  # fmt: skip
 def test_factors_that_a_pretrained_encoder_cannot_have(embedding, message):
@@ -102,8 +102,8 @@ def test_a_tree_left_out_is_no_longer_used():
         ({"seed": -1}, "infusion: seed: expected greater than or equal to 0, got -1."),
         ({"seed": 2**32}, "infusion: seed: expected less than or equal to 4294967295, got 4294967296."),
         ({"pos": "add"},
-         "infusion: pos: expected embedding={kind: add, factors: [pos]}, which took its place, got pos=add. "
-         "Train a model that has it anew."),
+         "infusion: pos: expected embedding={kind: add, factors: [pos]}, which replaced it, got pos=add. "
+         "Train such a model anew."),
         ({"masks": {"max_distance": 85}},
          "infusion: masks.max_distance: expected less than or equal to 84, got 85."),
         ({"masks": {"trees": ["dependency", "dependency"]}},

@@ -52,7 +52,7 @@ def test_other_architectures_are_refused_by_name():
                                       decoder_attention_heads=2, encoder_ffn_dim=7, decoder_ffn_dim=7, vocab_size=31))  # fmt: skip
     assert _refused(bart) == (
         f"model: expected a supported encoder, got BartModel of the kind 'bart'. {SUPPORTED} "
-        "For another one that calls transformers' attention interface, give infuse its family=Family(…)."
+        "For another one that calls transformers' attention interface, pass family=Family(…) to infuse."
     )
 
 
@@ -68,7 +68,7 @@ def test_decoders_are_refused(make):
     model = make()
     assert _refused(model) == (
         f"model: expected an encoder, got the decoder-only {type(model).__name__}: a syntax tree links words in both "
-        f"directions, this model looks only back. {SUPPORTED}"
+        f"directions, but this model sees only earlier words. {SUPPORTED}"
     )
 
 
@@ -100,7 +100,7 @@ def test_layers_and_heads_that_are_not_there_are_refused_together():
 def test_let_wants_the_final_vector_of_the_sentence():
     refused = (
         "embedding: expected a model with a head that takes the sentence's final vector for let, got {}. "
-        "Use a ForSequenceClassification model, or add or concat."
+        "Use a ForSequenceClassification model, or the kind add or concat."
     )
     tagger = hf.RobertaForTokenClassification(hf.RobertaConfig(**SIZES))
     assert _refused(tagger, "let") == refused.format("RobertaForTokenClassification")
@@ -133,12 +133,12 @@ def test_a_batch_without_its_syntax_is_refused():
     pieces = torch.zeros(3, 5, dtype=torch.int64)
     relations = torch.zeros(3, 2, 5, 5, dtype=torch.uint8)
     with pytest.raises(ValueError, match=(
-        r"^syntax: expected a tensor of shape \[3, 2, 5, 5\], as this model is infused with it, got none\. "
+        r"^syntax: expected a tensor of shape \[3, 2, 5, 5\], which the model is infused with, got none\. "
         r"Make batches with SyntaxCollator, or give raw text to syntaxformer\.pipeline or to a Translator\.$"
     )):  # fmt: skip
         model(pieces)
     with pytest.raises(
-        ValueError, match=r"^factor_ids: expected a tensor of shape \[3, 5, 1\], as this model"
+        ValueError, match=r"^factor_ids: expected a tensor of shape \[3, 5, 1\], which the model"
     ):
         model(pieces, syntax=relations)
     with pytest.raises(ValueError, match=r"^syntax: expected shape \[3, 2, 5, 5\], got \[3, 1, 5, 5\]\.$"):
@@ -151,7 +151,7 @@ def test_a_batch_without_its_syntax_is_refused():
         model(pieces, syntax=relations.long() + 256, factor_ids=pieces[..., None])
     with pytest.raises(ValueError, match=(
         r"^attention_mask: expected shape \[batch, pieces\], got \[3, 1, 5, 5\]\. "
-        r"An infused model takes which pieces are padding, nothing finer\.$"
+        r"An infused model takes only a mask of padding\.$"
     )):  # fmt: skip
         model(pieces, torch.ones(3, 1, 5, 5), syntax=relations, factor_ids=pieces[..., None])
     model(pieces, syntax=relations, factor_ids=pieces[..., None])
@@ -286,7 +286,7 @@ def test_folders_that_are_not_whole(tmp_path):
     name = "bert.encoder.layer.1.attention.output.dense.bias"
     save_file({key: value for key, value in weights.items() if key != name}, tmp_path / "model.safetensors")
     assert altered() == (
-        f": expected exactly the parameters of BertForSequenceClassification, differing: {name}. The folder was altered."
+        f": expected exactly the parameters of BertForSequenceClassification, got differences in {name}. The folder was altered."
     )
     save_file({**weights, name: torch.zeros(23)}, tmp_path / "model.safetensors")
     assert altered().startswith(": expected weights that fit config.json, got: ")
@@ -400,7 +400,7 @@ def test_a_family_of_ones_own_is_stored_and_read(tmp_path):
     model, names = _camembert(), "masks,lisa,let"
     pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7, 1))
     batch = {"syntax": torch.randint(0, 46, (3, 2, 7, 7), dtype=torch.uint8), "factor_ids": tags}
-    with pytest.raises(ConfigError, match=r"of the kind 'camembert'.* give infuse its family=Family\(…\)\.$"):
+    with pytest.raises(ConfigError, match=r"of the kind 'camembert'.* pass family=Family\(…\) to infuse\.$"):
         sf.infuse(model, names)
     plain = model(pieces).logits
     sf.infuse(model, names, family=CAMEMBERT)

@@ -287,7 +287,7 @@ def test_relations_of_other_trees_are_refused():
     ):
         model(**{**batch, "syntax": of_one_tree})
     with pytest.raises(
-        ValueError, match=r"^syntax: expected a tensor of shape \[3, 2, 11, 11\], as this model"
+        ValueError, match=r"^syntax: expected a tensor of shape \[3, 2, 11, 11\], which the model"
     ):
         model(**{**batch, "syntax": None})
 

@@ -51,8 +51,8 @@ def test_another_tokenizer_is_refused(bert):
     with pytest.raises(ValueError) as caught:
         input_vectors(bert, 13)
     assert str(caught.value) == (
-        "expected a row for each of the tokenizer's 13 pieces, got an encoder with 11: it belongs to another "
-        "tokenizer."
+        "expected a row for each of the tokenizer's 13 pieces, got an encoder with 11 rows, which belongs to "
+        "another tokenizer."
     )
 
 
@@ -97,5 +97,5 @@ def test_more_components_than_there_are_is_refused():
     vectors = PieceVectors(np.ones((3, 7), np.float32), np.array([True, True, False]))
     with pytest.raises(ValueError, match=r"^expected at most 7 columns, the encoder's own width, got 8\.$"):
         reduce_width(vectors, 8)
-    with pytest.raises(ValueError, match=r"^expected at most 2 columns, one a piece with a vector, got 3\.$"):
+    with pytest.raises(ValueError, match=r"^expected at most 2 columns, the number of vectors, got 3\.$"):
         reduce_width(vectors, 3)

@@ -96,7 +96,7 @@ def test_the_comparison_is_repeatable():
 
 @pytest.mark.parametrize(("hypotheses", "references"), [(["a"], ["a", "b"]), (["a", "b"], ["a"]), ([], [])])
 def test_line_counts(hypotheses, references):
-    message = f"references: expected {len(hypotheses)}, one a hypothesis and not none, got {len(references)}."
+    message = f"references: expected {len(hypotheses)}, one for each hypothesis, got {len(references)}."
     for call in (
         lambda: score_translations(hypotheses, references),
         lambda: compare_translations(hypotheses, hypotheses, references),
@@ -120,5 +120,5 @@ def test_tokenised_output_is_not_compared_with_text():
     with pytest.raises(ConfigError) as caught:
         common_scoring([_info(tokenized=True), _info()], "--baseline")
     assert str(caught.value) == (
-        "--baseline: expected two models whose words are divided alike for BLEU, got none and 13a."
+        "--baseline: expected models whose output BLEU tokenises in the same way, got none and 13a."
     )

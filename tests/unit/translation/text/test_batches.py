@@ -101,6 +101,8 @@ def test_last_update_is_filled_with_the_first_batches_of_the_epoch():
 
 
 def test_batches_that_cannot_be_shared_evenly_are_refused():
-    message = r"training\.accumulate: expected a multiple of the 2 processes, got 3: .* Set it to 2 or"
+    message = (
+        r"training\.accumulate: expected a multiple of 2, the number of processes, got 3\. .* set it to 2 or"
+    )
     with pytest.raises(ConfigError, match=message):
         TokenBudgetBatches(*_lengths(), BUDGET, per_update=3, world=2)

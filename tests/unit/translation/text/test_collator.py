@@ -46,5 +46,5 @@ def test_an_item_is_its_row_number():
 
 
 def test_sides_of_different_length_are_refused():
-    with pytest.raises(ValueError, match=r"^pairs: expected as many targets as sources, got 1 and 2\."):
+    with pytest.raises(ValueError, match=r"^pairs: expected as many sources as targets, got 1 and 2\."):
         EncodedPairs(_text([[5, 2]]), _text([[7, 2], [8, 2]]))

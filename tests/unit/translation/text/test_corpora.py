@@ -62,7 +62,10 @@ def test_nothing_left_is_an_error(folder):
     _write(folder, same=(["B"], ["b"]))
     with pytest.raises(DataError) as caught:
         read_train(CorpusConfig(dir=folder, train="same", exclude=["dev"]))
-    assert str(caught.value) == f"{folder / 'same.en'}: expected pairs that data.exclude leaves, got none."
+    assert (
+        str(caught.value)
+        == f"{folder / 'same.en'}: expected pairs that data.exclude does not remove, got none."
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_nothing_left_is_an_error(folder):
         ),
         (
             {"dir": "x", "train": ["a", "b"], "factor_files": {"ner": "ner"}},
-            "factor_files: expected data.dir and one training split beside them, got others.",
+            "factor_files: expected data.dir and one training split with them, got others.",
         ),
         ({"dir": "x", "detokenize": ["y"]}, "detokenize: expected training splits, got y."),
     ],
@@ -127,7 +130,7 @@ def test_splits_and_columns_that_are_not_there(parquet, settings, message):
 
 def test_a_dataset_that_is_not_there(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"data.dataset: expected the split train of .*offline, give a folder"
+        ConfigError, match=r"data.dataset: expected the split train of .*give a folder if offline"
     ):
         read_train(CorpusConfig(dataset=str(tmp_path / "none")))
 
@@ -143,5 +146,5 @@ def test_one_column_for_both_sides_is_refused(parquet):
     with pytest.raises(DataError) as caught:
         read_split(CorpusConfig(dataset=str(parquet), columns=columns), "train")
     assert str(caught.value).endswith(
-        "expected another text as target, got the source's. Check data.columns."
+        "expected a target unlike the source, got the same text. Check data.columns."
     )

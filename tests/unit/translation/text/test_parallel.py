@@ -65,8 +65,8 @@ def test_a_tab_is_refused_with_its_place(tmp_path):
     with pytest.raises(DataError) as caught:
         read_split(config, "train")
     assert str(caught.value) == (
-        f"{tmp_path / 'train.de'}:2: expected one sentence, got a tab at character 3: is it a table? "
-        "Set data.tabs=space to read tabs as spaces."
+        f"{tmp_path / 'train.de'}:2: expected one sentence, got a tab at character 3. If the file is not "
+        "a table, set data.tabs=space to read tabs as spaces."
     )
 
 
@@ -107,7 +107,7 @@ def test_a_corpus_without_a_pair_is_refused(tmp_path, src, tgt, n_lines):
     with pytest.raises(DataError) as caught:
         read_split(config, "train")
     assert str(caught.value) == (
-        f"{tmp_path / 'train.en'}: expected at least one pair of lines with text, got {n_lines} lines without."
+        f"{tmp_path / 'train.en'}: expected at least one pair of lines with text, got {n_lines} lines without text."
     )
 
 
@@ -137,7 +137,7 @@ def test_a_text_is_no_translation_of_itself(tmp_path):
     config = _write(tmp_path, b"one\n\ntwo\n", b"")
     source, target = tmp_path / "train.en", tmp_path / "train.de"
     target.unlink()
-    message = f"{source}: expected another text than {{}}, got the same. Check data.tgt."
+    message = f"{source}: expected another text than in {{}}, got the same. Check data.tgt."
     for name in ("train.de", "train.de.gz"):
         packed = gzip.compress(source.read_bytes())
         target.symlink_to(source) if name == "train.de" else (tmp_path / name).write_bytes(packed)
@@ -173,7 +173,7 @@ def test_moses_has_the_rules_of_the_language(tmp_path, ending, splits):
 @pytest.mark.parametrize("setting", [{"moses": True}, {"detokenize": ["train"]}])
 def test_moses_needs_a_language(tmp_path, setting):
     with pytest.raises(
-        ValueError, match=r"tgt_language: expected a code, for Moses' rules of it, got none\."
+        ValueError, match=r"tgt_language: expected a code, which Moses' rules need, got none\."
     ):
         CorpusConfig(dir=tmp_path, src="en", tgt="bpe", **setting)
     assert CorpusConfig(dir=tmp_path, src="en", tgt="bpe", tgt_language="ger", **setting).tgt_language == "de"

@@ -264,8 +264,8 @@ def test_parsed_files_of_several_training_splits_are_refused(tmp_path):
     with pytest.raises(ConfigError) as caught:
         annotated_columns(text, WordsAsGiven(load_annotator(name)), config, "train", ("pos",))
     assert str(caught.value) == (
-        "annotator: expected one training split beside parsed files with {split} in their path, got "
-        f"{name} and data.train=train, more. Join the splits, text and parses, to one."
+        "annotator: expected one training split for parsed files with {split} in their path, got "
+        f"{name} and data.train=train, more. Join text and parses of all splits."
     )
     dev = ParallelText(["cats"], ["Katzen"], Path("a"), Path("b"))
     (columns,) = annotated_columns(dev, load_annotator(name), config, "dev", ("pos",))

@@ -108,7 +108,7 @@ def test_a_text_without_pairs_is_refused(corpus):
     ):
         read_train(_recipe(corpus, True).data)
     (corpus / "train.de").write_text("Verborgen.\n" * len(PAIRS), "utf-8")
-    with pytest.raises(DataError, match=r"expected pairs that data\.exclude leaves, got none"):
+    with pytest.raises(DataError, match=r"expected pairs that data\.exclude does not remove, got none"):
         read_train(_recipe(corpus, True, exclude=["dev"]).data)
 
 
@@ -136,7 +136,7 @@ def test_a_damaged_folder_is_made_again(corpus, caplog, damage):
     with caplog.at_level(logging.WARNING, "syntaxformer.data"):
         found = prepare(recipe).train
     (line,) = [record.getMessage() for record in caplog.records if "again" in record.getMessage()]
-    assert line.startswith(f"making it again: {file}: expected")
+    assert line.startswith(f"making a damaged cache folder again: {file}: expected")
     _same(expected, TranslationCollator(found, 0)([2, 0]))
 
 

@@ -95,7 +95,7 @@ def test_places_of_tags():
         (
             ["infusion.kind=prepend", "infusion.factors=[pos, subword]"],
             [
-                "infusion.factors: expected factors of words for kind 'prepend', got subword, a factor of pieces."
+                "infusion.factors: expected factors of words for kind 'prepend', got subword, which is a factor of pieces."
             ],
         ),
         (
@@ -121,7 +121,7 @@ def test_places_of_tags():
         ),
         (
             ["relation_bias={without: [parent, child, sibling]}"],
-            ["relation_bias.without: expected a relation to be left, got none."],
+            ["relation_bias.without: expected to leave at least one relation, got none left."],
         ),
         (
             ["infusion.seed=3"],

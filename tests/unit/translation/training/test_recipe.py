@@ -210,6 +210,6 @@ def test_one_setting_in_two_spellings_is_refused(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text("output: x\ndata: {dir: d, src: en, tgt: de}\nmasks: {}\ninfusion: {masks: {}}\n")
     with pytest.raises(
-        ConfigError, match=r"infusion.masks: expected it once, got its shorthand masks, too\."
+        ConfigError, match=r"infusion.masks: expected it once, got its shorthand masks as well\."
     ):
         load_recipe(path)

@@ -394,7 +394,7 @@ def test_a_loss_on_dev_that_is_not_finite_ends_the_run(tiny_trainer, tmp_path):
         lambda: pytest.fail("translated dev"), training__learning_rate="1.0e+30", training__best_by="bleu"
     )
     message = (
-        r"^training\.learning_rate: expected one that keeps the loss on dev finite, got nan at update 5 "
+        r"^training\.learning_rate: expected one that keeps the dev loss finite, got nan at update 5 "
         r"with 1e\+30\. Lower it\.$"
     )
     with pytest.raises(ConfigError, match=message):

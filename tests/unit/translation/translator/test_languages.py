@@ -287,7 +287,7 @@ def test_the_command_says_it_in_one_line_and_writes_nothing(capsys, tmp_path, mo
 def test_a_model_trained_with_another_languages_annotator_says_so(translator_folder, table):
     """Folders of earlier versions: they need what they were trained with."""
     stored = {"kind": "add", "annotator": "en", "annotator_version": "3"}
-    message = r"expected an annotator for de, the language of data\.src=de-DE, got en\. .* with en: train it anew\.$"
+    message = r"expected an annotator for de, the language of data\.src=de-DE, got en\. .* with en: train it again\.$"
     with pytest.warns(UserWarning, match=message):
         Translator.load(translator_folder("de-DE", **stored))
     Translator.load(

@@ -235,12 +235,12 @@ def test_a_perfect_translation_in_an_encoders_pieces_scores_100(bert, train, tmp
         (
             ("pretrained_embeddings.target.model=BERT", "pretrained_embeddings.target.width=9"),
             "pretrained_embeddings.target.width: expected d_model = 14, as the decoder's table is also its "
-            "output, got 9. Leave it out.",
+            "output layer, got 9. Leave it out.",
         ),
         (
             ("pretrained_embeddings.source.model=BERT", "subwords.tokenizer=other"),
-            "subwords.tokenizer: expected none beside pretrained_embeddings, whose encoder has a tokenizer of "
-            "its own, got other. Leave it out.",
+            "subwords.tokenizer: expected none with pretrained_embeddings, whose encoder has its own tokenizer, "
+            "got other. Leave it out.",
         ),
         (
             ("pretrained_embeddings={}",),
@@ -266,7 +266,7 @@ def test_an_encoder_of_another_tokenizer_is_one_line(bert, train, tmp_path, n_ro
     ).save_pretrained(tmp_path / "other")
     PreTrainedTokenizerFast.from_pretrained(bert).save_pretrained(tmp_path / "other")
     with pytest.raises(
-        ConfigError, match=rf"got an encoder with {n_rows}: it belongs to another tokenizer\."
+        ConfigError, match=rf"got an encoder with {n_rows} rows, which belongs to another tokenizer\."
     ):
         train(f"pretrained_embeddings.source.model={tmp_path / 'other'}")
 
@@ -387,7 +387,7 @@ def test_text_of_too_few_pieces_leaves_the_older_run_as_it_was(bert, train, tmp_
         f"pretrained_embeddings.target.model={bert}",
         "pretrained_embeddings.target.vectors=contextual",
     )
-    with pytest.raises(ConfigError, match="one a piece with a vector, got 14"):
+    with pytest.raises(ConfigError, match="columns, the number of vectors, got 14"):
         train(*of_target, overwrite=True)
     verify_model_folder(folder)
 
@@ -423,5 +423,5 @@ def test_lines_of_a_large_text_are_drawn_from_all_of_it(caplog):
     assert drawn == _some("source", lines, 100) == sorted(set(drawn), key=int)
     assert len(drawn) == 100
     assert 400 < np.mean([int(line) for line in drawn]) < 600
-    assert caplog.messages[0] == "source table: contextual vectors over 100 of 1000 lines, by max_lines"
+    assert caplog.messages[0] == "source table: contextual vectors from 100 of 1000 lines (max_lines)"
     assert _some("source", lines, 1000) is lines

@@ -43,7 +43,7 @@ def test_a_training_that_diverged_writes_no_model(tmp_path):
     with pytest.raises(ConfigError) as caught:
         train_translator(load_recipe("tiny", settings))
     assert str(caught.value) == (
-        "training.learning_rate: expected one that keeps the loss on dev finite, got nan at update 3 with "
+        "training.learning_rate: expected one that keeps the dev loss finite, got nan at update 3 with "
         "1e+30. Lower it."
     )
     assert not {"model.safetensors", "manifest.json"} & {path.name for path in (tmp_path / "run").iterdir()}

@@ -201,7 +201,7 @@ def test_long_lines_are_cut_with_one_counted_warning(infused, monkeypatch):
     with pytest.warns(UserWarning, match="were cut") as caught:
         texts = _texts(infused.translate([long, "cats", long, "", long], beam_size=1))
     assert [str(one.message) for one in caught] == [
-        "3 lines of more than 29 pieces were cut to 29: the rest of each is not translated. Divide them "
+        "3 lines of more than 29 pieces were cut to 29: the rest of each is not translated. Split them "
         "into sentences."
     ]
     assert len(texts) == 5

@@ -5,12 +5,10 @@ Weights are read from safetensors only.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
@@ -19,15 +17,12 @@ from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading, short
+from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, longest_input, quiet_loading, short
 
 _HEADS = frozenset(
     ["classifier", "classification_head", "score", "pooler", "head", "pre_classifier", "dropout", "summary"]
 )
 """Parts that a checkpoint need not have: they are trained from nothing."""
-
-_POSITIONS = ("position_embeddings", "embed_positions", "wpe")
-"""Names that transformers gives to tables of positions."""
 
 
 def load_tokenizer(path: str, max_length: int) -> Any:
@@ -99,16 +94,6 @@ def load_pretrained(
             f"training.max_length: expected up to {longest}, the checkpoint's positions, got {max_length}."
         )
     return model if infusion.is_plain else infuse(model, infusion)
-
-
-def longest_input(model: PreTrainedModel) -> int:
-    """Pieces for which a network has positions; without bound where positions are relative."""
-    for name, module in model.named_modules():
-        if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding):
-            # RoBERTa's table begins after the padding piece's id, BART's after two.
-            padding = -1 if module.padding_idx is None else module.padding_idx
-            return module.num_embeddings - int(getattr(module, "offset", padding + 1))
-    return sys.maxsize
 
 
 def new_parameters(model: PreTrainedModel) -> list[str]:

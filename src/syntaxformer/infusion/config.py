@@ -166,13 +166,16 @@ class EmbeddingConfig(_Section):
             names = tuple(self.plan(MAX_WIDTH, ENCODER_KINDS).factor_widths)
         except ValueError as error:
             raise ConfigError(str(error).replace("infusion kind:", "infusion.embedding.kind:")) from error
-        check_factors(names, PER_WORD)
+        check_factors(names, PER_WORD, self.values or {})
         return names
 
     def vocabularies(self) -> dict[str, FactorVocabulary]:
         """See `InfusionConfig.vocabularies`."""
         stored = self.values or {}
-        found = {name: stored.get(name, FACTORS[name].values) for name in self.factors_of_encoder()}
+        found = {
+            name: stored[name] if name in stored else FACTORS[name].values
+            for name in self.factors_of_encoder()
+        }
         if unknown := [name for name, values in found.items() if values is None]:
             raise ConfigError(
                 f"embedding.values: expected the values of {', '.join(unknown)}, which come from data, got "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import nn
+from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
@@ -24,6 +27,9 @@ _KINDS = {
     CLASSIFIER: ("a fine-tuned model", "`syntaxformer finetune`", "`syntaxformer predict`"),
 }
 """File → what the folder is, who wrote it, and who takes it."""
+
+_POSITIONS = ("position_embeddings", "embed_positions", "wpe")
+"""Names that transformers gives to tables of positions."""
 
 _MOST_SHOWN = 5
 
@@ -124,3 +130,13 @@ def pick_device(wanted: str | None) -> torch.device:
 def short(error: Exception) -> str:
     """What a library says, in a line."""
     return textwrap.shorten(str(error), 300, placeholder=" …")
+
+
+def longest_input(model: PreTrainedModel) -> int:
+    """Pieces for which a network has positions; without bound where positions are relative."""
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding):
+            # RoBERTa's table begins after the padding piece's id, BART's after two.
+            padding = -1 if module.padding_idx is None else module.padding_idx
+            return module.num_embeddings - int(getattr(module, "offset", padding + 1))
+    return sys.maxsize

@@ -5,7 +5,8 @@ Of syntax attention: what each sub-network attends to in one sentence, and how m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ from syntaxformer.syntax import (
     n_relations,
     relation_name,
 )
+from syntaxformer.translation.auxiliary import shift_right
+from syntaxformer.translation.decoding import source_pad_id
 from syntaxformer.translation.source import EncodedText, encode_pieces, fitting_pieces, source_batch
 from syntaxformer.translation.translator import MAX_SOURCE_PIECES, Translator
 from syntaxformer.trees import Sentence
@@ -107,9 +110,23 @@ def _cross_attentions(
     pieces = [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]
     longest = max(map(len, pieces))
     labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
-    batch = source_batch(source, range(len(pieces)), model.source_pad_id)
+    batch = source_batch(source, range(len(pieces)), source_pad_id(model))
     batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-    return model(**batch, labels=labels, output_attentions=True).cross_attentions, pieces
+    inputs = {**batch, "decoder_input_ids": shift_right(labels, model.config), "use_cache": False}
+    with shown_attention(model):
+        return model(**inputs, output_attentions=True).cross_attentions, pieces
+
+
+@contextmanager
+def shown_attention(model: Any) -> Iterator[None]:
+    """The decoder of a pretrained translator gives its weights only where its attention is the plain one."""
+    config = model.get_decoder().config
+    before = config._attn_implementation
+    config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.syntax.piece_relations import TREES, columns_of_trees, sentence_trees
-from syntaxformer.translation.translator import MAX_SOURCE_PIECES
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
@@ -113,7 +112,7 @@ def translator_text(
     rooted = replace(sentence, governors=sentence.governors or (-1,) * len(sentence))
     encoder = replace(translator.encoder, syntax=SyntaxInputs(governors=True), unseen=UnseenValues())
     words = WordColumns.from_sentences([rooted])
-    encoded = encoder.encode([sentence.text], words, MAX_SOURCE_PIECES)
+    encoded = encoder.encode([sentence.text], words, translator.longest)
     owners = [-1] * len(encoded.pieces) if encoded.syntax is None else encoded.syntax.owners.tolist()
     factors = {
         name: encoder.vocabularies[name].decode(encoded.factors[:, column])

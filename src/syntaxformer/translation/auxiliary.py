@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +32,14 @@ class TranslationOutput(Seq2SeqLMOutput):
     """
 
     tallies: Tallies | None = None
+
+
+def shift_right(labels: Int[Tensor, "batch tgt"], config: Any) -> Int[Tensor, "batch tgt"]:
+    """What a decoder reads: its start piece and the labels but the last; padding where they are ignored."""
+    shifted = labels.roll(1, dims=1)
+    shifted = shifted.masked_fill(shifted == IGNORED_LABEL, config.pad_token_id)
+    shifted[:, 0] = config.decoder_start_token_id
+    return shifted
 
 
 @dataclass(frozen=True)

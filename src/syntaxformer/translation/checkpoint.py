@@ -12,15 +12,18 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from langcodes import Language
+from safetensors.torch import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
@@ -32,14 +35,14 @@ from transformers import (
 from transformers.convert_slow_tokenizer import generate_merges, import_protobuf
 
 from syntaxformer.base.config import nearest, read_yaml
-from syntaxformer.base.errors import CheckpointError, ConfigError, SyntaxformerError
+from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, SyntaxformerError
 from syntaxformer.base.files import check_weights, folder_errors
 from syntaxformer.infusion import INFUSION_FILE, infuse
 from syntaxformer.infusion import load as load_infused
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy
 from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading, verify_folder
-from syntaxformer.translation.auxiliary import TranslationOutput
+from syntaxformer.translation.auxiliary import TranslationOutput, shift_right
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -50,6 +53,9 @@ MODEL_TYPE = "syntaxformer"
 
 NOT_TEXT = -100.0
 """Score of special pieces in a unigram model: text that spells one of them is cut into smaller pieces."""
+
+ADAPTER = "default"
+"""PEFT's name of the one adapter that is trained."""
 
 N_COMPARED = 2000
 """Lines on which a rebuilt tokenizer is compared with the original."""
@@ -80,15 +86,25 @@ class Checkpoint:
         """Rows that the network's tables need."""
         return _n_pieces(self.source.backend_tokenizer, self.target.backend_tokenizer)
 
-    def missing_characters(self, sides: Sequence[Iterable[str]]) -> tuple[Counter[str], int]:
-        """Characters that neither side's tokenizer knows, with their counts, and how many lines have some."""
+    def missing_characters(self, sides: Sequence[Iterable[Sequence[str]]]) -> tuple[Counter[str], int]:
+        """Characters that a side's tokenizer does not know, with their counts, and how many lines have some.
+
+        Args:
+            sides: Prepared lines of source and target, in parts.
+        """
         counts: Counter[str] = Counter()
         n_lines = 0
-        for tokenizer, lines in zip((self.source, self.target), sides, strict=True):
-            for line in lines:
-                if unknown := _unknown_characters(tokenizer, line):
-                    counts.update(unknown)
-                    n_lines += 1
+        for tokenizer, parts in zip((self.source, self.target), sides, strict=True):
+            spelling = {number for piece, number in tokenizer.get_vocab().items() if _BYTE.fullmatch(piece)}
+            unknown = np.array([*spelling, tokenizer.unk_token_id], np.int64)
+            for lines in parts:
+                encodings = tokenizer.backend_tokenizer.encode_batch(list(lines), add_special_tokens=False)
+                for line, one in zip(lines, encodings, strict=True):
+                    if (is_unknown := np.isin(one.ids, unknown)).any():
+                        counts.update(
+                            _characters(line, [one.offsets[at] for at in np.flatnonzero(is_unknown)])
+                        )
+                        n_lines += 1
         return counts, n_lines
 
     def with_characters(self, characters: Iterable[str]) -> Checkpoint:
@@ -196,10 +212,17 @@ def open_checkpoint(
     return Checkpoint(path, framed[0], framed[1], start_id, n_known)
 
 
+def of_own_folder(path: str, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> Checkpoint:
+    """A translator that `train` wrote, ours or a pretrained one, whose tokenizers have been read."""
+    config = AutoConfig.from_pretrained(path)
+    n_known = _n_pieces(source.backend_tokenizer, target.backend_tokenizer)
+    return Checkpoint(path, source, target, config.decoder_start_token_id, n_known)
+
+
 def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:
     """Say on how many lines a tokenizer that was rebuilt differs from the original."""
     original = AutoTokenizer.from_pretrained(checkpoint.path)
-    if original.is_fast:
+    if original.is_fast:  # as it is in folders that `train` wrote
         return
     for side, lines in zip(("source", "target"), sides, strict=True):
         lines = [line.strip() for line in lines[:N_COMPARED]]
@@ -300,9 +323,8 @@ def _template(
     before, after = ids[:first], ids[first + len(bare) :]
     if code is None or stand_in == code:
         return before, after
-    old, new = tokenizer.convert_tokens_to_ids(known[stand_in]), backend.token_to_id(code)
-    before, after = ([new if one == old else one for one in ids] for ids in (before, after))
-    return before, after
+    old, new = tokenizer.convert_tokens_to_ids(known[stand_in]), cast("int", backend.token_to_id(code))
+    return [new if one == old else one for one in before], [new if one == old else one for one in after]
 
 
 def _framed(
@@ -349,7 +371,8 @@ def _choose_code(
     if given is not None:
         raise ConfigError(
             f"{key}: expected a language code of the checkpoint, got {given!r}. "
-            f"{nearest(given, sorted(known))} For a language that it does not know, model.add_codes=true adds the code as a new piece."
+            f"{nearest(given, sorted(known))} For a language that it does not know, model.add_codes=true adds "
+            "the code as a new piece."
         )
     fitting = [one for one in known if _language(one) == _language(language)]
     if len(fitting) != 1:
@@ -366,15 +389,9 @@ def _language(code: str) -> str:
     return Language.get(code.replace("_", "-").partition("-")[0]).prefer_macrolanguage().language or code
 
 
-def _unknown_characters(tokenizer: PreTrainedTokenizerFast, line: str) -> list[str]:
-    """Characters of a line that are unknown pieces, or are spelled by their bytes."""
-    encoding = tokenizer.backend_tokenizer.encode(line, add_special_tokens=False)
-    places = {
-        place
-        for piece, number, (start, end) in zip(encoding.tokens, encoding.ids, encoding.offsets, strict=True)
-        if number == tokenizer.unk_token_id or _BYTE.fullmatch(piece)
-        for place in range(start, end)
-    }
+def _characters(line: str, spans: Iterable[tuple[int, int]]) -> list[str]:
+    """Characters of a line within some spans, each place once; spaces are no characters."""
+    places = {place for start, end in spans for place in range(start, end)}
     return [line[place] for place in sorted(places) if not line[place].isspace()]
 
 
@@ -414,20 +431,26 @@ def _with_pieces(backend: Tokenizer, pieces: dict[str, int], is_special: bool = 
 # The network.
 
 
-def load_pretrained(checkpoint: Checkpoint) -> PreTrainedModel:
+def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> PreTrainedModel:
     """The network of a checkpoint in fp32, its tables long enough for all pieces: new rows are the mean row.
 
     Raises:
         ConfigError: It cannot be read, or lacks weights.
     """
-    with checkpoint_errors(checkpoint.path, "model.init_from: expected a translator"), quiet_loading():
-        model, report = AutoModelForSeq2SeqLM.from_pretrained(
-            checkpoint.path, use_safetensors=True, output_loading_info=True, dtype=torch.float32
-        )
+    path = checkpoint.path
+    with checkpoint_errors(path, "model.init_from: expected a translator"), quiet_loading():
+        config = AutoConfig.from_pretrained(path)
+        _set_dropouts(getattr(config, "host", config), dropouts)
+        if is_infused(path):
+            model, report = load_infused(path, config=config, dtype=torch.float32), {"missing_keys": ()}
+        else:
+            model, report = AutoModelForSeq2SeqLM.from_pretrained(
+                path, config=config, use_safetensors=True, output_loading_info=True, dtype=torch.float32
+            )
     if missing := sorted(report["missing_keys"])[:3]:
         raise ConfigError(
             f"model.init_from: expected all weights of a {model.config.model_type} model at "
-            f"{checkpoint.path}, missing: {', '.join(missing)}."
+            f"{path}, missing: {', '.join(missing)}."
         )
     if checkpoint.n_pieces > checkpoint.n_known:
         _lengthen(model, checkpoint.n_pieces, checkpoint.n_known)
@@ -444,28 +467,94 @@ def load_pretrained(checkpoint: Checkpoint) -> PreTrainedModel:
     return model
 
 
+def is_infused(path: str | Path) -> bool:
+    """Whether a folder holds an infused model."""
+    return (Path(path) / INFUSION_FILE).is_file()
+
+
+def _set_dropouts(config: Any, dropouts: Mapping[str, float]) -> None:
+    """Rates by the names that a host has for them: T5 has one for all."""
+    for name, rate in dropouts.items():
+        if hasattr(config, name):
+            setattr(config, name, rate)
+    if hasattr(config, "dropout_rate"):
+        config.dropout_rate = dropouts["dropout"]
+
+
 @torch.no_grad()
 def _lengthen(model: PreTrainedModel, n_pieces: int, n_known: int) -> None:
     """A row for each new piece, which begins as the mean of those that the checkpoint knows."""
     if n_pieces > len(model.get_input_embeddings().weight):
         with quiet_loading():
             model.resize_token_embeddings(n_pieces, mean_resizing=False)
-    tables = (model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+    tables: Any = (model.get_input_embeddings().weight, model.get_output_embeddings().weight)
     for table in {id(one): one for one in tables}.values():
         table[n_known:n_pieces] = table[:n_known].mean(0)
 
 
 def infuse_host(model: PreTrainedModel, config: InfusionConfig) -> PreTrainedModel:
-    """Infuse a pretrained translator for training: whoever trains it adds the loss of pointing at governors.
+    """Infuse a pretrained translator for training; `host_output` adds the loss of pointing at governors.
 
     Raises:
         ConfigError: As `infuse`.
     """
-    if config.is_plain:
-        return model
-    model = infuse(model, config)
+    if not config.is_plain:
+        model = infuse(model, config)
     model._has_warned_of_loss = True
     return model
+
+
+def add_adapters(
+    model: PreTrainedModel, r: int, alpha: int, dropout: float, targets: Sequence[str] | None
+) -> Any:
+    """Put low-rank adapters into the linear maps of a pretrained translator, which keeps its class.
+
+    Adapters and infusion are trained from there on, and the table of pieces where it has new ones.
+
+    Returns:
+        PEFT's object, which merges them again.
+
+    Raises:
+        BackendMissingError: PEFT is not installed.
+        ConfigError: No map has one of the names.
+
+    Source: Hu et al. (2022), "LoRA".
+    """
+    try:
+        from peft import LoraConfig
+        from peft.tuners.lora import LoraModel
+    except ImportError as error:
+        raise BackendMissingError("PEFT, for training.lora,", "python -m pip install peft") from error
+    output = model.get_output_embeddings()
+    names = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module is not output and "infusion" not in name.split(".")
+    ]
+    chosen = [name for name in names if targets is None or name.rpartition(".")[2] in targets]
+    if not chosen:
+        known = ", ".join(sorted({name.rpartition(".")[2] for name in names}))
+        raise ConfigError(f"training.lora.targets: expected some of {known}, got {', '.join(targets or ())}.")
+    config = LoraConfig(r=r, lora_alpha=alpha, lora_dropout=dropout, target_modules=chosen, bias="none")
+    adapters = LoraModel(model, config, ADAPTER)
+    if hasattr(model, "infusion"):
+        model.infusion.requires_grad_(True)
+    return adapters
+
+
+def save_adapter(model: PreTrainedModel, adapters: Any, folder: Path) -> None:
+    """Write the adapters, and the infusion with them, as PEFT reads them."""
+    folder.mkdir()
+    config = copy(adapters.peft_config[ADAPTER])
+    config.modules_to_save = ["infusion"] if hasattr(model, "infusion") else None
+    config.task_type, config.inference_mode = "SEQ_2_SEQ_LM", True
+    config.save_pretrained(str(folder))
+    weights = {
+        f"base_model.model.{name.replace(f'.{ADAPTER}.', '.')}": tensor.contiguous()
+        for name, tensor in model.state_dict().items()
+        if ".lora_" in name or name.startswith("infusion.")
+    }
+    save_file(weights, str(folder / "adapter_model.safetensors"))
 
 
 def load_host(folder: Path) -> PreTrainedModel:
@@ -503,9 +592,7 @@ def host_output(
     inner = getattr(model, "module", model)
     labels = batch["labels"]
     inputs = {name: tensor for name, tensor in batch.items() if name != "labels"}
-    shifted = labels.roll(1, 1).masked_fill(labels.roll(1, 1) == IGNORED_LABEL, inner.config.pad_token_id)
-    shifted[:, 0] = inner.config.decoder_start_token_id
-    output = model(**inputs, decoder_input_ids=shifted, use_cache=False)
+    output = model(**inputs, decoder_input_ids=shift_right(labels, inner.config), use_cache=False)
     n_pieces = (labels != IGNORED_LABEL).sum()
     total, tallies = cross_entropy(output.logits, labels, smoothing), None
     infusion = getattr(inner, "infusion", None)

@@ -100,8 +100,8 @@ class CorpusConfig(BaseModel):
     )
     normalize_punctuation: bool | None = Field(
         default=None,
-        description="Moses' plain forms of quotes, dashes and spaces on both sides; null: where model.init_from "
-        "was trained so (NLLB)",
+        description="Moses' plain forms of quotes, dashes and spaces on both sides; null: where "
+        "model.init_from was trained so (NLLB)",
     )
     lowercase: bool = Field(
         default=False,
@@ -153,7 +153,13 @@ class CorpusConfig(BaseModel):
     def preparation(self, ending: str) -> TextPreparation:
         """How the lines of one side are prepared."""
         language = language_of_side(self, ending).code or ending
-        options = (self.tokenized, self.unescape, self.moses, self.lowercase, bool(self.normalize_punctuation))
+        options = (
+            self.tokenized,
+            self.unescape,
+            self.moses,
+            self.lowercase,
+            bool(self.normalize_punctuation),
+        )
         return TextPreparation(language, *options)
 
 

@@ -15,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
-from transformers import LogitsProcessor, PreTrainedTokenizerFast
+from transformers import LogitsProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
 from syntaxformer.nn.kernels.memory import keep_freed_memory
-from syntaxformer.translation.model import SyntaxTransformer, TranslationCache
+from syntaxformer.runs.loading import longest_input
+from syntaxformer.translation.model import TranslationCache
 from syntaxformer.translation.source import EncodedText, source_batch
 
 
@@ -91,6 +92,11 @@ def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     return [piece for piece in pieces if isinstance(piece, int) and piece != tokenizer.eos_token_id]
 
 
+def source_pad_id(model: Any) -> int:
+    """Padding of the source: our Transformer may have a vocabulary for it alone, a pretrained one has not."""
+    return getattr(model, "source_pad_id", model.config.pad_token_id)
+
+
 class PieceDecoder(Protocol):
     """Beam search over a loaded network.
 
@@ -120,8 +126,9 @@ class TorchDecoder:
 
     n_ahead = 0
 
-    def __init__(self, model: SyntaxTransformer, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
         self.model, self.tokenizer = model, tokenizer
+        self.longest = longest_input(model)
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
         """See `PieceDecoder`."""
@@ -137,11 +144,12 @@ class TorchDecoder:
         self, source: EncodedText, rows: Sequence[int], search: Search
     ) -> list[list[Hypothesis]]:
         tokenizer = self.tokenizer
-        batch = source_batch(source, rows, self.model.source_pad_id)
+        batch = source_batch(source, rows, source_pad_id(self.model))
         if (batch["input_ids"] == tokenizer.pad_token_id).any():
             # In a separate source vocabulary this id may be a word, which `generate` would take for padding.
             batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
-        limits = torch.from_numpy(longest_translations(source.text_lengths[rows], search.max_length_factor))
+        limits = longest_translations(source.text_lengths[rows], search.max_length_factor)
+        limits = torch.from_numpy(limits.clip(max=self.longest - 1))
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
         sequences = self.model.generate(
             **batch,

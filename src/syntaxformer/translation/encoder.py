@@ -185,16 +185,3 @@ class Encoder(_Host):
             pointed_at=tuple(one for s in seen for one in s.of_all_layers("pointed_at")) or None,
         )
         return output if asked(self.config, "return_dict", return_dict) else output.to_tuple()
-
-    def _infusions(self) -> list[Infusion]:
-        return [module for module in self.modules() if isinstance(module, Infusion)]
-
-    @property
-    def has_lisa_heads(self) -> bool:
-        """Whether any layer of this or of the second encoder has a biaffine head."""
-        return any(len(infusion.lisa) for infusion in self._infusions())
-
-    def inject_governors(self, is_wanted: bool) -> None:
-        """Outside training, make LISA's heads attend to the given governors, or to their own predictions."""
-        for infusion in self._infusions():
-            infusion.inject = "gold" if is_wanted else None

@@ -30,7 +30,13 @@ from syntaxformer.nn.infused_embedding import JoinedMap
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, linear_cross_entropy
 from syntaxformer.nn.kernels.on_cpu import Dropout
 from syntaxformer.nn.transformer import DecoderLayer, SinusoidalPositions
-from syntaxformer.translation.auxiliary import Auxiliary, TranslationOutput, governor_task, tag_task
+from syntaxformer.translation.auxiliary import (
+    Auxiliary,
+    TranslationOutput,
+    governor_task,
+    shift_right,
+    tag_task,
+)
 from syntaxformer.translation.encoder import Encoder
 from syntaxformer.translation.model_config import (
     Stack,
@@ -160,7 +166,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         folder = pretrained_model_name_or_path
         loaded: Any = super().from_pretrained(folder, *args, output_loading_info=True, **kwargs)
         model, report = loaded
-        missing = [name for name in report["missing_keys"] if _OF_INFUSION.match(name)]
+        missing = [name for name in report["missing_keys"] if OF_INFUSION.match(name)]
         if missing and (lacking := sorted(_names_of_config(folder, kwargs).intersection(missing))):
             raise CheckpointError(
                 f"{folder}: expected the weights of the infusion that config.json describes, got none for "
@@ -265,10 +271,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         self, labels: Int[Tensor, "batch tgt"]
     ) -> Int[Tensor, "batch tgt"]:
         """Shift labels right: start piece first, padding where labels are ignored."""
-        shifted = labels.roll(1, dims=1)
-        shifted = shifted.masked_fill(shifted == IGNORED_LABEL, self.config.pad_token_id)
-        shifted[:, 0] = self.config.decoder_start_token_id
-        return shifted
+        return shift_right(labels, self.config)
 
     def _auxiliary(
         self, encoded: BaseModelOutput, governors: Tensor | None, first_pieces: Tensor | None
@@ -303,7 +306,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         return total / (n_pieces if n_items is None else n_items)
 
 
-_OF_INFUSION = re.compile(r"encoder\.(infusion|tags|embedding\.(factors|map))\.")
+OF_INFUSION = re.compile(r"encoder\.(infusion|tags|embedding\.(factors|map))\.")
 """Names of parameters that a translator without syntax does not have."""
 
 _OF_FOLDER = ("cache_dir", "local_files_only", "revision", "subfolder", "token")

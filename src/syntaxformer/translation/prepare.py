@@ -75,7 +75,7 @@ def get_tokenizers(
 
     def learn(*names: str) -> PreTrainedTokenizerFast:
         def train() -> PreTrainedTokenizerFast:
-            lines = chain.from_iterable(_prepared(*sides[name]) for name in names)
+            lines = chain.from_iterable(part for name in names for part in prepared_parts(*sides[name]))
             return train_subwords(lines, config, raw)
 
         if not isinstance(text.src, StoredLines):
@@ -95,9 +95,10 @@ def get_tokenizers(
     return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
 
 
-def _prepared(lines: Sequence[str], preparation: TextPreparation) -> Iterator[str]:
+def prepared_parts(lines: Sequence[str], preparation: TextPreparation) -> Iterator[list[str]]:
+    """Lines as subwords see them, `CHUNK_LINES` at a time."""
     for start in range(0, len(lines), CHUNK_LINES):
-        yield from preparation.prepare(lines[start : start + CHUNK_LINES]).texts
+        yield preparation.prepare(lines[start : start + CHUNK_LINES]).texts
 
 
 def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -> PreTrainedTokenizerFast:

@@ -18,7 +18,7 @@ from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_s
 from syntaxformer.infusion.config import MAX_WIDTH, EmbeddingConfig, InfusionConfig, layer_problems
 from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
-from syntaxformer.syntax import check_factors
+from syntaxformer.syntax import FactorVocabulary, check_factors
 from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.translation.checkpoint import host_sections, is_own, normalizes_punctuation, own_sections
 from syntaxformer.translation.corpora import CorpusConfig
@@ -52,8 +52,8 @@ class ModelConfig(Section):
 
     init_from: str | None = Field(
         default=None,
-        description="start from a translator: a folder in Hugging Face's layout (Marian, mBART, NLLB, T5, …) or "
-        "one that `train` wrote; its tokenizer and its shape are kept",
+        description="start from a translator: a folder in Hugging Face's layout (Marian, mBART, NLLB, T5, …) "
+        "or one that `train` wrote; its tokenizer and its shape are kept",
     )
     add_characters: bool = Field(
         default=False, description="with init_from: learn a piece for each character that its tokenizer lacks"
@@ -63,10 +63,12 @@ class ModelConfig(Section):
     )
     tgt_code: str | None = Field(default=None, description="the same of the target language")
     add_codes: bool = Field(
-        default=False, description="with init_from: a code that it lacks is a new language, learned as a new piece"
+        default=False,
+        description="with init_from: a code that it lacks is a new language, learned as a new piece",
     )
     prompt: str = Field(
-        default="", description='with init_from: text before every source line, such as "translate English to German: "'
+        default="",
+        description='with init_from: text before every source line, such as "translate English to German: "',
     )
     d_model: int = Field(default=512, ge=2, description="width of encoder and decoder")
     d_ff: int = Field(default=2048, ge=1, description="inner width of the position-wise networks")
@@ -92,11 +94,11 @@ class ModelConfig(Section):
 _OF_START = ("src_code", "tgt_code", "add_codes", "prompt", "add_characters")
 """Keys that go only with `init_from`; all but the last only with a pretrained translator."""
 
-_DROPOUTS = frozenset(["dropout", "attention_dropout", "activation_dropout"])
+DROPOUTS = frozenset(["dropout", "attention_dropout", "activation_dropout"])
 
 
 class LoraConfig(Section):
-    """Low-rank adapters in the attention and feed-forward maps of a pretrained translator (Hu et al. 2022)."""
+    """Low-rank adapters in the linear maps of a pretrained translator (Hu et al. 2022, "LoRA")."""
 
     r: int = Field(default=16, ge=1, description="rank")
     alpha: int = Field(default=32, ge=1, description="the product of the two maps is scaled by alpha / r")
@@ -105,7 +107,8 @@ class LoraConfig(Section):
         default=None, description="names of the linear maps that get one; null: all of encoder and decoder"
     )
     keep_adapter: bool = Field(
-        default=False, description="also write OUTPUT/adapter, in PEFT's layout; the model itself has it merged"
+        default=False,
+        description="also write OUTPUT/adapter, in PEFT's layout; the model itself has it merged",
     )
 
 
@@ -248,9 +251,13 @@ class Recipe(RunConfig):
         """What `model.init_from` decides, and what goes only with it."""
         own, training, start = self.model, self.training, self.model.init_from
         if start is None:
-            alone = {f"model.{key}": getattr(own, key) for key in _OF_START} | {"training.lora": training.lora}
+            alone = {f"model.{key}": getattr(own, key) for key in _OF_START} | {
+                "training.lora": training.lora
+            }
             return [
-                f"{key}: expected model.init_from beside it, got none." for key, value in alone.items() if value
+                f"{key}: expected model.init_from beside it, got none."
+                for key, value in alone.items()
+                if value
             ]
         try:
             is_hosted = self.is_hosted
@@ -261,7 +268,9 @@ class Recipe(RunConfig):
         if is_hosted:
             refused |= {"predict_target_pos": self.predict_target_pos}
         else:
-            refused |= {f"model.{key}": getattr(own, key) for key in _OF_START[:-1]} | {"training.lora": training.lora}
+            refused |= {f"model.{key}": getattr(own, key) for key in _OF_START[:-1]} | {
+                "training.lora": training.lora
+            }
         problems = [
             f"{key}: expected none with model.init_from, the folder of {where}, got {value!r}."
             for key, value in refused.items()
@@ -271,8 +280,8 @@ class Recipe(RunConfig):
             problems.append("subwords: expected none with model.init_from, whose pieces are kept.")
         if training.lora is not None and training.average > 1:
             problems.append(
-                f"training.average: expected 1 with training.lora, got {training.average}: the mean of adapters is "
-                "no mean of models."
+                f"training.average: expected 1 with training.lora, got {training.average}: the mean of "
+                "adapters is no mean of models."
             )
         return problems
 
@@ -285,13 +294,14 @@ class Recipe(RunConfig):
             model = ModelConfig.model_validate(stored["model"])
         except (ConfigError, ValueError) as error:
             return [f"model.init_from: {line}" for line in str(error).splitlines()[:3]]
-        fields, free = ModelConfig.model_fields, {*kept, *_DROPOUTS}
+        fields, free = ModelConfig.model_fields, {*kept, *DROPOUTS}
         problems = [
-            f"model.{key}: expected {getattr(model, key)!r}, as in model.init_from={path}, got {value!r}. Leave it out."
+            f"model.{key}: expected {getattr(model, key)!r}, as in model.init_from={path}, got {value!r}. "
+            "Leave it out."
             for key in fields.keys() - free
             if (value := getattr(given, key)) not in (getattr(model, key), fields[key].default)
         ]
-        chosen = {key: getattr(given, key) for key in (*kept, *(given.model_fields_set & _DROPOUTS))}
+        chosen = {key: getattr(given, key) for key in (*kept, *(given.model_fields_set & DROPOUTS))}
         self.model = model.model_copy(update=chosen)
         if hosted:
             if self.data.normalize_punctuation is None:
@@ -301,8 +311,8 @@ class Recipe(RunConfig):
         parent = InfusionConfig.model_validate(stored["infusion"])
         if self.embedding not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
             problems.append(
-                f"infusion.embedding: expected that of model.init_from={path}, got {self.embedding.kind}. Leave it "
-                "out; masks, relation_bias and lisa may be added."
+                f"infusion.embedding: expected that of model.init_from={path}, got {self.embedding.kind}. "
+                "Leave it out; masks, relation_bias and lisa may be added."
             )
         sections = {name: getattr(self.infusion, name) or getattr(parent, name) for name in self.shorthands}
         self.infusion = parent.model_copy(update=sections)
@@ -371,7 +381,7 @@ class Recipe(RunConfig):
         return problems
 
     def _hosted_problems(self) -> list[str]:
-        """What cannot be put into a pretrained translator; its layers and heads are looked at when it is loaded."""
+        """What cannot be put into a pretrained translator; layers and heads are checked when it is loaded."""
         kinds = ["none", *(kind for kind, one in ENCODER_KINDS.items() if one.join != "final")]
         if self.embedding.kind not in kinds:
             return [
@@ -404,6 +414,14 @@ class Recipe(RunConfig):
         if self.is_hosted and self.embedding.kind in ENCODER_KINDS:
             return self.embedding.plan(MAX_WIDTH, ENCODER_KINDS)
         return self.embedding.plan(self.model.d_model)
+
+    def host_infusion(self, vocabularies: Mapping[str, FactorVocabulary]) -> InfusionConfig:
+        """What is put into a pretrained translator, with the values of its factors."""
+        embedding = None
+        if self.embedding.kind != "none":
+            values = {name: one.values for name, one in vocabularies.items()}
+            embedding = self.embedding.model_copy(update={"factors": tuple(values) or None, "values": values})
+        return self.infusion.model_copy(update={"embedding": embedding, "seed": self.seed})
 
     def syntax_inputs(self, training: bool) -> SyntaxInputs:
         """What the encoder reads of trees; governors are targets in training and are injected outside it."""

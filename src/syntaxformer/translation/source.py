@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, get_args
@@ -197,8 +198,13 @@ def _single_spaces(line: str) -> NDArray[np.int64]:
 
 
 def _places(raw: str, text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Raw start and end of each character of a tokenised line, which only adds spaces to the raw one."""
+    """Raw start and end of each character of a prepared line, which differs mostly by its spaces."""
     starts, ends = np.zeros(len(text), np.int32), np.zeros(len(text), np.int32)
+    if raw.replace(" ", "") != text.replace(" ", ""):  # other quotes, "..." for one character
+        for kind, first, stop, start, end in SequenceMatcher(None, raw, text, False).get_opcodes():
+            own = np.arange(first, stop, dtype=np.int32)
+            starts[start:end], ends[start:end] = (own, own + 1) if kind == "equal" else (first, stop)
+        return starts, ends
     place = 0
     for index, character in enumerate(text):
         found = raw.find(character, place) if character != " " else -1

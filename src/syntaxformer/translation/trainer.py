@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from torch import Tensor
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState, TrainingArguments
 
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.runs.checkpoints import around, average_weights, best_and_near, load_weights, step_of
 from syntaxformer.runs.trainer import (
     JUDGED_BY,
@@ -29,6 +33,8 @@ from syntaxformer.runs.trainer import (
     scores_at,
 )
 from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
+from syntaxformer.translation.checkpoint import host_output
+from syntaxformer.translation.model import OF_INFUSION, SyntaxTransformer
 from syntaxformer.translation.recipe import Recipe, TrainingConfig
 
 _log = logging.getLogger("syntaxformer.training")
@@ -72,6 +78,9 @@ class SyntaxTrainer(RunTrainer, Trainer):
     ) -> None:
         config, arguments = recipe.training, training_arguments(recipe)
         self.pad_id, self.dev_bleu, self.tallies = pad_id, dev_bleu, TallyBook()
+        self.is_hosted = not isinstance(model, SyntaxTransformer)
+        self._most_rows = sys.maxsize  # pairs that fit in memory
+        self._of_update: list[tuple[dict[str, Any], Any]] = []  # batches of the update that is being made
         batches = TokenBudgetBatches(
             train_pairs.src.text_lengths,  # without tags, so that batches equal those of a run without tags
             train_pairs.tgt.lengths,
@@ -92,9 +101,16 @@ class SyntaxTrainer(RunTrainer, Trainer):
             train_dataset=train_pairs,
             eval_dataset=dev_pairs,
         )
+        self.model_accepts_loss_kwargs = True  # also of a pretrained translator, whose loss is made here
 
     def _is_finished(self, state: TrainerState) -> bool:
         return state.global_step >= self.config.max_steps or Flow(self.config).is_out_of_patience(state)
+
+    def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
+        """Parameters that syntax adds may have a rate of their own."""
+        (place, rate), own = super().group_of(name, parameter), self.config.infusion_learning_rate
+        is_new = OF_INFUSION.match(name) or "infusion" in name.split(".")
+        return (place + 2, own) if is_new and own is not None else (place, rate)
 
     def compute_loss(
         self,
@@ -103,10 +119,57 @@ class SyntaxTrainer(RunTrainer, Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The model's loss; right answers to auxiliary tasks are counted as well."""
-        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        """The model's loss; answers to auxiliary tasks are counted on the way."""
+        if self.is_hosted:
+            smoothing = self.config.label_smoothing if model.training else 0.0
+            outputs = host_output(model, inputs, smoothing, num_items_in_batch)
+            loss: Any = outputs.loss
+            loss = loss * self.args.world_size  # whose gradients are averaged, as the base class does
+        else:
+            loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         self.tallies.add(outputs.tallies)
         return (loss, outputs) if return_outputs else loss
+
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """Gradients of a batch. One that does not fit in memory is halved, until it fits.
+
+        The update stays the same but for dropout: gradients that its batches have added so far may be half
+        added, so they are all made anew.
+        """
+        if len(self._of_update) == self.args.gradient_accumulation_steps:
+            self._of_update.clear()
+        self._of_update.append((inputs, num_items_in_batch))
+        try:
+            return self._in_parts(model, inputs, num_items_in_batch)
+        except RuntimeError as error:
+            n_rows = min(len(inputs["labels"]), self._most_rows)
+            if not should_reduce_batch_size(error) or n_rows < 2 or self.args.world_size > 1:
+                raise
+        clear_device_cache(garbage_collection=True)
+        model.zero_grad()
+        self._most_rows = -(-n_rows // 2)
+        _log.warning(
+            "a batch of %d pairs does not fit in memory: batches are divided into parts of at most %d pairs, "
+            "which is slower. Lower training.max_batch_tokens and raise training.accumulate.",
+            n_rows,
+            self._most_rows,
+        )
+        again, loss = self._of_update.copy(), torch.zeros(())
+        self._of_update.clear()
+        for other in again:
+            loss = self.training_step(model, *other)
+        return loss
+
+    def _in_parts(self, model: Any, inputs: dict[str, Any], n_items: Any) -> Tensor:
+        """Gradients of a batch, in as many parts as fit in memory; the sum of their losses."""
+        labels, most = inputs["labels"], self._most_rows
+        if len(labels) <= most:
+            return super().training_step(model, inputs, n_items)
+        n_items = (labels != IGNORED_LABEL).sum() if n_items is None else n_items
+        starts = range(0, len(labels), most)
+        parts = ({name: one[start : start + most] for name, one in inputs.items()} for start in starts)
+        losses = [super(SyntaxTrainer, self).training_step(model, part, n_items) for part in parts]
+        return torch.stack(losses).sum()
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log the loss together with the accuracies since the last log."""
@@ -130,7 +193,11 @@ class SyntaxTrainer(RunTrainer, Trainer):
         for rows in TokenBudgetBatches(pairs.src.lengths, pairs.tgt.lengths, budget, shuffle=False):
             batch = self._prepare_inputs(collate(rows))
             with self.compute_loss_context_manager():
-                output = self.model(**batch, num_items_in_batch=1)
+                output = (
+                    host_output(self.model, batch, n_items=1)
+                    if self.is_hosted
+                    else self.model(**batch, num_items_in_batch=1)
+                )
             total += float(output.loss)
             tallies.add(output.tallies)
             n_pieces += int(pairs.tgt.lengths[rows].sum())

@@ -6,16 +6,21 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers import set_seed
 
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
+from syntaxformer.base.languages import language_of_side
 from syntaxformer.runs.checkpoints import (
+    WEIGHTS,
     average_weights,
     check_finite,
+    load_tensors,
     load_weights,
 )
 from syntaxformer.runs.run_folder import (
@@ -29,6 +34,17 @@ from syntaxformer.runs.run_folder import (
 from syntaxformer.syntax import FACTORS, check_factors, read_user_values
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
+from syntaxformer.translation.checkpoint import (
+    N_COMPARED,
+    Checkpoint,
+    add_adapters,
+    compare,
+    infuse_host,
+    load_pretrained,
+    of_own_folder,
+    open_checkpoint,
+    save_adapter,
+)
 from syntaxformer.translation.corpora import (
     CorpusConfig,
     ParallelText,
@@ -37,7 +53,7 @@ from syntaxformer.translation.corpora import (
     read_split,
     read_train,
 )
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
+from syntaxformer.translation.model import OF_INFUSION, SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.prepare import (
     annotated_columns,
     check_tags,
@@ -45,6 +61,7 @@ from syntaxformer.translation.prepare import (
     get_tokenizers,
     needs_annotator,
     nested_fraction,
+    prepared_parts,
     source_encoder,
     stored_pairs,
     target_annotator,
@@ -58,11 +75,12 @@ from syntaxformer.translation.pretrained_tables import (
     load_vectors,
     start_tables,
 )
-from syntaxformer.translation.recipe import Recipe
+from syntaxformer.translation.recipe import DROPOUTS, Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.trainer import SyntaxTrainer
 from syntaxformer.translation.translator import (
+    INFO,
     FolderInfo,
     Translator,
     load_source_encoder,
@@ -91,6 +109,7 @@ class Prepared:
     dev_text: ParallelText
     annotator: Annotator | None
     target: SourceEncoder
+    start: Checkpoint | None = None
 
 
 def train_translator(recipe: Recipe, resume: bool = False, overwrite: bool = False) -> Path:
@@ -130,7 +149,7 @@ def _train(run: Run[Recipe]) -> None:
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
     run.team.wait_for_everyone()
     set_seed(recipe.seed)
-    model = build_model(recipe, data.encoder)
+    model, _ = build(recipe, data)
     _log.info("%s", describe(recipe, model, data))
     pretrained = _start_tables(recipe, model, vectors, run.writes)
     trainer = SyntaxTrainer(
@@ -148,7 +167,7 @@ def _train(run: Run[Recipe]) -> None:
         if note := reference_note(data.info):
             metrics["references"] = note
         # A new network takes the weights, because the trained one may be in shards.
-        finish(run, build_model(recipe, data.encoder), chosen, metrics)
+        finish(run, *build(recipe, data), chosen, metrics)
 
 
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
@@ -180,17 +199,25 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         "dev": dev_text.sha256,
         "annotation": hashlib.sha256(json.dumps(identities).encode()).hexdigest(),
     }
+    start, parent = _open_start(recipe)
     if resume:
         info = read_info(recipe.output)
         same_data(hashes, info.data_sha256)
         encoder = load_source_encoder(recipe.output, info)
+        start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
     else:
-        tokenizer, own_target = get_tokenizers(
-            train_text, recipe.subwords, data, _pretrained_encoders(recipe)
-        )
+        if start is None:
+            tokenizer, own_target = get_tokenizers(
+                train_text, recipe.subwords, data, _pretrained_encoders(recipe)
+            )
+        else:
+            start = fit_characters(start, train_text, data, recipe.model.add_characters)
+            tokenizer, own_target = start.source, start.target
         encoder = source_encoder(tokenizer, train_words or [], factors, recipe.embedding.min_count)
+        if parent is not None and parent.vocabularies:
+            encoder.vocabularies = parent.vocabularies
         encoder.preparation = data.preparation(data.src)
-        encoder.own_target = own_target
+        encoder.own_target = None if parent is not None and parent.own_target is None else own_target
         encoder.prepend = recipe.embedding.tag_place
         info = _info(recipe, encoder, annotator, hashes)
     encoder.syntax = syntax
@@ -208,7 +235,63 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
     encoder.unseen.warn()
     check_tags(train.tgt, target)
-    return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target)
+    return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, start)
+
+
+def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None]:
+    """The translator that training starts from, and how it encodes its source if `train` wrote it.
+
+    Raises:
+        ConfigError: It cannot be read, or it prepares lines in another way.
+    """
+    own, data = recipe.model, recipe.data
+    if own.init_from is None:
+        return None, None
+    if not (Path(own.init_from) / INFO).is_file():
+        languages = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
+        codes = (own.src_code, own.tgt_code)
+        return open_checkpoint(own.init_from, languages, codes, own.add_codes, own.prompt), None
+    info = read_info(Path(own.init_from))
+    encoder = load_source_encoder(Path(own.init_from), info)
+    problems = [
+        f"data.{key}: expected {value}, as model.init_from was trained with it, got {getattr(data, key)}."
+        for key in ("tokenized", "lowercase", "unescape", "moses")
+        if (value := getattr(info, key)) != getattr(data, key)
+    ]
+    if [one.code for one in (language_of_side(data, data.src), language_of_side(data, data.tgt))] == [
+        *reversed(info.languages)
+    ]:
+        problems.append(
+            f"model.init_from: expected a translator of {data.src} to {data.tgt}, got one of "
+            f"{' to '.join(info.languages)}: the other direction."
+        )
+    if problems:
+        raise ConfigError(problems)
+    return of_own_folder(own.init_from, encoder.tokenizer, encoder.target_tokenizer), encoder
+
+
+def fit_characters(start: Checkpoint, text: ParallelText, data: CorpusConfig, adds: bool) -> Checkpoint:
+    """Count the characters of the training text that a tokenizer does not know; add them if that is asked.
+
+    This also compares a tokenizer that had to be rebuilt with the original.
+    """
+    sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
+    first = [preparation.prepare(lines[:N_COMPARED]).texts for lines, preparation in sides]
+    compare(start, first)
+    counts, n_lines = start.missing_characters([prepared_parts(*side) for side in sides])
+    if not counts:
+        return start
+    shown = " ".join(f"{one!r} ({count})" for one, count in counts.most_common(10))
+    found = f"{counts.total()} characters, {len(counts)} different ones, in {n_lines} lines: {shown}"
+    if not adds:
+        _log.warning(
+            "model.init_from: the checkpoint's tokenizer does not know %s. The model cannot read or write "
+            "them; model.add_characters=true learns them.",
+            found,
+        )
+        return start
+    _log.info("model.add_characters: pieces are added for %s", found)
+    return start.with_characters(counts)
 
 
 def _annotators(recipe: Recipe, factors: Sequence[str], annotator: Annotator | None, split: str) -> list[str]:
@@ -229,6 +312,54 @@ def _pretrained_encoders(recipe: Recipe) -> tuple[str | None, str | None]:
     section = recipe.pretrained_embeddings
     source, target = (section.source, section.target) if section is not None else (None, None)
     return source and source.model, target and target.model
+
+
+def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
+    """The network of a run before its first update, and PEFT's object if it has adapters."""
+    if data.start is None:
+        return build_model(recipe, data.encoder), None
+    if not recipe.is_hosted:
+        model = build_model(recipe, data.encoder)
+        _take_weights(model, data.start)
+        return model, None
+    rates = {name: getattr(recipe.model, name) for name in sorted(DROPOUTS)}
+    model, lora = load_pretrained(data.start, rates), recipe.training.lora
+    if hasattr(model, "infusion") and not recipe.host_infusion({}).is_plain:
+        raise ConfigError(
+            f"infusion: expected none, as model.init_from={data.start.path} is infused already, got "
+            f"{recipe.embedding.kind} or more. Leave it out: what is infused stays."
+        )
+    model = infuse_host(model, recipe.host_infusion(data.encoder.vocabularies))
+    if lora is None:
+        return model, None
+    adapters = add_adapters(model, lora.r, lora.alpha, lora.dropout, lora.targets)
+    if data.start.n_pieces > data.start.n_known:
+        model.get_input_embeddings().weight.requires_grad_(True)
+    return model, adapters
+
+
+def _take_weights(model: SyntaxTransformer, start: Checkpoint) -> None:
+    """Weights of another translator of ours; rows of new pieces begin as the mean row.
+
+    Raises:
+        ConfigError: They are of another network.
+    """
+    weights, current = load_tensors(Path(start.path) / WEIGHTS), model.state_dict()
+    for name, tensor in weights.items():
+        if name in current and len(current[name]) > len(tensor) == start.n_known:
+            n_new = len(current[name]) - len(tensor)
+            weights[name] = torch.cat([tensor, tensor.mean(0, keepdim=True).expand(n_new, *tensor.shape[1:])])
+    try:
+        result = model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"model.init_from: expected weights of this network, got others. {error}"
+        ) from error
+    missing = {name for name in result.missing_keys if not OF_INFUSION.match(name)}
+    if wrong := sorted({*(missing - set(model.all_tied_weights_keys)), *result.unexpected_keys})[:3]:
+        raise ConfigError(
+            f"model.init_from: expected weights of this network, got other names: {', '.join(wrong)}."
+        )
 
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
@@ -285,15 +416,20 @@ def _start_tables(
 def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     """One line about the run: infusion, widths, number of parameters and pairs, precision."""
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    lengths = data.train.tgt.lengths
+    lengths, kind = data.train.tgt.lengths, f"{recipe.embedding.kind}: {recipe.width_plan().arithmetic()}"
+    if recipe.is_hosted:
+        n_trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+        infused = sum(one.numel() for one in model.infusion.parameters()) if hasattr(model, "infusion") else 0
+        kind = f"{model.config.model_type} of {recipe.model.init_from}, {n_trained / 1e6:.2f}M trained, "
+        kind += f"{infused / 1e6:.3f}M of them of syntax"
     return (
-        f"{recipe.embedding.kind}: {recipe.width_plan().arithmetic()}; {n_parameters / 1e6:.2f}M parameters, "
+        f"{kind}; {n_parameters / 1e6:.2f}M parameters, "
         f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
         f"{recipe.training.precision}"
     )
 
 
-def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> float:
+def dev_bleu(model: Any, data: Prepared, corpus: CorpusConfig) -> float:
     """BLEU on the development set with the recipe's beam."""
     from syntaxformer.annotate import annotator_in_chunks
 
@@ -313,9 +449,9 @@ def dev_bleu(model: SyntaxTransformer, data: Prepared, corpus: CorpusConfig) -> 
 
 
 def finish(
-    run: Run[Recipe], model: SyntaxTransformer, chosen: Sequence[Path], metrics: dict[str, Any]
+    run: Run[Recipe], model: Any, adapters: Any, chosen: Sequence[Path], metrics: dict[str, Any]
 ) -> None:
-    """Write the model folder with the weights of a checkpoint, or the mean of several.
+    """Write the model folder with the weights of a checkpoint, or the mean of several; adapters are merged.
 
     Raises:
         ConfigError: Some weights are NaN or infinite.
@@ -326,8 +462,17 @@ def finish(
     metrics["checkpoints"] = [path.name for path in chosen]
     check_finite(weights, ", ".join(metrics["checkpoints"]))
     load_weights(model, weights, chosen[0])
-    metrics["source_table"] = "shared" if model.config.shares_source_table else "own"
-    run.write_model(model.eval().save_pretrained, metrics, PACKAGES)
+    if isinstance(model, SyntaxTransformer):
+        metrics["source_table"] = "shared" if model.config.shares_source_table else "own"
+
+    def save(folder: Path) -> None:
+        if adapters is not None:
+            if run.settings.training.lora.keep_adapter:
+                save_adapter(model, adapters, folder / "adapter")
+            adapters.merge_and_unload()
+        model.eval().save_pretrained(folder)
+
+    run.write_model(save, metrics, PACKAGES)
     _log.info("wrote %s from %s", run.settings.output, ", ".join(metrics["checkpoints"]))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
@@ -23,10 +23,12 @@ from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigErro
 from syntaxformer.base.files import check_pieces, check_weights, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
-from syntaxformer.infusion.config import TagPlace
+from syntaxformer.infusion.config import InfusionConfig, TagPlace
+from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.runs.loading import TRANSLATOR, pick_device, quiet_loading, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
+from syntaxformer.translation.checkpoint import is_own, load_host
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.source import (
@@ -124,7 +126,7 @@ class Translator:
 
     def __init__(
         self,
-        model: SyntaxTransformer | PieceDecoder,
+        model: PreTrainedModel | PieceDecoder,
         encoder: SourceEncoder,
         info: FolderInfo,
         annotator: Annotator | None = None,
@@ -133,11 +135,12 @@ class Translator:
         self.info, self.annotator = info, annotator
         self._output = info.preparation(info.tgt)
         self.decoder = (
-            TorchDecoder(model, encoder.target_tokenizer) if isinstance(model, SyntaxTransformer) else model
+            TorchDecoder(model, encoder.target_tokenizer) if isinstance(model, PreTrainedModel) else model
         )
+        self.longest = min(MAX_SOURCE_PIECES, getattr(self.decoder, "longest", MAX_SOURCE_PIECES))
 
     @property
-    def model(self) -> SyntaxTransformer:
+    def model(self) -> Any:
         """The network, for code that looks inside it.
 
         Raises:
@@ -186,9 +189,11 @@ class Translator:
             annotator = trusted_annotator(info.annotator, annotator, folder, trust_annotator)
         decoder = load_decoder(folder, info, encoder, device)
         if inject_governors is not None:
-            if isinstance(decoder, TorchDecoder) and decoder.model.encoder.has_lisa_heads:
-                decoder.model.encoder.inject_governors(inject_governors)
-            elif inject_governors:
+            modules = decoder.model.modules() if isinstance(decoder, TorchDecoder) else ()
+            heads = [one for one in modules if isinstance(one, Infusion) and len(one.lisa)]
+            for infusion in heads:
+                infusion.inject = "gold" if inject_governors else None
+            if inject_governors and not heads:
                 raise ConfigError("inject governors: expected a model with a LISA head, got one without it.")
         tagger = _load_annotator(info, annotator) if encoder.needs_words else None
         return cls(decoder, encoder, info, tagger)
@@ -251,8 +256,8 @@ class Translator:
             yield from self._texts(chunk, found, search)
         if n_cut:
             warnings.warn(
-                f"{n_cut} lines of more than {MAX_SOURCE_PIECES} pieces were cut to "
-                f"{MAX_SOURCE_PIECES}: the rest of each is not translated. Split them into sentences.",
+                f"{n_cut} lines of more than {self.longest} pieces were cut to "
+                f"{self.longest}: the rest of each is not translated. Split them into sentences.",
                 stacklevel=2,
             )
         self.encoder.unseen.warn()
@@ -278,7 +283,7 @@ class Translator:
         if self.annotator is not None:
             sentences, wanted = self.annotator.annotate(lines), _needed(self.info)
             words = WordColumns.from_sentences(sentences, user_factors, first_line, only=wanted)
-        return self.encoder.encode(lines, words, MAX_SOURCE_PIECES)
+        return self.encoder.encode(lines, words, self.longest)
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
         """Rewrite reference translations as the model would write them.
@@ -437,13 +442,15 @@ verify_model_folder = partial(verify_folder, wanted=INFO)
 """Check that a folder is a finished and unaltered translator."""
 
 
-def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
+def load_network(folder: Path, encoder: SourceEncoder) -> Any:
     """The network of a model folder.
 
     Raises:
         CheckpointError: The network cannot be read, its weights do not fit its config, or its inputs do not
             fit what the encoder gives.
     """
+    if not is_own(folder):
+        return _load_host_network(folder, encoder)
     with quiet_loading(), folder_errors(folder):
         check_weights(folder, lambda: SyntaxTransformer(SyntaxTransformerConfig.from_pretrained(folder)))
         loaded: Any = SyntaxTransformer.from_pretrained(
@@ -466,6 +473,22 @@ def load_network(folder: Path, encoder: SourceEncoder) -> SyntaxTransformer:
         raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of config.json. It was altered.")
     check_pieces(folder, encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
     check_pieces(folder, encoder.target_tokenizer, model.config.vocab_size)
+    return model
+
+
+def _load_host_network(folder: Path, encoder: SourceEncoder) -> Any:
+    """A pretrained translator that `train` wrote, with what its encoder is infused with."""
+    model = load_host(folder)
+    config = model.infusion.config if hasattr(model, "infusion") else InfusionConfig()
+    rows = {name: len(one) for name, one in config.vocabularies.items()}
+    sizes = {name: len(one) for name, one in encoder.vocabularies.items()}
+    if list(sizes.items()) != list(rows.items()):
+        raise CheckpointError(f"{folder / INFO}: expected the factors {rows} of infusion.json, got {sizes}.")
+    if encoder.syntax.trees != SyntaxInputs.of(config.tree_options, False).trees:
+        raise CheckpointError(f"{folder / INFO}: syntax: expected those of infusion.json. It was altered.")
+    n_rows = model.get_input_embeddings().num_embeddings
+    for tokenizer in (encoder.tokenizer, encoder.target_tokenizer):
+        check_pieces(folder, tokenizer, n_rows)
     return model
 
 

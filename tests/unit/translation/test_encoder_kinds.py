@@ -12,6 +12,7 @@ import syntaxformer as sf
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn import (
     INFUSION_KINDS,
+    BiaffineHead,
     TopicalAttention,
     governor_loss,
     plan_widths,
@@ -166,7 +167,7 @@ def test_save_and_load(kind, tmp_path: Path):
 )
 def test_what_has_biaffine_heads(kind, lisa, expected):
     model = _model(kind, lisa=lisa)
-    assert model.encoder.has_lisa_heads == expected
+    assert any(isinstance(one, BiaffineHead) for one in model.modules()) == expected
     assert bool(why_not(model.config)) == expected
 
 

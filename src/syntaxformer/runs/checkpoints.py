@@ -243,7 +243,11 @@ def load_weights(model: PreTrainedModel, weights: dict[str, Tensor], source: Pat
         raise CheckpointError(
             f"{source}: expected weights of this model, got other shapes. {error}"
         ) from error
-    missing = set(result.missing_keys) - set(model.all_tied_weights_keys)
+    # Positions that are computed (Marian) are not saved.
+    missing = set(result.missing_keys) - {
+        *model.all_tied_weights_keys,
+        *(model._keys_to_ignore_on_save or ()),
+    }
     if missing or result.unexpected_keys:
         wrong = sorted([*missing, *result.unexpected_keys])[:5]
         raise CheckpointError(

@@ -108,7 +108,7 @@ class LoraConfig(Section):
     )
     keep_adapter: bool = Field(
         default=False,
-        description="also write OUTPUT/adapter, in PEFT's layout; the model itself has it merged",
+        description="also write OUTPUT/lora, in PEFT's layout; the model itself has it merged",
     )
 
 

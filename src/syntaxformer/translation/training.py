@@ -468,7 +468,7 @@ def finish(
     def save(folder: Path) -> None:
         if adapters is not None:
             if run.settings.training.lora.keep_adapter:
-                save_adapter(model, adapters, folder / "adapter")
+                save_adapter(model, adapters, folder / "lora")
             adapters.merge_and_unload()
         model.eval().save_pretrained(folder)
 

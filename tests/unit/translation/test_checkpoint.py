@@ -1,0 +1,200 @@
+"""Tokenizers of pretrained translators as two of ours: pieces, codes, prompts, new characters, offsets."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.translation.auxiliary import shift_right
+from syntaxformer.translation.checkpoint import (
+    Checkpoint,
+    compare,
+    host_output,
+    load_pretrained,
+    open_checkpoint,
+)
+from tests.pretrained_translators import KINDS, everyday_pairs, make_translator
+
+DROPOUTS = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+CODES = {"nllb": ("eng_Latn", "deu_Latn"), "m2m100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
+ODD = ["I  saw 3 cats …", " Ｗｉｄｅ ½ ﬁn", "Straße, Äpfel & Öl (ß)", "x😀y 漢字", "e\u0301tude", "a\u00a0b"]
+"""Spaces, forms that are normalised, characters that were never seen."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A translator of each kind."""
+    home = tmp_path_factory.mktemp("pretrained")
+    return {kind: make_translator(kind, home / kind) for kind in KINDS}
+
+
+def _open(folder: Path, **options: Any) -> Checkpoint:
+    codes = options.pop("codes", (None, None))
+    given = {"adds_codes": False, "prompt": "", **options}
+    return open_checkpoint(str(folder), ("en", "de"), codes, **given)
+
+
+def _original(kind: str, folder: Path) -> Any:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if kind in CODES:
+        tokenizer.src_lang, tokenizer.tgt_lang = CODES[kind]
+    return tokenizer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_are_those_of_the_checkpoints_tokenizer(kind: str, folders: dict[str, Path]) -> None:
+    """On 600 real pairs, with codes and end pieces; mBART's code is what the decoder begins with."""
+    checkpoint, original = _open(folders[kind]), _original(kind, folders[kind])
+    sources, targets = map(list, zip(*everyday_pairs(), strict=True))
+    wanted = original(sources, text_target=targets)
+    for side, lines, ids in (("source", sources, "input_ids"), ("target", targets, "labels")):
+        found = getattr(checkpoint, side).backend_tokenizer.encode_batch(lines)
+        ours = [one.ids for one in found]
+        if kind == "mbart" and side == "target":
+            code = original.convert_tokens_to_ids("de_DE")
+            assert checkpoint.start_id == code
+            ours = [[*one, code] for one in ours]
+        assert ours == wanted[ids]
+
+
+@pytest.mark.parametrize("kind", ["marian", "m2m100"])
+def test_rebuilt_tokenizers_cut_odd_text_as_the_original(
+    kind: str, folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spaces, normalisation and characters that were never seen; what differs would be said.
+
+    Marian's original loses a run of unknown characters as a whole, even where its joint vocabulary has one of
+    them from the other side; ours keeps that one.
+    """
+    caplog.set_level(logging.WARNING, "syntaxformer.data")
+    lines = [line for line in ODD if kind != "marian" or not set(line) & set("½ß")]
+    compare(_open(folders[kind]), (lines, lines))
+    assert not caplog.messages
+
+
+def test_a_tokenizer_that_differs_is_said(
+    folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The count and a line."""
+    checkpoint = _open(folders["marian"]).with_characters("c")
+    caplog.set_level(logging.WARNING, "syntaxformer.data")
+    wrong = Checkpoint(checkpoint.path, checkpoint.target, checkpoint.source, 0, 0)
+    compare(wrong, (["I saw three cats."], []))
+    assert "1 of 1 source lines" in caplog.text and "I saw three cats." in caplog.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_offsets_are_those_of_the_line(kind: str, folders: dict[str, Path]) -> None:
+    """Each piece's characters are its own, also behind double spaces and wide letters."""
+    line = "I  saw three  cats ."
+    encoding = _open(folders[kind]).source.backend_tokenizer.encode(line)
+    covered = "".join(line[start:end] for start, end in encoding.offsets)
+    assert covered.replace(" ", "") == line.replace(" ", "")
+    assert all(start == end for start, end in encoding.offsets[-1:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_comes_back(kind: str, folders: dict[str, Path]) -> None:
+    """Decoding leaves out codes and end pieces."""
+    target = _open(folders[kind]).target
+    ids = target.backend_tokenizer.encode("Ich sehe drei Katzen.").ids
+    assert target.decode(ids, skip_special_tokens=True).strip() == "Ich sehe drei Katzen."
+
+
+@pytest.mark.parametrize("kind", ["marian", "t5", "mbart", "m2m100", "nllb"])
+def test_text_that_spells_the_end_piece_is_text(kind: str, folders: dict[str, Path]) -> None:
+    """As in our own tokenizers, where its characters are known."""
+    checkpoint = _open(folders[kind]).with_characters("</>")
+    backend = checkpoint.source.backend_tokenizer
+    backend.encode_special_tokens = True
+    inner = backend.encode("x </s> y", add_special_tokens=False).ids
+    assert checkpoint.source.eos_token_id not in inner
+
+
+def test_new_characters_and_codes_come_behind_all_pieces(folders: dict[str, Path]) -> None:
+    """Counted, added on both sides under one id, found inside of words; rows begin as the mean row."""
+    lines = ["Ein 漢字 und ein 字.", "x😀y"]
+    for kind in ("marian", "m2m100", "nllb", "mbart", "t5"):
+        checkpoint = _open(folders[kind])
+        counts, n_lines = checkpoint.missing_characters([[[]], [lines]])
+        assert {one: counts[one] for one in "漢字😀"} == {"漢": 1, "字": 2, "😀": 1}
+        assert n_lines == 2
+        more = checkpoint.with_characters(counts)
+        assert more.n_pieces == checkpoint.n_known + len(counts)
+        assert more.missing_characters([[[]], [lines]])[0].total() == 0
+        for tokenizer in (more.source, more.target):
+            ids = tokenizer.backend_tokenizer.encode(lines[0]).ids
+            assert tokenizer.decode(ids, skip_special_tokens=True).strip() == lines[0]
+        table = load_pretrained(more, DROPOUTS).get_input_embeddings().weight
+        known = AutoModelForSeq2SeqLM.from_pretrained(folders[kind]).get_input_embeddings().weight
+        mean = known[: checkpoint.n_known].mean(0)
+        new = table[checkpoint.n_known : more.n_pieces]
+        torch.testing.assert_close(new, mean.expand_as(new))
+
+
+def test_a_new_language_is_a_new_code(folders: dict[str, Path]) -> None:
+    """Asked for by `add_codes`; else refused with the nearest one."""
+    for kind, code in (("nllb", "nds_Latn"), ("m2m100", "nds"), ("mbart", "nds_XX")):
+        with pytest.raises(ConfigError, match=r"model\.tgt_code: expected a language code .* add_codes=true"):
+            _open(folders[kind], codes=(None, code))
+        checkpoint = _open(folders[kind], codes=(None, code), adds_codes=True)
+        new = checkpoint.target.convert_tokens_to_ids(code)
+        assert new == checkpoint.n_known
+        ids = checkpoint.target.backend_tokenizer.encode("Katze").ids
+        assert checkpoint.start_id == new if kind == "mbart" else ids[0] == new
+        model = load_pretrained(checkpoint, DROPOUTS)
+        assert model.generation_config.forced_bos_token_id == (None if kind == "mbart" else new)
+
+
+def test_codes_fit_languages_or_are_asked_for(folders: dict[str, Path]) -> None:
+    """One fits: it is taken. Two or none: which it has is said. A checkpoint without codes takes none."""
+    with pytest.raises(ConfigError, match="of which it has zho_Hans, zho_Hant"):
+        open_checkpoint(str(folders["nllb"]), ("en", "zh"), (None, None), False, "")
+    with pytest.raises(ConfigError, match="of which it has none"):
+        open_checkpoint(str(folders["nllb"]), ("en", "sw"), (None, None), False, "")
+    with pytest.raises(ConfigError, match=r"model\.src_code: expected none"):
+        _open(folders["marian"], codes=("en", None))
+
+
+def test_a_prompt_stands_before_the_line_and_belongs_to_no_word(folders: dict[str, Path]) -> None:
+    """T5's: pieces as the checkpoint cuts them, without characters of the line."""
+    prompt = "translate English to German: "
+    found = _open(folders["t5"], prompt=prompt).source.backend_tokenizer.encode("I see.")
+    wanted = AutoTokenizer.from_pretrained(folders["t5"])(f"{prompt}I see.")["input_ids"]
+    n_prompt = len(wanted) - len(AutoTokenizer.from_pretrained(folders["t5"])("I see.")["input_ids"])
+    assert found.ids == wanted
+    assert all(start == end for start, end in found.offsets[:n_prompt])
+    assert found.offsets[n_prompt] == (0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_is_that_of_the_host(kind: str, folders: dict[str, Path]) -> None:
+    """Mean per piece without smoothing, as transformers computes it from the same decoder input."""
+    checkpoint = _open(folders[kind])
+    model = load_pretrained(checkpoint, DROPOUTS).eval()
+    sources, targets = map(list, zip(*everyday_pairs(4), strict=True))
+    inputs = checkpoint.source(sources, return_tensors="pt", padding=True, return_token_type_ids=False)
+    rows = [one.ids for one in checkpoint.target.backend_tokenizer.encode_batch(targets)]
+    labels = torch.full((4, max(map(len, rows))), -100)
+    for place, row in enumerate(rows):
+        labels[place, : len(row)] = torch.tensor(row)
+    ours = host_output(model, {**inputs, "labels": labels})
+    theirs = model(**inputs, labels=labels, decoder_input_ids=shift_right(labels, model.config))
+    torch.testing.assert_close(ours.loss, theirs.loss)
+
+
+def test_what_is_no_translator_is_refused(tmp_path: Path) -> None:
+    """An encoder, and nothing at all."""
+    from transformers import BertConfig
+
+    BertConfig(hidden_size=8, num_attention_heads=1).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"model\.init_from: expected a pretrained translator"):
+        _open(tmp_path)
+    with pytest.raises(ConfigError, match=r"model\.init_from: expected a pretrained translator"):
+        _open(tmp_path / "nothing")

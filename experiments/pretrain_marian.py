@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="the folder that split_tatoeba.py wrote")
     parser.add_argument("run", type=Path, help="folder of the tokenizer and the checkpoints")
     parser.add_argument("output", type=Path, help="folder of the finished model")
-    parser.add_argument("--updates", type=int, default=4500)
+    parser.add_argument("--updates", type=int, default=3000)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--batch", type=int, default=256, help="sentence pairs an update")

@@ -15,9 +15,9 @@ import torch
 import transformers as hf
 
 import syntaxformer as sf
-from syntaxformer.infusion import families
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
 from syntaxformer.translation.model import SyntaxTransformerConfig
+from tiny_hosts import ATTENDING, KINDS, WRITING, host_of
 
 EXHAUSTIVE = os.environ.get("SYNTAXFORMER_EXHAUSTIVE") == "1"
 BATCH, PIECES, TARGETS, VOCAB, EOS = 3, 7, 5, 31, 1
@@ -53,9 +53,12 @@ _HOSTS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "modernbert": (hf.ModernBertConfig, hf.ModernBertForSequenceClassification, _MODERN),
     "t5": (hf.T5Config, hf.T5ForConditionalGeneration, _T5),
 }
-for _kind in set(families.FAMILIES) - set(_HOSTS) - {"syntaxformer"}:  # those of BERT's sizes
-    _config = hf.CONFIG_MAPPING[_kind]
-    _HOSTS[_kind] = (_config, hf.AutoModelForSequenceClassification._model_mapping[_config], _BERT)
+_IN_FULL = list(_HOSTS)
+_MORE = [
+    kind for kind in KINDS if kind in ATTENDING and kind not in _HOSTS and host_of(kind, _BERT)[2] == _BERT
+]
+"""Of BERT's shape. Others have habits of their own, also where they are plain: see tests/parity/infused."""
+_HOSTS |= {kind: host_of(kind, _BERT) for kind in _MORE}
 
 _SINGLE = ["masks", "relation_bias", "lisa", "pos_add", "pos_concat", "let"]
 _COMBINED = ["masks,lisa,pos_add", "relation_bias,lisa", "masks,let"]
@@ -120,7 +123,7 @@ class Subject:
 
     @property
     def is_seq2seq(self) -> bool:
-        return self.is_translator or self.name.startswith("t5")
+        return self.is_translator or self.name.partition("-")[0] in WRITING
 
     def source(self) -> dict[str, torch.Tensor]:
         """What the encoder takes."""
@@ -253,11 +256,11 @@ def _infused(family: str, names: str) -> Subject:
             inputs["input_ids"] = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, 1)
         if "pos" in names or "let" in names:
             inputs["factor_ids"] = numbers(1, 20, BATCH, PIECES, 1)
-        shape = (BATCH, TARGETS) if family == "t5" else (BATCH,)
+        shape = (BATCH, TARGETS) if family in WRITING else (BATCH,)
         inputs["labels"] = numbers(0, 3, *shape)
         return inputs
 
-    auto = hf.AutoModelForSeq2SeqLM if family == "t5" else hf.AutoModelForSequenceClassification
+    auto = hf.AutoModelForSeq2SeqLM if family in WRITING else hf.AutoModelForSequenceClassification
     attends = has_trees or has_lisa
     return Subject(
         f"{family}-{names}", config, build, batch, auto, _of_pieces(batch()), False, has_lisa, attends
@@ -271,11 +274,12 @@ def _subjects() -> list[Subject]:
     if EXHAUSTIVE:
         found += [_translator(kind) for kind in _MORE_TRANSLATORS]
         taken = {subject.name for subject in found}
-        pairs = [(family, names) for family in _HOSTS for names in (*_SINGLE, *_COMBINED)]
+        pairs = [(family, names) for family in _IN_FULL for names in (*_SINGLE, *_COMBINED)]
+        pairs += [(kind, _COMBINED[0]) for kind in _MORE]
         found += [
             _infused(family, names)
-            for family, names in pairs
-            if f"{family}-{names}" not in taken and not (family == "t5" and "let" in names)
+            for family, names in dict.fromkeys(pairs)
+            if f"{family}-{names}" not in taken and not (family in WRITING and "let" in names)
         ]
     return found
 

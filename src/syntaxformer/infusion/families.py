@@ -7,11 +7,15 @@ your own `Family` to `infuse`. Every other model is refused by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn import ENCODER_KINDS, INFUSION_KINDS
@@ -31,6 +35,7 @@ class Family:
         stack: Path of the encoder, from `model.base_model`.
         note: A remark for the documentation.
         kinds: Kinds of embedding that it takes.
+        reason: Why its layers take no syntax, so that it takes embeddings alone; empty where they do.
     """
 
     title: str
@@ -41,6 +46,7 @@ class Family:
     stack: str = ""
     note: str = ""
     kinds: tuple[str, ...] = tuple(ENCODER_KINDS)
+    reason: str = ""
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], source: str) -> Family:
@@ -67,6 +73,25 @@ def _like_bert(title: str, *final: str) -> Family:
     return Family(title, ("encoder.layer",), "attention.self", "attention.output.dense", final)
 
 
+_ENCODER_ALONE = "syntax is in the encoder, the decoder is untouched"
+
+
+def _like_t5(title: str) -> Family:
+    attention, heads = "layer.0.SelfAttention", ("classification_head",)
+    note = f"encoder, text-to-text (`generate`) and classification; {_ENCODER_ALONE}"
+    return Family(title, ("block",), attention, f"{attention}.o", heads, "encoder", note)
+
+
+def _like_bart(title: str, *final: str) -> Family:
+    note = f"text-to-text (`generate`){' and classification' * bool(final)}; {_ENCODER_ALONE}"
+    return Family(title, ("layers",), "self_attn", "self_attn.out_proj", final, "encoder", note)
+
+
+def _without_interface(family: Family) -> Family:
+    reason = f"{family.title} computes its attention itself, without transformers' attention interface"
+    return replace(family, reason=reason)
+
+
 OWN = Family(
     "SyntaxTransformer",
     ("layers",),
@@ -84,6 +109,10 @@ FAMILIES: dict[str, Family] = {
     "bert": _like_bert("BERT", "bert.pooler", "pooler"),
     "roberta": _like_bert("RoBERTa", "classifier", "pooler"),
     "xlm-roberta": _like_bert("XLM-R", "classifier", "pooler"),
+    "xlm-roberta-xl": _like_bert("XLM-R-XL", "classifier", "pooler"),
+    "camembert": _like_bert("CamemBERT", "classifier", "pooler"),
+    "data2vec-text": _like_bert("Data2Vec", "classifier", "pooler"),
+    "ernie": _like_bert("ERNIE", "ernie.pooler", "pooler"),
     "electra": _like_bert("ELECTRA", "classifier"),
     "distilbert": Family(
         "DistilBERT", ("transformer.layer",), "attention", "attention.out_lin", ("pre_classifier",)
@@ -106,24 +135,32 @@ FAMILIES: dict[str, Family] = {
         note="local layers keep their window: outside it, full attention sees nothing and relations do not "
         "count",
     ),
-    "t5": Family(
-        "T5",
-        ("block",),
-        "layer.0.SelfAttention",
-        "layer.0.SelfAttention.o",
-        ("classification_head",),
-        "encoder",
-        "encoder, text-to-text (`generate`) and classification; syntax is in the encoder, the decoder is "
-        "untouched",
+    "eurobert": Family(
+        "EuroBERT",
+        ("layers",),
+        "self_attn",
+        "self_attn.o_proj",
+        ("dense",),
+        note="`let` joins the tags to the vector of the first piece where `classifier_pooling` is late",
     ),
+    "nomic_bert": Family(
+        "Nomic BERT", ("layers",), "self_attn", "self_attn.o_proj", ("nomic_bert.pooler", "pooler")
+    ),
+    "t5": _like_t5("T5"),
+    "mt5": _like_t5("mT5"),
+    "umt5": _like_t5("umT5"),
+    "marian": _like_bart("Marian (OPUS-MT)"),
+    "m2m_100": _like_bart("M2M100 (NLLB)"),
+    "mbart": _like_bart("mBART", "classification_head"),
+    "bart": _like_bart("BART", "classification_head"),
+    "pegasus": _like_bart("Pegasus"),
+    "mpnet": _without_interface(
+        Family("MPNet", ("encoder.layer",), "attention.attn", "attention.attn.o", ("classifier", "pooler"))
+    ),
+    "deberta": _without_interface(_like_bert("DeBERTa", "pooler")),
+    "deberta-v2": _without_interface(_like_bert("DeBERTa-v2", "pooler")),
 }
 """Families by `config.model_type`."""
-
-_REASONS = {
-    "mpnet": "MPNet computes its attention itself, without transformers' attention interface",
-    "deberta": "DeBERTa computes its attention itself, without transformers' attention interface",
-    "deberta-v2": "DeBERTa-v2 computes its attention itself, without transformers' attention interface",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +205,7 @@ def parts_of(model: PreTrainedModel, family: Family | None = None) -> Parts:
     """
     family = _family_of(model, family)
     stack = _at(model.base_model, family.stack, "stack", PreTrainedModel if family != OWN else nn.Module)
-    return parts_in(stack, family, _final(model, family))
+    return parts_in(stack, family, final_of(model, family))
 
 
 def parts_in(stack: nn.Module, family: Family, final: nn.Module | None = None) -> Parts:
@@ -180,6 +217,22 @@ def parts_in(stack: nn.Module, family: Family, final: nn.Module | None = None) -
         _at(layer, family.attention, "attention", nn.Module)
         _at(layer, family.output, "output", nn.Module)
     return Parts(family, cast("PreTrainedModel", stack), tuple(layers), final)
+
+
+def embedded(stack: Any, pieces: Any, inputs: dict[str, Any]) -> Tensor:
+    """Embeddings of the pieces as the encoder makes them itself, at the positions that it would count."""
+    states = stack.get_input_embeddings()(pieces)
+    if (scale := getattr(stack, "embed_scale", 1.0)) != 1.0:  # Marian and Pegasus scale outside their table
+        states = states * scale
+    # Some number positions by which pieces are padding, and see embeddings only.
+    numbers = "create_position_ids_from_inputs_embeds"
+    if hasattr(table := getattr(stack, "embeddings", None), numbers) and inputs.get("position_ids") is None:
+        is_piece = pieces.ne(table.padding_idx).long()
+        inputs["position_ids"] = is_piece.cumsum(1) * is_piece + table.padding_idx
+    if hasattr(table := getattr(stack, "embed_positions", None), numbers):
+        # M2M100 takes no numbers: what it will add too much is taken off before.
+        states = states + (table(pieces) - table(None, states))
+    return states
 
 
 def _at(module: nn.Module, path: str, role: str, kind: type) -> Any:
@@ -203,12 +256,7 @@ def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
     remedy = f"Supported: {supported}."
     if not isinstance(model, PreTrainedModel):
         raise ConfigError(f"model: expected a transformers PreTrainedModel, got {name}. {remedy}")
-    if kind in _REASONS:
-        raise ConfigError(f"model: expected a supported encoder, got {name}: {_REASONS[kind]}. {remedy}")
-    looks_back = not model.config.is_encoder_decoder and (
-        getattr(model.config, "is_decoder", False) or "CausalLM" in name or "LMHead" in name
-    )
-    if looks_back:
+    if not model.config.is_encoder_decoder and _looks_back(model):
         raise ConfigError(
             f"model: expected an encoder, got the decoder-only {name}: a syntax tree links words in both "
             f"directions, but this model sees only earlier words. {remedy}"
@@ -221,7 +269,19 @@ def _family_of(model: PreTrainedModel, family: Family | None) -> Family:
     return family or FAMILIES[cast("str", kind)]
 
 
-def _final(model: PreTrainedModel, family: Family) -> nn.Module | None:
+def _looks_back(model: PreTrainedModel) -> bool:
+    """Whether pieces see only those before them, whatever the head."""
+    name, kind = type(model).__name__, model.config.model_type
+    if getattr(model.config, "is_decoder", False) or "CausalLM" in name or "LMHead" in name:
+        return True
+    says = [getattr(module, "is_causal", None) for module in model.modules()]
+    if any(one is not None for one in says):
+        return True in says
+    return kind in _WRITERS
+
+
+def final_of(model: PreTrainedModel, family: Family) -> nn.Module | None:
+    """The module that takes the final vector of the sentence; None where nothing does."""
     for path in family.final:
         head, _, rest = path.partition(".")
         # A head that labels pieces takes all final vectors, not only that of the sentence.
@@ -234,4 +294,7 @@ def _final(model: PreTrainedModel, family: Family) -> nn.Module | None:
     return None
 
 
-_HEADS = {"classifier", "pre_classifier", "head", "classification_head"}
+_WRITERS = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - {*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet"}
+"""Kinds that only write on; asked where attention does not say which way it looks. XLNet looks both ways."""
+
+_HEADS = {"classifier", "pre_classifier", "head", "classification_head", "dense"}

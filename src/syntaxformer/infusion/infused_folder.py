@@ -87,11 +87,12 @@ def save(
     folder = Path(save_directory)
     uploads, repository = kwargs.pop("push_to_hub", False), kwargs.pop("repo_id", folder.name)
     upload = {key: kwargs.pop(key) for key in ("commit_message", "private", "create_pr") if key in kwargs}
-    by_host(save_directory, *args, **kwargs)
+    # Under the host's names in memory: others are found by its kind, which is ours in the folder.
+    by_host(save_directory, *args, **{"save_original_format": False, **kwargs})
     if kwargs.get("is_main_process", True) and not folder.is_file():
         content = {
             "architecture": _host_class(type(model)).__name__,
-            "options": {"add_pooling_layer": False} if _lacks_pooler(model) else {},
+            "options": _pooling(model),
             "relations": RELATIONS_VERSION,
             "infusion": model.infusion.config.model_dump(mode="json"),
         }
@@ -107,9 +108,11 @@ def save(
         model.push_to_hub(repository, **upload)
 
 
-def _lacks_pooler(model: PreTrainedModel) -> bool:
-    arguments = inspect.signature(_host_class(type(model)).__init__).parameters
-    return "add_pooling_layer" in arguments and getattr(model, "pooler", None) is None
+def _pooling(model: PreTrainedModel) -> dict[str, bool]:
+    """Whether the model was made with a pooler, where its class can be asked and does otherwise by itself."""
+    asked = inspect.signature(_host_class(type(model)).__init__).parameters.get("add_pooling_layer")
+    has_pooler = getattr(model, "pooler", None) is not None
+    return {} if asked is None or asked.default == has_pooler else {"add_pooling_layer": has_pooler}
 
 
 def _host_class(infused: type) -> type:
@@ -148,7 +151,9 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
         host_config = getattr(config, "host", config)
         host = _architecture(folder, stored, host_config) if auto is None else _kind_of(auto, host_config)
-        own = {"add_pooling_layer": False} if auto is None and stored.get("options") else {}
+        own = {}
+        if auto is None and stored.get("options"):
+            own = {"add_pooling_layer": stored["options"].get("add_pooling_layer") is True}
         options = {"use_safetensors": True, **own, **options}
         wants_report = options.pop("output_loading_info", False)
         infused = _infused(host, infusion, family)

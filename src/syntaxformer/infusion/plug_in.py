@@ -27,7 +27,7 @@ from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig, layer_problems
-from syntaxformer.infusion.families import OWN, Family, Parts, parts_of
+from syntaxformer.infusion.families import OWN, Family, Parts, embedded, final_of, parts_in, parts_of
 from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, Seen, SyntaxBatch
 from syntaxformer.infusion.inside_attention import Call, attend
 from syntaxformer.nn import ENCODER_KINDS, SyntaxGate, TopicalAttention, linear_map
@@ -129,6 +129,7 @@ class _Running(threading.local):
     """The batch of a thread's forward pass, for the head, which does not get it as an argument."""
 
     batch: SyntaxBatch | None = None
+    given: dict[str, Tensor | None] | None = None
     is_open = False
 
 
@@ -188,12 +189,14 @@ def _opened(
 ) -> tuple[dict[str, Any], SyntaxBatch]:
     """The host's arguments by name, and the batch that its layers take."""
     given = {key: kwargs.pop(key, None) for key in BATCH_KEYS}
+    if all(value is None for value in given.values()):
+        given = _running.given or given  # heads of MPNet and DeBERTa hand nothing on
     seen = kwargs.pop("syntax_seen", None)
     inputs = _by_name(stack, args, kwargs)
     pieces = inputs.get("input_ids")
     pieces = inputs["inputs_embeds"] if pieces is None else pieces
     infusion = cast("Infusion", root.infusion)
-    parts = parts_of(root, infusion.family)
+    parts = parts_in(stack, infusion.family, final_of(root, infusion.family))
     place(root, parts)
     wants = inputs.get("output_attentions")
     wants = bool(stack.config.output_attentions if wants is None else wants)
@@ -219,11 +222,7 @@ def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batc
     """Replace the pieces by their embeddings, joined with those of their factors: kinds add and concat."""
     pieces = inputs.pop("input_ids", None)
     if inputs.get("inputs_embeds") is None:
-        inputs["inputs_embeds"] = stack.get_input_embeddings()(pieces)
-        # RoBERTa skips padding when it numbers positions, but embeddings do not show what is padding.
-        number = getattr(getattr(stack, "embeddings", None), "create_position_ids_from_input_ids", None)
-        if number is not None and inputs.get("position_ids") is None:
-            inputs["position_ids"] = number(pieces, stack.embeddings.padding_idx)
+        inputs["inputs_embeds"] = embedded(stack, pieces, inputs)
     join = cast("nn.Module", infusion.embedding)
     inputs["inputs_embeds"] = join(inputs["inputs_embeds"], batch.factor_ids)
 
@@ -267,6 +266,8 @@ def _attend(
             "syntax_batch: expected the batch's syntax among the arguments of a layer, got none. "
             "Call the encoder as a whole."
         )
+    if (n_sharing := query.shape[1] // key.shape[1]) > 1:  # queries that share keys and values
+        key, value = (states.repeat_interleave(n_sharing, 1) for states in (key, value))
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer = cast("int", module.syntax_layer)
     output_map = partial(linear_map, syntax_batch.outputs[layer], is_mapped=False)
@@ -298,7 +299,7 @@ class InfusedModel(_TakesSyntax):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run as the host does; `syntax`, `factor_ids`, `governors` and `first_pieces` are new arguments."""
         seen = Seen()
-        _open()
+        _open(kwargs)
         try:
             output = super().forward(*args, **kwargs, syntax_seen=seen)
         finally:
@@ -340,13 +341,14 @@ class InfusedModel(_TakesSyntax):
 
 
 @torch.compiler.disable
-def _open() -> None:
+def _open(kwargs: dict[str, Any]) -> None:
     _running.batch, _running.is_open = None, True
+    _running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
 
 
 @torch.compiler.disable
 def _end() -> None:
-    _running.batch, _running.is_open = None, False
+    _running.batch, _running.given, _running.is_open = None, None, False
 
 
 @torch.compiler.disable
@@ -517,6 +519,12 @@ def _count(parameters: Iterable[nn.Parameter]) -> int:
 def _check(config: InfusionConfig, parts: Parts, name: str) -> None:
     """Check that a config fits a model, and report all problems at once."""
     problems = layer_problems(config, len(parts.layers), parts.n_heads, name)
+    if reason := parts.family.reason:
+        problems += [
+            f"{section}: expected none in {name}, got one: {reason}. It takes an embedding."
+            for section in ("masks", "relation_bias", "lisa")
+            if getattr(config, section) is not None
+        ]
     if config.embedding is not None:
         problems += _embedding_problems(config, parts, name)
     if problems:

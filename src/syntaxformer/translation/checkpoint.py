@@ -331,11 +331,13 @@ def _framed(
     backend: Tokenizer, tokenizer: Any, before: Sequence[int], after: Sequence[int]
 ) -> PreTrainedTokenizerFast:
     """The backend with a line's frame, as a tokenizer of ours that names its special pieces."""
-    names = {number: backend.id_to_token(number) for number in (*before, *after)}
-    backend.post_processor = processors.TemplateProcessing(
-        single=[*(names[one] for one in before), "$A", *(names[one] for one in after)],
-        special_tokens=[(name, number) for number, name in names.items()],
-    )
+    frame = [
+        {"id": name, "ids": list(ids), "tokens": [backend.id_to_token(one) for one in ids]}
+        for name, ids in (("before", before), ("after", after))
+        if ids
+    ]
+    single = ["before", "$A", "after"] if len(frame) == 2 else ["$A", "after"]
+    backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=frame)
     roles = {role: getattr(tokenizer, role) for role in ("pad_token", "eos_token", "unk_token")}
     if roles["pad_token"] is None or roles["eos_token"] is None:
         raise ConfigError(

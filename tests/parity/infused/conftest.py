@@ -8,9 +8,10 @@ import pytest
 import torch
 import transformers as hf
 
-from syntaxformer.infusion import families
+from syntaxformer.infusion.families import FAMILIES as TABLE
+from tiny_hosts import ATTENDING, KINDS, WRITING, host_of
 
-BATCH, PIECES, VOCAB, EOS = 5, 13, 61, 1
+BATCH, PIECES, VOCAB = 5, 13, 61
 
 _BERT = {
     "hidden_size": 21, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 29,
@@ -49,14 +50,24 @@ MODELS = {
     "t5-generation": (hf.T5Config, hf.T5ForConditionalGeneration, _T5),
     "t5-classification": (hf.T5Config, hf.T5ForSequenceClassification, _T5),
 }  # fmt: skip
-FAMILIES = [
-    {"t5": "t5-encoder"}.get(kind, kind)
-    for kind, family in families.FAMILIES.items()
-    if family != families.OWN
-]
-for _kind in set(FAMILIES) - set(MODELS):  # those of BERT's sizes
-    _config = hf.CONFIG_MAPPING[_kind]
-    MODELS[_kind] = (_config, hf.AutoModelForSequenceClassification._model_mapping[_config], _BERT)
+MODELS |= {kind: host_of(kind, _BERT) for kind in KINDS if kind not in MODELS and kind != "t5"}
+MODELS["bart-classification"] = (hf.BartConfig, hf.BartForSequenceClassification, MODELS["bart"][2])
+EVERYTHING = "masks,relation_bias,lisa,pos_add"
+
+
+def _attends(name):
+    """Whether a model takes syntax in its layers."""
+    config = MODELS[name][0]
+    return not TABLE[config.model_type].reason
+
+
+def _everything(name):
+    """All that a model can be infused with at once."""
+    return EVERYTHING if _attends(name) else "pos_add"
+
+
+def _families(kinds):
+    return [{"t5": "t5-encoder"}.get(kind, kind) for kind in kinds]
 
 
 def _tiny(name, **changes):
@@ -65,7 +76,8 @@ def _tiny(name, **changes):
     model = make_model(make_config(**{**sizes, **changes})).eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+            if parameter.requires_grad:  # sinusoids are no parameters, though some are called so
+                parameter.add_(0.2 * torch.randn_like(parameter))
     return model
 
 
@@ -77,14 +89,20 @@ def _batch(name="bert", padded=True):
         return torch.randint(low, high, shape, generator=generator)
 
     inputs = {"input_ids": numbers(4, VOCAB, BATCH, PIECES)}
-    if name.startswith("t5"):
-        inputs["input_ids"][:, 0] = EOS
-    if name == "t5-generation":
+    make_config, make_model, sizes = MODELS[name]
+    config = make_config(**sizes)
+    if TABLE[config.model_type].stack:
+        inputs["input_ids"][:, PIECES // 2] = config.eos_token_id
+    if hasattr(make_model, "generate"):
         inputs["labels"] = numbers(4, VOCAB, BATCH, 3)
     mask = torch.ones(BATCH, PIECES, dtype=torch.int64)
-    if padded:
+    if padded == "left":
+        mask[1, :4], mask[3, :2] = 0, 0  # no window of local attention is empty
+    elif padded:
         mask[1, 7:], mask[3, 11:] = 0, 0
+    if padded:
         inputs["attention_mask"] = mask
+        inputs["input_ids"][mask == 0] = config.pad_token_id or 0
     relations = numbers(0, 47, BATCH, 2, PIECES, PIECES).to(torch.uint8)
     own_place = torch.arange(PIECES)
     relations[:, :, own_place, own_place] = 0
@@ -93,6 +111,8 @@ def _batch(name="bert", padded=True):
         "factor_ids": numbers(0, 20, BATCH, PIECES, 1),
         "governors": numbers(0, 7, BATCH, PIECES).masked_fill(mask == 0, -100),
     }
+    if not _attends(name):
+        syntax = {"factor_ids": syntax["factor_ids"]}
     return SimpleNamespace(inputs=inputs, syntax=syntax, mask=mask.bool())
 
 
@@ -114,11 +134,21 @@ def _open(model, value=0.7):
 
 @pytest.fixture
 def tiny():
-    return SimpleNamespace(model=_tiny, batch=_batch, scores=_scores, open=_open, pieces=PIECES, size=BATCH)
+    return SimpleNamespace(
+        model=_tiny, batch=_batch, scores=_scores, open=_open, pieces=PIECES, size=BATCH, all_of=_everything,
+        attends=_attends,
+    )  # fmt: skip
 
 
 def pytest_generate_tests(metafunc):
-    if "model_name" in metafunc.fixturenames:
-        metafunc.parametrize("model_name", list(MODELS))
-    if "family" in metafunc.fixturenames:
-        metafunc.parametrize("family", FAMILIES)
+    """`any_…`: also what takes embeddings alone."""
+    chosen = {
+        "any_model": list(MODELS),
+        "model_name": [name for name in MODELS if _attends(name)],
+        "any_family": _families(KINDS),
+        "family": _families(ATTENDING),
+        "writer": [{"t5": "t5-generation"}.get(kind, kind) for kind in WRITING],
+    }
+    for argument, names in chosen.items():
+        if argument in metafunc.fixturenames:
+            metafunc.parametrize(argument, names)

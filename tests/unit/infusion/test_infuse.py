@@ -38,22 +38,32 @@ def _refused(model, names="masks", **fields):
 
 
 def test_other_architectures_are_refused_by_name():
-    mpnet = hf.MPNetModel(hf.MPNetConfig(**SIZES))
-    assert _refused(mpnet) == (
-        "model: expected a supported encoder, got MPNetModel: MPNet computes its attention itself, without "
-        f"transformers' attention interface. {SUPPORTED}"
-    )
-    deberta = hf.DebertaV2Model(hf.DebertaV2Config(**SIZES))
-    assert _refused(deberta) == (
-        "model: expected a supported encoder, got DebertaV2Model: DeBERTa-v2 computes its attention itself, "
-        f"without transformers' attention interface. {SUPPORTED}"
-    )
-    bart = hf.BartModel(hf.BartConfig(d_model=22, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-                                      decoder_attention_heads=2, encoder_ffn_dim=7, decoder_ffn_dim=7, vocab_size=31))  # fmt: skip
-    assert _refused(bart) == (
-        f"model: expected a supported encoder, got BartModel of the kind 'bart'. {SUPPORTED} "
+    splinter = hf.SplinterModel(hf.SplinterConfig(**SIZES))
+    assert _refused(splinter) == (
+        f"model: expected a supported encoder, got SplinterModel of the kind 'splinter'. {SUPPORTED} "
         "For another one that calls transformers' attention interface, pass family=Family(…) to infuse."
     )
+
+
+def test_layers_without_the_attention_interface_take_no_syntax():
+    for make, kind in (
+        (hf.MPNetModel, "mpnet"),
+        (hf.DebertaModel, "deberta"),
+        (hf.DebertaV2Model, "deberta-v2"),
+    ):
+        model, title = make(make.config_class(**SIZES)), FAMILIES[kind].title
+        for names in ("masks", "relation_bias", "lisa", "masks,relation_bias,lisa"):
+            assert _refused(model, f"{names},pos_add") == "; ".join(
+                f"{name}: expected none in {make.__name__}, got one: {title} computes its attention itself, "
+                "without transformers' attention interface. It takes an embedding."
+                for name in names.split(",")
+            )
+
+
+_LLAMA = {
+    "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 7, "vocab_size": 31,
+    "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -62,6 +72,15 @@ def test_other_architectures_are_refused_by_name():
         lambda: hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=22, n_layer=1, n_head=2, vocab_size=31)),
         lambda: hf.BertModel(hf.BertConfig(**SIZES, is_decoder=True)),
         lambda: hf.BertLMHeadModel(hf.BertConfig(**SIZES, is_decoder=True)),
+        lambda: hf.GPT2Model(hf.GPT2Config(n_embd=22, n_layer=1, n_head=2, vocab_size=31)),
+        lambda: hf.LlamaForSequenceClassification(hf.LlamaConfig(**_LLAMA)),
+        lambda: hf.Qwen2ForTokenClassification(hf.Qwen2Config(**_LLAMA, num_key_value_heads=2)),
+        lambda: hf.BloomModel(hf.BloomConfig(hidden_size=22, n_layer=1, n_head=2, vocab_size=31)),
+        lambda: hf.BartForCausalLM(
+            hf.BartConfig(
+                d_model=22, decoder_layers=1, decoder_attention_heads=2, decoder_ffn_dim=7, vocab_size=31
+            )
+        ),
     ],
 )
 def test_decoders_are_refused(make):
@@ -70,6 +89,23 @@ def test_decoders_are_refused(make):
         f"model: expected an encoder, got the decoder-only {type(model).__name__}: a syntax tree links words in both "
         f"directions, but this model sees only earlier words. {SUPPORTED}"
     )
+
+
+def test_a_decoder_is_refused_whatever_its_family_is_said_to_be():
+    family = Family("Llama", ("layers",), "self_attn", "self_attn.o_proj", ())
+    with pytest.raises(ConfigError, match=r"got the decoder-only LlamaModel"):
+        sf.infuse(hf.LlamaModel(hf.LlamaConfig(**_LLAMA)), "masks", family=family)
+
+
+def test_an_encoder_of_the_code_of_a_decoder_is_taken():
+    model = hf.EuroBertModel(hf.EuroBertConfig(**_LLAMA, mask_token_id=3))
+    assert sf.infuse(model, "masks").infusion.masked_layers == [0]
+
+
+def test_a_base_model_with_a_pooler_that_it_is_not_asked_for_by_itself(tmp_path):
+    model = hf.NomicBertModel(hf.NomicBertConfig(**{**SIZES, "hidden_size": 24}), add_pooling_layer=True)
+    sf.infuse(model, "let").save_pretrained(tmp_path)
+    assert torch.equal(sf.load(tmp_path).pooler.dense.weight, model.pooler.dense.weight)
 
 
 def test_what_is_no_model_is_refused():
@@ -387,29 +423,31 @@ def test_shards_are_read(tmp_path):
     )
 
 
-CAMEMBERT = Family(
-    "CamemBERT", ("encoder.layer",), "attention.self", "attention.output.dense", ("classifier",)
+OTHERS = Family(
+    "RoBERTa, normed before", ("encoder.layer",), "attention.self", "attention.output.dense", ("classifier",)
 )
 
 
-def _camembert():
-    return hf.CamembertForSequenceClassification(hf.CamembertConfig(**SIZES)).eval()
+def _other():
+    return hf.RobertaPreLayerNormForSequenceClassification(hf.RobertaPreLayerNormConfig(**SIZES)).eval()
 
 
 def test_a_family_of_ones_own_is_stored_and_read(tmp_path):
-    model, names = _camembert(), "masks,lisa,let"
+    model, names = _other(), "masks,lisa,let"
     pieces, tags = torch.randint(4, 31, (3, 7)), torch.randint(0, 20, (3, 7, 1))
     batch = {"syntax": torch.randint(0, 46, (3, 2, 7, 7), dtype=torch.uint8), "factor_ids": tags}
-    with pytest.raises(ConfigError, match=r"of the kind 'camembert'.* pass family=Family\(…\) to infuse\.$"):
+    with pytest.raises(
+        ConfigError, match=r"of the kind 'roberta-prelayernorm'.* pass family=Family\(…\) to infuse\.$"
+    ):
         sf.infuse(model, names)
     plain = model(pieces).logits
-    sf.infuse(model, names, family=CAMEMBERT)
+    sf.infuse(model, names, family=OTHERS)
     torch.testing.assert_close(model(pieces, **batch).logits, plain)
     for parameter in model.infusion.parameters():
         nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(tmp_path)
     for loaded in (sf.load(tmp_path), hf.AutoModelForSequenceClassification.from_pretrained(tmp_path)):
-        assert loaded.infusion.family == CAMEMBERT
+        assert loaded.infusion.family == OTHERS
         assert torch.equal(loaded.eval()(pieces, **batch).logits, model(pieces, **batch).logits)
     sf.infuse(_bert(), "masks").save_pretrained(tmp_path)
     assert "family" not in json.loads((tmp_path / "infusion.json").read_text("utf-8")), "that of the table"
@@ -418,15 +456,27 @@ def test_a_family_of_ones_own_is_stored_and_read(tmp_path):
 @pytest.mark.parametrize(
     ("role", "path", "kind", "inside", "has"),
     [
-        ("stack", "encoders", "PreTrainedModel", "CamembertModel", "embeddings, encoder"),
-        ("layers", ("encoder",), "ModuleList", "CamembertModel", "embeddings, encoder"),
-        ("attention", "attn", "Module", "CamembertLayer", "attention, intermediate, output"),
-        ("output", "attention.output.proj", "Module", "CamembertLayer", "attention, intermediate, output"),
+        (
+            "stack",
+            "encoders",
+            "PreTrainedModel",
+            "RobertaPreLayerNormModel",
+            "embeddings, encoder, LayerNorm",
+        ),
+        ("layers", ("encoder",), "ModuleList", "RobertaPreLayerNormModel", "embeddings, encoder, LayerNorm"),
+        ("attention", "attn", "Module", "RobertaPreLayerNormLayer", "attention, intermediate, output"),
+        (
+            "output",
+            "attention.output.proj",
+            "Module",
+            "RobertaPreLayerNormLayer",
+            "attention, intermediate, output",
+        ),
     ],
 )
 def test_paths_that_a_family_has_not(role, path, kind, inside, has):
     with pytest.raises(ConfigError) as caught:
-        sf.infuse(_camembert(), "masks", family=replace(CAMEMBERT, **{role: path}))
+        sf.infuse(_other(), "masks", family=replace(OTHERS, **{role: path}))
     path = path[0] if role == "layers" else path
     assert str(caught.value) == (
         f"family.{role}: expected the path of a {kind} in {inside}, got {path!r}. It has {has}."
@@ -435,11 +485,11 @@ def test_paths_that_a_family_has_not(role, path, kind, inside, has):
 
 @pytest.mark.parametrize("change", [{"layer": []}, {"final": "classifier"}, {"title": 3}])
 def test_a_family_that_was_altered_is_refused(tmp_path, change):
-    sf.infuse(_camembert(), "masks", family=CAMEMBERT).save_pretrained(tmp_path)
+    sf.infuse(_other(), "masks", family=OTHERS).save_pretrained(tmp_path)
     stored = json.loads((tmp_path / "infusion.json").read_text("utf-8"))
     stored["family"] |= change
     (tmp_path / "infusion.json").write_text(json.dumps(stored), "utf-8")
-    names = "title, layers, attention, output, final, stack, note, kinds"
+    names = "title, layers, attention, output, final, stack, note, kinds, reason"
     with pytest.raises(CheckpointError, match=rf"infusion\.json: family: expected {names}, got \{{'title': "):
         sf.load(tmp_path)
 

@@ -166,7 +166,7 @@ class EmbeddingConfig(_Section):
             names = tuple(self.plan(MAX_WIDTH, ENCODER_KINDS).factor_widths)
         except ValueError as error:
             raise ConfigError(str(error).replace("infusion kind:", "infusion.embedding.kind:")) from error
-        check_factors(names, PER_WORD, self.values or {})
+        check_factors(names, PER_WORD, [name for name in self.values or () if name not in FACTORS])
         return names
 
     def vocabularies(self) -> dict[str, FactorVocabulary]:

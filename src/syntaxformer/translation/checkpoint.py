@@ -224,8 +224,12 @@ def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:
     original = AutoTokenizer.from_pretrained(checkpoint.path)
     if original.is_fast:  # as it is in folders that `train` wrote
         return
+    if known := _codes_of(original):
+        original.tgt_lang = next(iter(known))
     for side, lines in zip(("source", "target"), sides, strict=True):
-        lines = [line.strip() for line in lines[:N_COMPARED]]
+        lines = [line.strip() for line in lines[:N_COMPARED] if line.strip()]
+        if not lines:
+            continue
         given = {"text": lines} if side == "source" else {"text_target": lines}
         wanted = original(**given, add_special_tokens=False)["input_ids"]
         ours = getattr(checkpoint, side).backend_tokenizer.encode_batch(lines, add_special_tokens=False)
@@ -259,7 +263,8 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
             "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
             f"{type(tokenizer).__name__}."
         )
-    special = [AddedToken(one, special=True, normalized=False) for one in tokenizer.all_special_tokens]
+    names = {*map(str, tokenizer.all_special_tokens), *_codes_of(tokenizer).values()}
+    special = [AddedToken(one, special=True, normalized=False) for one in sorted(names)]
     backend.add_special_tokens([one for one in special if backend.token_to_id(one.content) is not None])
     return _specials_are_no_text(backend)
 
@@ -415,7 +420,8 @@ def _with_pieces(backend: Tokenizer, pieces: dict[str, int], is_special: bool = 
     state = json.loads(backend.to_str())
     vocabulary, added = state["model"]["vocab"], {one["id"]: one["content"] for one in state["added_tokens"]}
     if isinstance(vocabulary, dict):
-        vocabulary |= pieces
+        # Ids of special pieces that are not in the model are numbered anew on reading, behind all of it.
+        vocabulary |= {piece: number for number, piece in added.items()} | pieces
     else:  # a list, in which a piece's place is its id
         lowest = min(score for _, score in vocabulary if score > NOT_TEXT)
         vocabulary += [

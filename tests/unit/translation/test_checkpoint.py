@@ -78,9 +78,7 @@ def test_rebuilt_tokenizers_cut_odd_text_as_the_original(
     assert not caplog.messages
 
 
-def test_a_tokenizer_that_differs_is_said(
-    folders: dict[str, Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_tokenizer_that_differs_is_said(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
     """The count and a line."""
     checkpoint = _open(folders["marian"]).with_characters("c")
     caplog.set_level(logging.WARNING, "syntaxformer.data")
@@ -92,7 +90,7 @@ def test_a_tokenizer_that_differs_is_said(
 @pytest.mark.parametrize("kind", KINDS)
 def test_offsets_are_those_of_the_line(kind: str, folders: dict[str, Path]) -> None:
     """Each piece's characters are its own, also behind double spaces and wide letters."""
-    line = "I  saw three  cats ."
+    line = "I  saw three  cats."
     encoding = _open(folders[kind]).source.backend_tokenizer.encode(line)
     covered = "".join(line[start:end] for start, end in encoding.offsets)
     assert covered.replace(" ", "") == line.replace(" ", "")
@@ -141,7 +139,7 @@ def test_new_characters_and_codes_come_behind_all_pieces(folders: dict[str, Path
 def test_a_new_language_is_a_new_code(folders: dict[str, Path]) -> None:
     """Asked for by `add_codes`; else refused with the nearest one."""
     for kind, code in (("nllb", "nds_Latn"), ("m2m100", "nds"), ("mbart", "nds_XX")):
-        with pytest.raises(ConfigError, match=r"model\.tgt_code: expected a language code .* add_codes=true"):
+        with pytest.raises(ConfigError, match=r"model\.tgt_code: expected a language code .*add_codes=true"):
             _open(folders[kind], codes=(None, code))
         checkpoint = _open(folders[kind], codes=(None, code), adds_codes=True)
         new = checkpoint.target.convert_tokens_to_ids(code)
@@ -194,7 +192,7 @@ def test_what_is_no_translator_is_refused(tmp_path: Path) -> None:
     from transformers import BertConfig
 
     BertConfig(hidden_size=8, num_attention_heads=1).save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match=r"model\.init_from: expected a pretrained translator"):
+    with pytest.raises(ConfigError, match=r"expected a translator, .* a model of the kind 'bert'"):
         _open(tmp_path)
     with pytest.raises(ConfigError, match=r"model\.init_from: expected a pretrained translator"):
         _open(tmp_path / "nothing")

@@ -51,7 +51,7 @@ OWN = (
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
     *("classifier.json", "collator.json", "infusion.json", "predictions.tsv"),
-    *("checkpoints", "logs", "cache", LOCK, f".*{PARTIAL}"),
+    *("checkpoints", "logs", "cache", "lora", LOCK, f".*{PARTIAL}"),
 )
 """What a run writes, and `--overwrite` may delete."""
 

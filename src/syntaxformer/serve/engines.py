@@ -67,7 +67,7 @@ class TranslatorEngine(Engine):
         shown: dict[str, Any] = {"shows": ["tags"]}
         if info.backend == "pytorch":
             shown = {"shows": ["tags", "alignment", "attention"]}
-            shown |= _shape(translator.model, "decoder_layers", "n_heads")
+            shown |= _shape(translator.model, "decoder_layers", "num_attention_heads")
         factors = list(translator.encoder.factors)
         described = {"source_language": source, "target_language": target, "factors": factors, **shown}
         super().__init__(name, "translation", translator, annotator, backend=info.backend, **described)
@@ -210,9 +210,10 @@ def _try_annotator(annotator: Annotator | None, folder: Path) -> None:
 
 
 def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:
-    """Layers and heads whose attention can be shown."""
+    """Layers and heads whose attention can be shown; T5 has names of its own for them."""
     config = model.config
-    return {"n_layers": getattr(config, layers, None), "n_heads": getattr(config, heads, None)}
+    n_layers = getattr(config, layers, getattr(config, f"num_{layers}", None))
+    return {"n_layers": n_layers, "n_heads": getattr(config, heads, None)}
 
 
 def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSettings) -> ExplainAnswer:

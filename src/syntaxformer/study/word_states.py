@@ -146,7 +146,8 @@ def translator_words(translator: Translator) -> WordEncoder:
     def words(sentence: Sentence) -> Sequence[tuple[int, int]]:
         return preparation.clean_offsets(sentence.text, sentence.offsets)
 
-    n_states = translator.model.config.encoder_layers + 1
+    config = translator.model.config  # T5 has another name for it
+    n_states = getattr(config, "encoder_layers", config.num_hidden_layers) + 1
     return WordEncoder(translator.model.get_encoder(), n_states, LONGEST_SOURCE, offsets, inputs, words)
 
 

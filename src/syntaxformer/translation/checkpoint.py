@@ -36,7 +36,7 @@ from transformers.convert_slow_tokenizer import generate_merges, import_protobuf
 
 from syntaxformer.base.config import nearest, read_yaml
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, SyntaxformerError
-from syntaxformer.base.files import check_weights, folder_errors
+from syntaxformer.base.files import check_weights, folder_errors, read_json
 from syntaxformer.infusion import INFUSION_FILE, infuse
 from syntaxformer.infusion import load as load_infused
 from syntaxformer.infusion.config import InfusionConfig
@@ -144,7 +144,7 @@ def own_sections(path: str) -> dict[str, Any]:
 
 
 def host_sections(path: str) -> dict[str, Any]:
-    """Section `model` of a recipe for a pretrained translator: its dropout.
+    """Of a pretrained translator, the section `model` of a recipe, its dropout, and what it is infused with.
 
     Raises:
         ConfigError: Its config cannot be read.
@@ -153,7 +153,12 @@ def host_sections(path: str) -> dict[str, Any]:
         config = AutoConfig.from_pretrained(path)
     common = getattr(config, "dropout", getattr(config, "dropout_rate", 0.0))
     names = ("dropout", "attention_dropout", "activation_dropout")
-    return {"model": {"init_from": path, **{name: getattr(config, name, common) for name in names}}}
+    model = {"init_from": path, **{name: getattr(config, name, common) for name in names}}
+    if not is_infused(path):
+        return {"model": model, "infusion": None}
+    stored = InfusionConfig.from_json(read_json(Path(path) / INFUSION_FILE)["infusion"], path)
+    values = None if stored.embedding is None else stored.embedding.model_copy(update={"values": None})
+    return {"model": model, "infusion": stored.model_copy(update={"embedding": values, "seed": 0})}
 
 
 def normalizes_punctuation(path: str) -> bool:
@@ -378,8 +383,8 @@ def _choose_code(
     if given is not None:
         raise ConfigError(
             f"{key}: expected a language code of the checkpoint, got {given!r}. "
-            f"{nearest(given, sorted(known))} For a language that it does not know, model.add_codes=true adds "
-            "the code as a new piece."
+            f"{nearest(given, sorted(known))} For a language that it does not know, model.add_codes=true "
+            "adds the code as a new piece."
         )
     fitting = [one for one in known if _language(one) == _language(language)]
     if len(fitting) != 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,15 +47,23 @@ class CTranslate2Decoder:
     """With two calls, the batches of one keep the threads busy when those of the other run out."""
 
     def __init__(
-        self, network: Any, tokens: SourceTokens, target_pieces: Sequence[str], never: Sequence[int]
+        self,
+        network: Any,
+        tokens: SourceTokens,
+        target_pieces: Sequence[str],
+        tokenizer: Any,
+        max_positions: int = sys.maxsize,
     ) -> None:
-        self.network, self.tokens = network, tokens
+        self.network, self.tokens, self.longest = network, tokens, max_positions
+        never, first = never_output(tokenizer), tokenizer.backend_tokenizer.encode("").ids[:-1]
+        self._first = [target_pieces[piece] for piece in first]  # a language's code
         self._ids = {name: piece for piece, name in enumerate(target_pieces)}
         self._suppressed = [[target_pieces[piece]] for piece in never]
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
         """See `decoding.PieceDecoder`; batches are decoded side by side."""
-        limits = longest_translations(source.text_lengths[list(rows)], search.max_length_factor).tolist()
+        limits = longest_translations(source.text_lengths[list(rows)], search.max_length_factor)
+        limits = limits.clip(max=self.longest - 1).tolist()
         tokens = self.tokens(source, rows)
         waiting = []
         size = self._batch_size(len(tokens), search.batch_size)
@@ -80,6 +89,7 @@ class CTranslate2Decoder:
     def _search(self, tokens: list[list[str]], limit: int, search: Search) -> list[Any]:
         return self.network.translate_batch(
             tokens,
+            [self._first] * len(tokens) if self._first else None,
             asynchronous=True,
             beam_size=search.beam_size,
             patience=PATIENCE,
@@ -118,7 +128,8 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
         import ctranslate2
     except ImportError as error:
         raise BackendMissingError("CTranslate2, which exported models need,", INSTALL) from error
-    tokens, names = SourceTokens.read(folder, read_export(folder), encoder), read_names(folder, "target")
+    export = read_export(folder)
+    tokens, names = SourceTokens.read(folder, export, encoder), read_names(folder, "target")
     check_pieces(folder, encoder.tokenizer, len(tokens.pieces))
     check_pieces(folder, encoder.target_tokenizer, len(names))
     kind, _, index = (device or "auto").partition(":")
@@ -133,7 +144,7 @@ def load(folder: Path, encoder: SourceEncoder, device: str | None) -> CTranslate
         ) from error
     except (RuntimeError, MemoryError) as error:
         raise CheckpointError(f"{folder}: expected a CTranslate2 model, got: {str(error)[:200]}") from error
-    return CTranslate2Decoder(network, tokens, names, never_output(encoder.target_tokenizer))
+    return CTranslate2Decoder(network, tokens, names, encoder.target_tokenizer, export.max_positions)
 
 
 def _n_processors() -> int:

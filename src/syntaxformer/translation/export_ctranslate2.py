@@ -15,7 +15,7 @@ import copy
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,7 +38,9 @@ from syntaxformer.runs.export import (
     origin,
     output_problems,
 )
+from syntaxformer.runs.loading import longest_input
 from syntaxformer.syntax import FactorVocabulary
+from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.ctranslate2_decoder import (
     EXPORT,
     SEPARATOR,
@@ -106,7 +108,7 @@ def export_translator(
         raise ConfigError(f"model: expected a folder that `train` wrote, got an export, {model_folder}.")
     encoder = load_source_encoder(model_folder, info)
     model = load_network(model_folder, encoder).eval()
-    if reasons := why_not(model.config):
+    if reasons := why_not(model.config, getattr(model, "infusion", None)):
         raise ConfigError(reasons)
     with atomic_folder(output) as folder:
         export = _write_network(folder, model, encoder, info, quantization, model_folder)
@@ -126,32 +128,36 @@ def export_translator(
 
 def _write_network(
     folder: Path,
-    model: SyntaxTransformer,
+    model: Any,
     encoder: SourceEncoder,
     info: FolderInfo,
     quantization: str,
     model_folder: Path,
 ) -> CTranslate2Info:
     """Write CTranslate2's files; they are checked in float32 before they are quantized."""
+    is_own = isinstance(model, SyntaxTransformer)
     pieces = _source_names(model, encoder)
     target_pieces = _piece_names(encoder.target_tokenizer, model.config.vocab_size)
     config = model.config
     start, end = target_pieces[config.decoder_start_token_id], target_pieces[config.eos_token_id]
-    bos = start if config.bos_token_id is None else target_pieces[config.bos_token_id]
+    bos_id = getattr(config, "bos_token_id", None)
+    bos = start if bos_id is None else target_pieces[bos_id]
     every_stream = {"unk": "<unk>", "bos": bos, "eos": end}  # needed even if the tokenizer has none
     specials = {**every_stream, "start": start}
     columns = {name: encoder.vocabularies[name] for name in encoder.columns}
-    tables = fold_embedding(model.encoder.embedding, pieces, columns, every_stream)
+    fold = fold_embedding if is_own else fold_host_embedding
+    tables = fold(model.encoder.embedding if is_own else model, pieces, columns, every_stream)
     longest = longest_translations(np.array([MAX_SOURCE_PIECES]), info.decoding.max_length_factor)
     export = CTranslate2Info(
         quantization=quantization,
         streams=[list(stream.factors) for stream in tables.streams[1:]],
-        max_positions=max(MAX_SOURCE_PIECES, int(longest[0])) + 1,
+        max_positions=min(max(MAX_SOURCE_PIECES, int(longest[0])) + 1, longest_input(model)),
         **origin(model_folder, ("ctranslate2",)),
     )
 
     def save(into: Path, precision: str | None) -> None:
-        spec = network_spec(model, tables, target_pieces, specials, export.max_positions)
+        build = network_spec if is_own else host_spec
+        spec = build(model, tables, target_pieces, specials, export.max_positions)
         spec.validate()
         spec.optimize(quantization=precision)
         spec.save(str(into))
@@ -164,9 +170,9 @@ def _write_network(
     return export.model_copy(update={"largest_difference": difference})
 
 
-def _source_names(model: SyntaxTransformer, encoder: SourceEncoder) -> list[str]:
+def _source_names(model: Any, encoder: SourceEncoder) -> list[str]:
     """Names of the source pieces by id; tags that are pieces come after the pieces of the text."""
-    names = _piece_names(encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
+    names = _piece_names(encoder.tokenizer, model.get_input_embeddings().num_embeddings)
     if encoder.prepend is None:
         return names
     return names + [
@@ -189,14 +195,31 @@ REASONS = {
 """Part that a model may have → what CTranslate2 cannot compute of it."""
 
 
-def why_not(config: SyntaxTransformerConfig) -> list[str]:
-    """The reasons why a model cannot be exported, one sentence each; empty if it can."""
+def why_not(config: Any, infusion: Any = None) -> list[str]:
+    """Reasons why a model cannot be exported, one sentence each; none if it can.
+
+    Args:
+        config: The model's.
+        infusion: What a pretrained translator is infused with.
+    """
+    if not isinstance(config, SyntaxTransformerConfig):
+        found = {name for name in REASONS if getattr(infusion and infusion.config, name, None) is not None}
+        if not found and loader_of(config) is None:
+            return [
+                f"model: expected one that CTranslate2 has a converter for, got {config.model_type}. "
+                "Translate with the trained folder."
+            ]
+        return _refusals(found)
     kind = (config.infusion or {}).get("kind", "none")
     sections = {name: getattr(config, name, None) for name in REASONS}
     found = {
         kind,
         *(name for name, one in sections.items() if one is not None and one.get("layers") not in ((), [])),
     }
+    return _refusals(found)
+
+
+def _refusals(found: Collection[str]) -> list[str]:
     return [
         f"{name}: expected a model that CTranslate2 can compute, got one with {reason}. "
         "Translate with the trained folder."
@@ -211,7 +234,7 @@ MAX_PIECES = 2048
 
 
 def largest_difference(
-    model: SyntaxTransformer, encoder: SourceEncoder, folder: Path, info: CTranslate2Info, n_pieces: int
+    model: Any, encoder: SourceEncoder, folder: Path, info: CTranslate2Info, n_pieces: int
 ) -> float:
     """The largest difference between a network's log-probabilities and its export's, on random lines."""
     random = np.random.default_rng(1)
@@ -224,7 +247,7 @@ def largest_difference(
 def difference_on(
     source: EncodedText,
     targets: Sequence[list[int]],
-    model: SyntaxTransformer,
+    model: Any,
     encoder: SourceEncoder,
     folder: Path,
     info: CTranslate2Info,
@@ -246,7 +269,8 @@ def difference_on(
         batch = {name: part.to(model.device) for name, part in source_batch(source, [row], 0).items()}
         labels = torch.tensor([[*target, model.config.eos_token_id]], device=model.device)
         with torch.inference_mode():
-            logs = model(**batch, labels=labels).logits.float().log_softmax(-1)
+            inputs = {**batch, "decoder_input_ids": shift_right(labels, model.config)}
+            logs = model(**inputs).logits.float().log_softmax(-1)
         ours = logs.gather(-1, labels[..., None])[0, :, 0].cpu().numpy()
         differences.append(np.abs(ours - np.array(found.log_probs)).max())
     return float(max(differences))
@@ -304,6 +328,79 @@ def network_spec(
     spec.decoder.embeddings.weight = _array(model.decoder.embedding.weight)
     spec.decoder.projection.weight = _array(model.output.weight)
     return spec
+
+
+def loader_of(config: Any) -> Any:
+    """CTranslate2's converter for a pretrained translator; None if it has none."""
+    from ctranslate2.converters import transformers
+
+    return transformers._MODEL_LOADERS.get(type(config).__name__)
+
+
+def host_spec(
+    model: Any,
+    tables: SourceTables,
+    target_pieces: list[str],
+    specials: dict[str, str],
+    max_positions: int,
+) -> Any:
+    """As `network_spec`, of a pretrained translator: CTranslate2's own converter, and our source streams."""
+    from ctranslate2.specs import common_spec
+
+    loader, original = loader_of(model.config), copy.deepcopy(model)
+    kind = model.config.model_type
+    for name, value in (("normalize_before", kind == "mbart"), ("normalize_embedding", kind != "marian")):
+        if not hasattr(original.config, name):  # which older versions of transformers stored
+            setattr(original.config, name, value)
+    if kind == "marian":
+        # The converter would cut off the last piece, where Marian has its padding: ours may be another.
+        spec = super(type(loader), loader).get_model_spec(original)
+    else:
+        spec = loader.get_model_spec(original)
+    spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
+    spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
+    merge = common_spec.EmbeddingsMerge.ADD
+    spec.encoder.embeddings_merge = np.dtype("int8").type(merge)
+    spec.encoder.embeddings += [common_spec.EmbeddingsSpec() for _ in tables.streams[1:]]
+    for part, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
+        part.weight = stream.table
+        spec.register_source_vocabulary(stream.names)
+    spec.register_target_vocabulary(unique_names(target_pieces))
+    return spec
+
+
+def fold_host_embedding(
+    model: Any,
+    pieces: Sequence[str],
+    vocabularies: Mapping[str, FactorVocabulary],
+    specials: Mapping[str, str],
+) -> SourceTables:
+    """As `fold_embedding`, of a pretrained translator, whose table CTranslate2 scales after the merge."""
+    stack, table = model.get_encoder(), model.get_input_embeddings()
+    scale = float(getattr(stack, "embed_scale", 1.0)) * float(getattr(table, "embed_scale", 1.0))
+    words = table.weight.detach().double()[: len(pieces)] * scale
+    if not vocabularies:
+        return SourceTables([Stream(unique_names(pieces), (words / scale).float().numpy())], False)
+    join, sizes = (
+        copy.deepcopy(model.infusion.embedding).double(),
+        [len(one) for one in vocabularies.values()],
+    )
+
+    def joined(states: Tensor, ids: Tensor) -> NDArray[np.float64]:
+        with torch.inference_mode():
+            return join(states[None], ids[None])[0].numpy() / scale
+
+    none = torch.zeros(1, len(sizes), dtype=torch.long)
+    nothing, factors = torch.zeros_like(words[:1]), []
+    for column, size in enumerate(sizes):
+        ids = none.repeat(size, 1)
+        ids[:, column] = torch.arange(size)
+        factors.append(joined(nothing.expand(size, -1), ids) - joined(nothing, none))
+    streams = [Stream(unique_names(pieces), joined(words, none.expand(len(words), -1)).astype(np.float32))]
+    known = list(vocabularies.values())
+    for group in _groups(sizes, words.shape[1]):
+        streams.append(_combined([known[k] for k in group], [factors[k] for k in group], specials))
+    return SourceTables(streams, concatenated=False)
 
 
 def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:

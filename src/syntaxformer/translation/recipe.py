@@ -307,7 +307,7 @@ class Recipe(RunConfig):
             if self.data.normalize_punctuation is None:
                 update = {"normalize_punctuation": normalizes_punctuation(path)}
                 self.data = self.data.model_copy(update=update)
-            return problems
+            return problems + self._keep_infusion(stored["infusion"])
         parent = InfusionConfig.model_validate(stored["infusion"])
         if self.embedding not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
             problems.append(
@@ -317,6 +317,18 @@ class Recipe(RunConfig):
         sections = {name: getattr(self.infusion, name) or getattr(parent, name) for name in self.shorthands}
         self.infusion = parent.model_copy(update=sections)
         return problems
+
+    def _keep_infusion(self, parent: InfusionConfig | None) -> list[str]:
+        """What a pretrained translator is infused with stays, and nothing more can be."""
+        if parent is None:
+            return []
+        plain = (
+            self.infusion.model_copy(update={"embedding": None}).is_plain and self.embedding.kind == "none"
+        )
+        if not plain and self.infusion != parent:
+            return ["infusion: expected that of model.init_from, which is infused already. Leave it out."]
+        self.infusion = parent
+        return []
 
     def _settle_annotators(self) -> list[str]:
         """Name the source's annotator if the user did not; return problems with the named annotators."""

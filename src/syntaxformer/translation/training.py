@@ -23,6 +23,7 @@ from syntaxformer.runs.checkpoints import (
     load_tensors,
     load_weights,
 )
+from syntaxformer.runs.loading import longest_input
 from syntaxformer.runs.run_folder import (
     RUN,
     Run,
@@ -324,12 +325,13 @@ def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
         return model, None
     rates = {name: getattr(recipe.model, name) for name in sorted(DROPOUTS)}
     model, lora = load_pretrained(data.start, rates), recipe.training.lora
-    if hasattr(model, "infusion") and not recipe.host_infusion({}).is_plain:
+    if recipe.data.max_pieces > (longest := longest_input(model)):
         raise ConfigError(
-            f"infusion: expected none, as model.init_from={data.start.path} is infused already, got "
-            f"{recipe.embedding.kind} or more. Leave it out: what is infused stays."
+            f"data.max_pieces: expected up to {longest}, the positions of model.init_from, got "
+            f"{recipe.data.max_pieces}."
         )
-    model = infuse_host(model, recipe.host_infusion(data.encoder.vocabularies))
+    if not hasattr(model, "infusion"):
+        model = infuse_host(model, recipe.host_infusion(data.encoder.vocabularies))
     if lora is None:
         return model, None
     adapters = add_adapters(model, lora.r, lora.alpha, lora.dropout, lora.targets)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+from pretrained_translators import KINDS, everyday_pairs, make_translator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.auxiliary import shift_right
 from syntaxformer.translation.checkpoint import (
@@ -19,7 +20,6 @@ from syntaxformer.translation.checkpoint import (
     load_pretrained,
     open_checkpoint,
 )
-from tests.pretrained_translators import KINDS, everyday_pairs, make_translator
 
 DROPOUTS = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 CODES = {"nllb": ("eng_Latn", "deu_Latn"), "m2m100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
@@ -84,7 +84,8 @@ def test_a_tokenizer_that_differs_is_said(folders: dict[str, Path], caplog: pyte
     caplog.set_level(logging.WARNING, "syntaxformer.data")
     wrong = Checkpoint(checkpoint.path, checkpoint.target, checkpoint.source, 0, 0)
     compare(wrong, (["I saw three cats."], []))
-    assert "1 of 1 source lines" in caplog.text and "I saw three cats." in caplog.text
+    assert "1 of 1 source lines" in caplog.text
+    assert "I saw three cats." in caplog.text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,379 @@
+"""From a pretrained translator to one of the user's: trained, with syntax or adapters, used by every verb."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+import syntaxformer as sf
+from pretrained_translators import KINDS, everyday_pairs, make_translator
+from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.study.attention import cross_attention
+from syntaxformer.translation.batches import TranslationCollator
+from syntaxformer.translation.recipe import load_recipe
+from syntaxformer.translation.trainer import SyntaxTrainer
+from syntaxformer.translation.training import build, prepare, train_translator
+from syntaxformer.translation.translator import Translator
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"
+)  # PEFT
+
+SMALL = (
+    "data.dev=dev", "training.max_steps=2", "training.eval_every=2", "training.max_batch_tokens=300", "data.max_pieces=100",
+    "training.precision=fp32", "training.tensorboard=false", "training.best_by=loss", "decoding.beam_size=2",
+    "decoding.max_length_factor=0.5",
+)  # fmt: skip
+SYNTAX = ("infusion.kind=add", "infusion.factors=[pos,case]", "relation_bias={}", "lisa={}")
+LINES = ["I see a cat.", "Tom is here now!", "Where is my book?"]
+
+
+@pytest.fixture(scope="session")
+def everyday(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real pairs as files."""
+    folder = tmp_path_factory.mktemp("everyday")
+    for split, pairs in (("train", everyday_pairs(48)), ("dev", everyday_pairs(64)[48:])):
+        for side, language in enumerate(("en", "de")):
+            (folder / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A pretrained translator of each kind."""
+    home = tmp_path_factory.mktemp("checkpoints")
+    return {kind: make_translator(kind, home / kind) for kind in KINDS}
+
+
+def _recipe(start: Path, everyday: Path, output: Path, *settings: str) -> Any:
+    where = (f"model.init_from={start}", f"data.dir={everyday}", f"output={output}")
+    return load_recipe("finetune_translator", [*where, *SMALL, *settings])
+
+
+def _texts(translator: Translator, lines: list[str], **options: Any) -> list[str]:
+    return [best[0].text for best in translator.translate(lines, **options)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_untrained_it_translates_as_the_checkpoint(
+    kind: str, checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
+) -> None:
+    """With tags, biases and LISA in it, at a rate of nothing: transformers' own search gives the same text."""
+    syntax = SYNTAX[:3]  # LISA replaces a head, which changes what is computed
+    rates = ("training.learning_rate=1e-20", "training.infusion_learning_rate=1e-20")
+    folder = train_translator(_recipe(checkpoints[kind], everyday, tmp_path / "out", *syntax, *rates))
+    translator = Translator.load(folder)
+    model, tokenizer = (
+        AutoModelForSeq2SeqLM.from_pretrained(checkpoints[kind]).eval(),
+        AutoTokenizer.from_pretrained(checkpoints[kind]),
+    )
+    wanted, start = [], model.config.decoder_start_token_id
+    codes = {"nllb": ("eng_Latn", "deu_Latn"), "m2m100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
+    options: dict[str, Any] = {"forced_bos_token_id": 0 if kind == "bart" else None}
+    if kind in codes:
+        tokenizer.src_lang, target = codes[kind]
+        code = tokenizer.convert_tokens_to_ids(f"__{target}__" if kind == "m2m100" else target)
+        options = {"forced_bos_token_id": code}
+        start = code if kind == "mbart" else start
+        options = {} if kind == "mbart" else options
+    for line in LINES:
+        rows = tokenizer([line], return_tensors="pt", return_token_type_ids=False)
+        n_text = rows["input_ids"].shape[1]
+        suppressed = [tokenizer.pad_token_id, tokenizer.unk_token_id]
+        found = model.generate(
+            **rows,
+            num_beams=2,
+            decoder_start_token_id=start,
+            max_new_tokens=int(n_text * 0.5) + 10,
+            suppress_tokens=suppressed,
+            no_repeat_ngram_size=0,
+            forced_eos_token_id=tokenizer.eos_token_id,  # as ours ends at the limit
+            **options,
+        )
+        wanted += [
+            re.sub("__[a-z]+__", "", one) for one in tokenizer.batch_decode(found, skip_special_tokens=True)
+        ]
+    ours = _texts(translator, LINES)
+    if kind in ("marian", "m2m100"):  # whose originals put pieces together by SentencePiece
+        assert [one.replace(" ", "") for one in ours] == [one.replace(" ", "") for one in wanted]
+    else:
+        assert ours == [one.strip() for one in wanted]
+
+
+@pytest.fixture(scope="session")
+def tuned(checkpoints: dict[str, Path], everyday: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """OPUS-MT's kind with everything, trained a little."""
+    output = tmp_path_factory.mktemp("tuned") / "all"
+    return train_translator(
+        _recipe(checkpoints["marian"], everyday, output, *SYNTAX, "masks={}", "training.learning_rate=0.003")
+    )
+
+
+def test_every_verb_takes_it(tuned: Path, everyday: Path, cli: Any, tmp_path: Path) -> None:
+    """Translate, evaluate, attend; LISA's heads take the parser's governors; an export says why not."""
+    source, reference = everyday / "dev.en", everyday / "dev.de"
+    done = cli("translate", tuned, source, "-o", tmp_path / "out.de")
+    assert done.code == 0
+    assert len((tmp_path / "out.de").read_text().splitlines()) == 16
+    done = cli("evaluate", tuned, "--src", source, "--ref", reference, "--baseline", tuned)
+    assert done.code == 0
+    assert "BLEU" in done.out
+    done = cli("attend", tuned, "I see a cat.", "-o", tmp_path / "seen.png")
+    assert done.code == 0
+    assert (tmp_path / "seen.png").stat().st_size > 1000
+    done = cli("export", tuned, tmp_path / "export")
+    assert done.code == 2
+    for name in ("lisa", "masks", "relation_bias"):
+        assert f"{name}: expected a model that CTranslate2 can compute" in done.err
+    assert Translator.load(tuned, inject_governors=True).model.infusion.inject == "gold"
+
+
+def test_attention_is_a_distribution_over_the_source(tuned: Path) -> None:
+    """Of a pretrained decoder, whose fast attention gives none."""
+    seen = cross_attention(Translator.load(tuned), "I see a cat.", translation="Ich sehe eine Katze.")
+    torch.testing.assert_close(torch.from_numpy(seen.weights.sum(-1)), torch.ones(seen.weights.shape[:-1]))
+    assert seen.src_pieces[-1] == "</s>"
+    assert set(seen.factors) == {"pos", "case"}
+
+
+def test_the_service_takes_it(tuned: Path) -> None:
+    """The engine shows its tags and its shape."""
+    from syntaxformer.serve.engines import TranslatorEngine
+    from syntaxformer.serve.schemas import TranslateSettings
+
+    engine = TranslatorEngine("tuned", Translator.load(tuned))
+    assert engine.description.n_layers == 2
+    assert engine.description.n_heads == 2
+    (found,) = engine.translate(TranslateSettings(show=["tags"]), ["I see a cat."])
+    assert found.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("infusion", ["none", "add", "concat"])
+def test_export_to_ctranslate2_translates_the_same(
+    kind: str, infusion: str, checkpoints: dict[str, Path], everyday: Path, cli: Any, tmp_path: Path
+) -> None:
+    """Plain, and with tags as a second source stream; log-probabilities are compared on the way."""
+    pytest.importorskip("ctranslate2")
+    settings = (f"infusion.kind={infusion}", "training.learning_rate=0.003")
+    folder = train_translator(_recipe(checkpoints[kind], everyday, tmp_path / "trained", *settings))
+    done = cli("export", folder, tmp_path / "export")
+    assert (done.code, done.err.count("error")) == (0, 0), done.err
+    assert json.loads((tmp_path / "export" / "export.json").read_text())["largest_difference"] < 1e-3
+    ours, exported = Translator.load(folder), Translator.load(tmp_path / "export")
+    assert _texts(exported, LINES, beam_size=1) == _texts(ours, LINES, beam_size=1)
+
+
+def test_adapters_are_merged_and_saved_apart(
+    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
+) -> None:
+    """Only they and the infusion are trained; PEFT reads what was saved, and computes what the merge does."""
+    from peft import PeftModel
+
+    settings = (
+        "relation_bias={}",
+        "training.lora.r=3",
+        "training.lora.keep_adapter=true",
+        "training.learning_rate=0.01",
+    )
+    start = checkpoints["marian"]
+    recipe = _recipe(start, everyday, tmp_path / "out", *settings)
+    folder = train_translator(recipe)
+    merged = sf.load(folder).eval()
+    original = AutoModelForSeq2SeqLM.from_pretrained(start)
+    torch.testing.assert_close(merged.get_input_embeddings().weight, original.get_input_embeddings().weight)
+    weight = "model.encoder.layers.0.fc1.weight"
+    assert not torch.equal(merged.state_dict()[weight], original.state_dict()[weight])
+    infused = sf.infuse(original, merged.infusion.config)
+    apart = PeftModel.from_pretrained(infused, folder / "lora").eval()
+    batch = {"input_ids": torch.tensor([[5, 6, 7, 0]]), "syntax": torch.ones(1, 2, 4, 4, dtype=torch.uint8)}
+    batch |= {"decoder_input_ids": torch.tensor([[merged.config.decoder_start_token_id, 9, 8]])}
+    n_trees = len(merged.infusion.config.tree_options.used_trees)
+    batch["syntax"] = batch["syntax"][:, :n_trees]
+    torch.testing.assert_close(apart(**batch).logits, merged(**batch).logits, atol=1e-5, rtol=0)
+
+
+def test_stopped_and_resumed(checkpoints: dict[str, Path], everyday: Path, cli: Any, tmp_path: Path) -> None:
+    """A run with adapters and syntax that was stopped ends as one that was not."""
+
+    def train(name: str, max_steps: int, *flags: str) -> None:
+        where = (
+            f"model.init_from={checkpoints['nllb']}",
+            f"data.dir={everyday}",
+            f"output={tmp_path / name}",
+        )
+        steps = (f"training.max_steps={max_steps}", "training.lora.r=2", *SYNTAX)
+        done = cli("--quiet", "train", "finetune_translator", *where, *SMALL, *steps, *flags)
+        assert done.code == 0, done.err
+
+    train("unbroken", 6)
+    train("stopped", 4)
+    train("stopped", 6, "--resume")
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "stopped"))
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, atol=1e-6, rtol=0)
+
+
+def test_characters_that_the_tokenizer_lacks(everyday: Path, cli: Any, tmp_path: Path) -> None:
+    """Counted with lines and said; learned when that is asked, and then read and written."""
+    start = make_translator("marian", tmp_path / "start", without="ßäöüÄÖÜ")
+    where = (f"model.init_from={start}", f"data.dir={everyday}")
+    done = cli("train", "finetune_translator", *where, f"output={tmp_path / 'plain'}", *SMALL)
+    assert done.code == 0
+    lines = (everyday / "train.de").read_text().splitlines()
+    n_lines = sum(bool(set(line) & set("ßäöüÄÖÜ")) for line in lines)
+    n_characters = sum(character in "ßäöüÄÖÜ" for line in lines for character in line)
+    assert f"does not know {n_characters} characters" in done.err
+    assert f"in {n_lines} lines" in done.err
+    assert "model.add_characters=true learns them" in done.err
+    more = (f"output={tmp_path / 'more'}", "model.add_characters=true", "training.lora.r=2")
+    assert cli("train", "finetune_translator", *where, *SMALL, *more).code == 0
+    translator = Translator.load(tmp_path / "more")
+    tokenizer = translator.encoder.target_tokenizer
+    line = next(line for line in lines if "ä" in line or "ü" in line)
+    ids = tokenizer.backend_tokenizer.encode(line).ids
+    assert tokenizer.unk_token_id not in ids
+    assert tokenizer.decode(ids, skip_special_tokens=True).strip() == line
+    table, first = translator.model.get_input_embeddings().weight, len(AutoTokenizer.from_pretrained(start))
+    assert len(table) > first  # trained, though the adapters leave the rest of the tables as it was
+
+
+def test_a_translator_of_ours_goes_on_with_other_data(everyday: Path, tmp_path: Path) -> None:
+    """From a folder that `train` wrote: its pieces, shape and infusion; masks may be added. Then again."""
+    tiny = ("model.d_model=24", "model.d_ff=32", "model.n_heads=2", "subwords.vocab_size=310")
+    where = (f"data.dir={everyday}", *SMALL[:1], *SMALL[1:])
+    parent = load_recipe(
+        "tiny",
+        [*where, *tiny, "infusion.kind=sum_then_concat", "infusion.width=4", f"output={tmp_path / 'a'}"],
+    )
+    train_translator(parent)
+    rates = ("training.learning_rate=1e-20", "training.schedule=constant")
+    child = _child(tmp_path / "a", where, tmp_path / "b", *rates)
+    train_translator(child)
+    assert child.model.d_model == 24
+    assert child.embedding.kind == "sum_then_concat"
+    before, after = (Translator.load(tmp_path / name) for name in "ab")
+    assert _texts(after, LINES) == _texts(before, LINES)
+    masked = _child(tmp_path / "a", where, tmp_path / "c", *rates, "masks={}", "model.add_characters=true")
+    train_translator(masked)
+    assert _texts(Translator.load(tmp_path / "c"), LINES) == _texts(before, LINES)
+    with pytest.raises(ConfigError, match=r"model\.d_model: expected 24, as in model\.init_from"):
+        _child(tmp_path / "a", where, tmp_path / "d", "model.d_model=32")
+    turned = _child(
+        tmp_path / "a", where, tmp_path / "d", "data.src=de", "data.tgt=en", "annotation.annotator=de"
+    )
+    with pytest.raises(ConfigError, match="the other direction"):
+        train_translator(turned)
+
+
+def _child(parent: Path, where: tuple[str, ...], output: Path, *settings: str) -> Any:
+    from syntaxformer.base.config import apply_overrides, validate
+    from syntaxformer.translation.recipe import Recipe
+
+    overrides = [
+        Recipe.long(one) for one in (*where, f"model.init_from={parent}", f"output={output}", *settings)
+    ]
+    content = {"output": str(output), "data": {"src": "en", "tgt": "de"}}
+    return validate(Recipe, apply_overrides(Recipe.in_full(content), overrides), "child")
+
+
+def test_a_tuned_one_goes_on_as_it_is(tuned: Path, everyday: Path, tmp_path: Path) -> None:
+    """What is infused stays, with the values of its factors; more cannot be infused."""
+    rates = ("training.learning_rate=1e-20", "training.infusion_learning_rate=1e-20")
+    folder = train_translator(_recipe(tuned, everyday, tmp_path / "again", *rates))
+    assert _texts(Translator.load(folder), LINES) == _texts(Translator.load(tuned), LINES)
+    with pytest.raises(ConfigError, match=r"infusion: expected that of model\.init_from"):
+        _recipe(tuned, everyday, tmp_path / "more", "masks={max_distance: 3}")
+
+
+def test_a_batch_that_does_not_fit_is_divided(
+    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Gradients of an update of two batches are the same, though the second fails in its backward pass."""
+    dropouts = ("model.dropout=0", "model.attention_dropout=0", "model.activation_dropout=0")
+    recipe = _recipe(
+        checkpoints["marian"], everyday, tmp_path / "o", *dropouts, "training.accumulate=2", "lisa={}"
+    )
+    data = prepare(recipe)
+    collate = TranslationCollator(data.train, data.encoder.tokenizer.pad_token_id)
+    batches = [collate(range(0, 12)), collate(range(12, 40))]
+    n_items = sum(int((one["labels"] != -100).sum()) for one in batches)
+
+    def gradients(most: int | None) -> dict[str, torch.Tensor]:
+        torch.manual_seed(1)
+        model, _ = build(recipe, data)
+        trainer = SyntaxTrainer(model, recipe, data.train, data.dev, data.encoder.tokenizer.pad_token_id)
+        if most is not None:
+            backward = trainer.accelerator.backward
+
+            def fails(loss: torch.Tensor, **options: Any) -> None:
+                backward(loss, **options)
+                if rows[-1] > most:
+                    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+            rows: list[int] = []
+            monkeypatch.setattr(trainer.accelerator, "backward", fails)
+            real = trainer.compute_loss
+
+            def counts(model: Any, inputs: Any, *others: Any, **more: Any) -> Any:
+                rows.append(len(inputs["labels"]))
+                return real(model, inputs, *others, **more)
+
+            monkeypatch.setattr(trainer, "compute_loss", counts)
+        for batch in batches:
+            trainer.training_step(model, dict(batch), torch.tensor(n_items))
+        return {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+
+    whole, divided = gradients(None), gradients(9)
+    assert whole.keys() == divided.keys()
+    for name, gradient in whole.items():
+        torch.testing.assert_close(divided[name], gradient, atol=1e-5, rtol=1e-3)
+    assert "28 pairs does not fit in memory" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("infusion.kind=sum_then_concat",), r"infusion\.kind: expected one of none, add, concat"),
+        (("model.d_model=64",), r"model\.d_model: expected 512"),
+        (("subwords.vocab_size=500",), "subwords: expected none with model.init_from"),
+        (("predict_target_pos={annotator: de}",), "predict_target_pos: expected none"),
+        (("training.lora.r=4", "training.average=3"), "training.average: expected 1 with training.lora"),
+        (("model.src_code=eng_Latn",), r"model\.src_code: expected none"),
+        (("data.max_pieces=4000", "training.max_batch_tokens=4000"), r"data\.max_pieces: expected up to 128"),
+    ],
+)
+def test_what_does_not_go_with_a_checkpoint_is_refused(
+    settings: tuple[str, ...], message: str, checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
+) -> None:
+    """By its key, before anything is trained."""
+    with pytest.raises(ConfigError, match=message):
+        train_translator(_recipe(checkpoints["marian"], everyday, tmp_path / "out", *settings))
+
+
+@pytest.mark.parametrize("key", ["model.add_characters=true", "model.prompt=x", "training.lora.r=2"])
+def test_keys_of_a_checkpoint_need_one(key: str, everyday: Path, tmp_path: Path) -> None:
+    """Else they would be passed over."""
+    with pytest.raises(ConfigError, match=r"expected model\.init_from beside it"):
+        load_recipe("tiny", [f"data.dir={everyday}", f"output={tmp_path}", key])
+
+
+def test_a_folder_whose_infusion_was_taken_away_is_refused(tuned: Path, tmp_path: Path) -> None:
+    """It would translate without its syntax."""
+    import shutil
+
+    folder = tmp_path / "altered"
+    shutil.copytree(tuned, folder)
+    (folder / "infusion.json").unlink()
+    with pytest.raises(CheckpointError):
+        Translator.load(folder)
+    assert yaml.safe_load((tuned / "recipe.yaml").read_text())["model"]["init_from"]

@@ -121,7 +121,7 @@ class WordColumns:
         for name, column in {**columns, **self.user}.items():
             if column is not None and len(column) != self.n_words:
                 raise AlignmentError(
-                    f"{name}: expected {self.n_words} values, one a word, got {len(column)}."
+                    f"{name}: expected {self.n_words} values, one per word, got {len(column)}."
                 )
 
     @property
@@ -190,7 +190,7 @@ class WordColumns:
 
         Raises:
             AlignmentError: One of `DEFAULT_COLUMNS` that some lines have and others lack, or a user column
-                whose values are not one a word.
+                whose values are not one per word.
         """
         offsets, row_splits = word_offsets(sentences)
         texts = [sentence.text for sentence in sentences]
@@ -221,7 +221,7 @@ def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, fir
     for row, (values, n_words) in enumerate(zip(rows, expected, strict=True)):
         if len(values) != n_words:
             raise AlignmentError(
-                f"column {name}: expected {n_words} values, one a word, got {len(values)}.",
+                f"column {name}: expected {n_words} values, one per word, got {len(values)}.",
                 line=row + first_line,
             )
 
@@ -302,7 +302,7 @@ def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[in
 
 def _misfit(values: Sequence[str], words: Sequence[str]) -> str:
     """What is wrong with a line, down to the first word or value without a partner."""
-    found = f"factor file: expected {len(words)} values, one a word, got {len(values)}."
+    found = f"factor file: expected {len(words)} values, one per word, got {len(values)}."
     first = min(len(values), len(words))
     last_pair = f", after {values[first - 1]!r} for {words[first - 1]!r}" if first else ""
     if len(values) < len(words):

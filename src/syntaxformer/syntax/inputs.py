@@ -291,7 +291,7 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
 
 
 def first_pieces(words_of_pieces: IntArray) -> NDArray[np.bool_]:
-    """True for the first piece of each word, `[rows, pieces]`: one a word, to count words."""
+    """True for the first piece of each word, `[rows, pieces]`: one per word, to count words."""
     first = _first_of_words(words_of_pieces, int(words_of_pieces.max(initial=-1)) + 1)
     is_first = np.take_along_axis(first, words_of_pieces, 1) == _places(words_of_pieces)
     return is_first & (words_of_pieces >= 0)

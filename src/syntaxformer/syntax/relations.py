@@ -294,7 +294,7 @@ def phrase_columns(
     words = tree.words if isinstance(tree, Sentence) else [node for node in nodes if isinstance(node, str)]
     n_words = len(words)
     if governors is not None and len(governors) != n_words:
-        raise TreeError(f"governors: expected {n_words}, one a word of the tree, got {len(governors)}.")
+        raise TreeError(f"governors: expected {n_words}, one per word of the tree, got {len(governors)}.")
     ranks = None if governors is None else depths_of(governors)
     word_depths, gap_heads = [0] * n_words, [0] * n_words
     gap_depths = [NO_PHRASE] * n_words

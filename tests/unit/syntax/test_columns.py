@@ -46,8 +46,7 @@ def test_a_line_without_what_others_have():
     with pytest.raises(AlignmentError) as error:
         WordColumns.from_sentences([DOGS, EMPTY, Sentence.from_words(["x"])], first_line=10)
     assert str(error.value) == (
-        "line 12: upos: expected a value for every word or for none, "
-        "got a line without, while others have it."
+        "line 12: upos: expected a value for every word or for none, got one line without, unlike others."
     )
 
 

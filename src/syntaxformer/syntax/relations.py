@@ -150,7 +150,7 @@ def batch_dependency_relations(
 def batch_dependency_distances(
     governors: ArrayLike, n_words: ArrayLike, *, first_line: int | None = None
 ) -> NDArray[np.int32]:
-    """Number of edges between every two words, whatever their relation, which a structural probe must find.
+    """Number of edges between every two words, whatever their relation: the targets of a structural probe.
 
     Returns:
         `[rows, words, words]`; 0 on the diagonal, `NO_PATH` between trees and wherever a word is padding.

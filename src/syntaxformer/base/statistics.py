@@ -49,8 +49,8 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     """Two-sided p-value of the paired t-test between runs with the same seeds.
 
     Returns:
-        NaN for fewer than two seeds, and if all differences are equal, as on small test sets: their spread
-        is then zero, and t would call any difference certain. 1 if all scores are equal.
+        NaN for fewer than two seeds, and if all differences are equal, as may happen on small test sets:
+        their spread is then zero, and t would call any difference certain. 1 if all scores are equal.
 
     Raises:
         ValueError: The two sides have different numbers of scores.

@@ -65,7 +65,7 @@ def test_a_factor_file_that_slips_by_one_word(train, corpus, tmp_path):
     assert done.code == 2
     *progress, line = done.err.splitlines()
     assert line == (
-        f"error: {corpus / 'train.tone'}:2: factor file: expected 4 values, one a word, got 3. "
+        f"error: {corpus / 'train.tone'}:2: factor file: expected 4 values, one per word, got 3. "
         "Word 4, '.', is the first without a value, after 'h' for 'runs'."
     )
     assert not any(one.startswith("error") for one in progress)
@@ -90,7 +90,7 @@ def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, t
     (corpus / "train.tone").write_text("h l h l\nh l l\nl h l\n")
     _refused(
         cli("translate", tmp_path / "run", source, "--factor", factors, "-o", tmp_path / "out"),
-        "line 2: column tone: expected 4 values, one a word, got 3.",
+        "line 2: column tone: expected 4 values, one per word, got 3.",
     )
     assert not (tmp_path / "out").exists()
 

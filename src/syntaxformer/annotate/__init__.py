@@ -1,6 +1,6 @@
 """Text to sentences: taggers, parsers and parsed files behind one interface, and annotated corpora on disk.
 
-Importing this room imports no tagger; `load_annotator` imports what it is asked for.
+Importing this room imports no tagger; `load_annotator` imports the one that it loads.
 """
 
 from syntaxformer.annotate.annotator import (

@@ -1,7 +1,7 @@
-"""What every annotator can do, whichever library is behind it; the table of annotators; loading them by name.
+"""What every annotator can do, whatever library it uses; the table of annotators; loading them by name.
 
-One line in, one `Sentence` out, always and in order: empty lines, several sentences on a line, 5,000 words.
-Backends are imported when they are asked for.
+Each line gives one `Sentence`, in order, even if it is empty, holds several sentences or has 5,000 words.
+Backends are imported only when they are needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 from syntaxformer.trees.sentence import OF_PARSE, PER_WORD
 
 PHRASES = "+phrases"
-"""What follows an annotator's name to have its parses converted."""
+"""The ending of an annotator's name that asks for its parses to be converted to phrases."""
 
 _CUTS = frozenset(" \t\n\r\v\f")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -40,12 +40,12 @@ S = TypeVar("S", bound=Sized)
 
 MAX_WORDS, _WORD = 100_000, re.compile(r"\w+|[^\w\s]")
 TASKS_AHEAD = 2
-"""Tasks that wait for each process, so that none idles."""
+"""Tasks queued for each process, so that none is idle."""
 
 
 @runtime_checkable
 class Annotator(Protocol):
-    """Text in, sentences out; what derives from it and gives `stream` has the rest."""
+    """Turns text into sentences; a subclass that defines `stream` inherits the rest."""
 
     name: str
     """What `load_annotator` takes: "en", "spacy:de_core_news_sm", "conllu:train.conllu"."""
@@ -96,10 +96,10 @@ class BatchedAnnotator(Annotator):
     """A parser as an annotator; safe to share between threads.
 
     Args:
-        name: What `load_annotator` loads it by, in this and in worker processes.
-        batch_chars: Characters given to the parser at once; by default 150 a line.
-        threads: Batches that the parser may work on at the same time, in threads: it answers from elsewhere.
-            None: one at a time; several processes load the parser each.
+        name: The name by which `load_annotator` loads it, here and in worker processes.
+        batch_chars: Characters given to the parser at once; by default 150 for each line.
+        threads: Batches that the parser may work on at the same time, in threads, if it runs elsewhere.
+            None: one at a time; each of several processes then loads the parser.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class BatchedAnnotator(Annotator):
         self._lock: AbstractContextManager[object] = threading.Lock() if threads is None else nullcontext()
 
     def limited_to(self, columns: Collection[str]) -> BatchedAnnotator:
-        """This annotator; what gives no column that will be read is off from now on, where the parser can."""
+        """Return this annotator, with components switched off, if possible, that fill none of the columns."""
         if (limit := getattr(self.parser, "limit_to", None)) is not None:
             self.provides = limit(columns)
         return self
@@ -128,7 +128,7 @@ class BatchedAnnotator(Annotator):
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
         """Yield one sentence for each line, in order, in constant memory.
 
-        `n_processes` are worker processes, or requests at a time to a server; 1 works in this process.
+        `n_processes` counts worker processes, or requests to a server at a time; 1 works in this process.
 
         Raises:
             SyntaxformerError: A worker process died, the parser failed, or a line has over 100,000 words.
@@ -146,7 +146,7 @@ class BatchedAnnotator(Annotator):
         return chain.from_iterable(map_ahead(pool, self._batch, chunks, TASKS_AHEAD * n_threads))
 
     def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return one sentence for each list of words, with exactly these words; the text is them with spaces.
+        """Return one sentence for each list of words, with exactly these words, joined by spaces.
 
         Raises:
             ValueError: A word is empty or holds white space.
@@ -168,18 +168,18 @@ class BatchedAnnotator(Annotator):
 
 
 MAX_RUN = 400
-"""Characters without white space after which a cut is made: longer than words and nearly all addresses."""
+"""Characters without white space after which a line is cut; words and nearly all addresses are shorter."""
 
 MAX_SEGMENT = 100_000
-"""Characters of a part, about 20,000 words; beyond it the next white space is a cut."""
+"""Characters of a part, about 20,000 words, after which a line is cut at the next white space."""
 
 _STRETCH = re.compile(rf"\s*\S{{0,{MAX_RUN}}}")
 
 
 def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int, str]]:
-    """Yield start and text of each part of a line; together they are the line.
+    """Yield the start and the text of each part of a line; together the parts are the line.
 
-    After `max_segment` characters the next white space is a cut.
+    After `max_segment` characters, the line is cut at the next white space.
     """
     start = 0
     for stretch in _STRETCH.finditer(line) if len(line) > MAX_RUN else ():
@@ -193,15 +193,15 @@ def segments_of(line: str, max_segment: int = MAX_SEGMENT) -> Iterator[tuple[int
 
 
 def blank_sentence(line: str, provides: frozenset[str]) -> Sentence:
-    """Return the sentence of a line without words: its columns are there, and empty."""
+    """Return the sentence of a line without words: all its columns are present but empty."""
     return Sentence(line, (), (), **dict.fromkeys(provides.intersection(PER_WORD), ()))  # type: ignore[arg-type]
 
 
 def check_lines(lines: object, what: str = "lines") -> None:
-    """Hold that lines, by whatever name, are not one string.
+    """Check that lines are not one string; `what` is their name in the message.
 
     Raises:
-        TypeError: They are: it would be read as a list of characters.
+        TypeError: They are one string, which would be read as a list of characters.
     """
     if isinstance(lines, str):
         raise TypeError(
@@ -210,7 +210,7 @@ def check_lines(lines: object, what: str = "lines") -> None:
 
 
 def check_words(sentences: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return words given by a user as tuples, after a look at each.
+    """Check words given by a user, and return them as tuples.
 
     Raises:
         ValueError: A word is empty, blank, or holds white space (a no-break space inside a word is allowed).
@@ -244,9 +244,9 @@ class Backend:
     Args:
         argument: What follows the colon in a name. PATH is a parsed file, which is read in order; URL a
             server; NAME and NAME_OR_PATH may be folders.
-        what: One line for the user.
+        what: A description in one line.
         home: "module:function" of `backends` that takes the argument and returns an annotator.
-        package: What is installed for it beside this package; None for nothing.
+        package: The package that must also be installed; None for none.
     """
 
     argument: str
@@ -260,10 +260,10 @@ BACKENDS = {
     "stanza": Backend("LANG", "Stanza's models of a language", "stanza:load_stanza", "stanza"),
     "benepar": Backend("NAME", "phrases by the Berkeley neural parser", "benepar:load_benepar", "benepar"),
     "corenlp": Backend("URL", "a running Stanford CoreNLP server", "corenlp:load_corenlp"),
-    "conllu": Backend("PATH", "an existing CoNLL-U file; {split} in its name", "files:load_conllu"),
-    "ptb": Backend("PATH", "an existing file of bracketed trees; {split} too", "files:load_ptb"),
+    "conllu": Backend("PATH", "an existing CoNLL-U file, or one for each {split}", "files:load_conllu"),
+    "ptb": Backend("PATH", "a file of bracketed trees, or one for each {split}", "files:load_ptb"),
 }
-"""The one list of annotators beside the bundled ones: a new one is a row here and its module."""
+"""The only list of annotators besides the bundled ones; a new one needs a row here and a module."""
 
 
 def is_file(name: str) -> bool:
@@ -275,13 +275,13 @@ def is_file(name: str) -> bool:
 def load_annotator(name: str) -> Annotator:
     """Load an annotator by name.
 
-    The name is bundled ("en", "de") or of `BACKENDS` ("spacy:de_core_news_sm", "conllu:train.conllu"). With
-    "+phrases" after it, its dependency parses come as phrase structure too; options of a backend follow as
+    The name is a bundled one ("en", "de") or one of `BACKENDS` ("spacy:de_core_news_sm", "conllu:x.conllu").
+    The ending "+phrases" also converts dependency parses to phrase structure; options of a backend follow as
     "+key=value".
 
     Raises:
-        ConfigError: No such annotator; names the nearest. Or "+phrases" after one that does not parse.
-        BackendMissingError: It needs a package or model that is not installed; names the command.
+        ConfigError: There is no such annotator, or "+phrases" follows one that does not parse.
+        BackendMissingError: A package or model is not installed; the message gives the command.
         DataError: The file or folder that it works with cannot be read.
     """
     if name.endswith(PHRASES):
@@ -295,7 +295,7 @@ def load_annotator(name: str) -> Annotator:
 
 
 def annotator_for(annotator: Annotator, split: str) -> Annotator:
-    """Return the annotator of a split: its own where there is a parsed file for each, else the same for all.
+    """Return the annotator of a split: its own if each split has a parsed file, or else the same for all.
 
     Raises:
         DataError: The file of the split is missing.
@@ -309,7 +309,7 @@ _PHRASES_VERSION = "+phrases1"
 
 
 def with_constituency(annotator: Annotator) -> Annotator:
-    """Return an annotator that provides `constituency` too; itself where it does so already.
+    """Return an annotator that also provides `constituency`; the same one if it already does.
 
     Raises:
         ConfigError: It lacks upos, governors or deprels.
@@ -328,8 +328,8 @@ def with_constituency(annotator: Annotator) -> Annotator:
 class WithPhrases(Annotator):
     """An annotator whose sentences get a constituency tree from their dependency parse.
 
-    No information beyond the parse, and no brackets before somebody asks for them: a corpus that is stored
-    does, relations do not.
+    The tree adds nothing to what the parse says. Its brackets are written only when they are needed: a corpus
+    that is stored needs them, relations do not.
     """
 
     def __init__(self, annotator: Annotator) -> None:
@@ -352,12 +352,12 @@ class WithPhrases(Annotator):
 
 
 def _with_tree(sentence: Sentence) -> Sentence:
-    """A line without words has no tree."""
+    """Add the tree to a sentence; a line without words has none."""
     return replace(sentence, constituency=OF_PARSE) if sentence.words else sentence
 
 
 def annotator_identity(name: str) -> tuple[str, str]:
-    """Return name and version of an annotator; of a bundled one without loading it, which takes seconds.
+    """Return the name and version of an annotator, without loading a bundled one, which takes seconds.
 
     Raises:
         ConfigError, BackendMissingError, DataError: As `load_annotator`.
@@ -440,7 +440,7 @@ def hash_folder(folder: Path) -> str:
 
 
 def chunks_of(items: Iterable[S], size: int, max_length: float = math.inf) -> Iterator[list[S]]:
-    """Cut items into lists of `size`, shorter where several would together be longer than `max_length`."""
+    """Cut items into lists of `size`, or of fewer where several together would exceed `max_length`."""
     chunk, length = list[S](), 0
     for item in items:
         if chunk and (len(chunk) == size or length + len(item) > max_length):
@@ -453,7 +453,7 @@ def chunks_of(items: Iterable[S], size: int, max_length: float = math.inf) -> It
 
 
 def short_enough(lines: Iterable[str], path: str | None = None, first: int = 0) -> Iterator[str]:
-    """Yield lines, those from `first` on of the file at `path`, each after a look at its length.
+    """Check the length of each line and yield it; the lines are those of `path` from line `first` on.
 
     Raises:
         DataError: A line has more words and marks than a parser should be given.

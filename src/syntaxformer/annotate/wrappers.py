@@ -1,6 +1,6 @@
-"""Annotators around annotators: one for each split, words kept as given, lines in chunks, several processes.
+"""Annotators that wrap others: one for each split, words kept as given, lines in chunks, several processes.
 
-And which annotator a model folder may name: a stranger may have made it.
+Also which annotator a model folder may name, since a stranger may have made the folder.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FOREIGN_PART = re.compile(
     r'|morphologizer|(beam_)?(parser|ner)|senter|sentencizer|attribute_ruler|(trainable_)?lemmatizer)")',
     re.MULTILINE,
 )
-"""In a pipeline's `config.cfg`: what is not spaCy's own may do anything."""
+"""Finds parts in a pipeline's `config.cfg` that are not spaCy's own and could run any code."""
 
 
 def prepare(
@@ -60,10 +60,10 @@ def prepare(
 ) -> Annotator:
     """Load an annotator for a run or for a model.
 
-    Phrases that it needs come from its dependency parses where it has none of its own. What gives columns
-    that are not among `only`, those that will be read, is switched off where that can be. With `words_given`
-    words are what stands between spaces; `annotated` are files of what it annotated before, in which lines
-    are looked up.
+    If `needs` asks for phrases and the annotator gives none, its dependency parses are converted. `only` is
+    the columns that will be read; components that fill others are switched off if possible. With
+    `words_given`, spaces separate the words; `annotated` names files of earlier annotation, where lines are
+    looked up first.
 
     Raises:
         ConfigError, BackendMissingError, DataError: As `load_annotator`, `with_constituency` and
@@ -81,10 +81,10 @@ def prepare(
 
 
 def annotator_in_chunks(annotator: Annotator, split: str, lines: Sequence[str]) -> Annotator:
-    """Return what annotates the lines of a split chunk by chunk, as translating does.
+    """Return an annotator that takes the lines of a split chunk by chunk, as translating needs.
 
-    A parsed file is read from its start by each call, so its sentences are laid out here; every other
-    annotator comes back as it is.
+    Every call to the annotator of a parsed file reads it from the start, so it is wrapped here; every other
+    annotator is returned unchanged.
 
     Raises:
         DataError: The file of the split is missing or does not fit the lines.
@@ -94,7 +94,7 @@ def annotator_in_chunks(annotator: Annotator, split: str, lines: Sequence[str]) 
 
 
 class AnnotatedLines(Annotator):
-    """An annotator of given lines, in their order, over as many calls as it takes."""
+    """An annotator of given lines in their order, spread over any number of calls."""
 
     def __init__(self, annotator: Annotator, lines: Sequence[str]) -> None:
         self.name, self.version, self.provides = annotator.name, annotator.version, annotator.provides
@@ -117,7 +117,7 @@ class AnnotatedLines(Annotator):
 
 
 class SplitAnnotator(Annotator):
-    """Several parsed files under one path with `{split}`; cannot annotate before it is told the split.
+    """Several parsed files under one path with `{split}`; it cannot annotate until the split is known.
 
     Raises:
         DataError: No file fits the path.
@@ -151,7 +151,7 @@ class SplitAnnotator(Annotator):
         return self._load(path)
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Refuse: which file would it be?
+        """Refuse, since nothing says which file to read.
 
         Raises:
             ConfigError: Always.
@@ -163,9 +163,9 @@ class SplitAnnotator(Annotator):
 
 
 class WordsAsGiven(Annotator):
-    """An annotator that never re-tokenises: the words of a line are what stands between spaces.
+    """An annotator that never re-tokenises: spaces separate the words of a line.
 
-    It has the annotator's own name, as a model folder stores the tokenisation apart.
+    It keeps the annotator's name, because a model folder stores the tokenisation separately.
     """
 
     def __init__(self, annotator: Annotator) -> None:
@@ -178,7 +178,7 @@ class WordsAsGiven(Annotator):
         return WordsAsGiven(annotator_for(self.annotator, split))
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Yield one sentence for each line; `n_processes` plays no part."""
+        """Yield one sentence for each line; `n_processes` is ignored."""
         for chunk in chunks_of(lines, _LINES_AT_A_TIME):
             yield from self.annotator.annotate_words([given_words(line) for line in chunk])
 
@@ -188,13 +188,13 @@ class WordsAsGiven(Annotator):
 
 
 def trusted_annotator(named: str | None, given: str | None, folder: Path, trust: bool = False) -> str | None:
-    """The annotator to load for a model: what the user has given, else what its folder has named.
+    """The annotator to load for a model: the one that the user gives, or else the one that its folder names.
 
-    What the folder has named may be a path relative to it, and any annotator with `trust`; what the user has
-    given is not judged.
+    The folder may name an installed annotator or a path inside itself, and with `trust` any annotator. What
+    the user gives is not checked.
 
     Raises:
-        CheckpointError: The folder's would use the network, or read what is not in it.
+        CheckpointError: The folder's annotator would use the network or read files outside the folder.
     """
     if given is not None or named is None:
         return given
@@ -217,7 +217,7 @@ def trusted_annotator(named: str | None, given: str | None, folder: Path, trust:
 
 
 def _deed(name: str) -> str | None:
-    """What an annotator does beyond installed packages; None for nothing."""
+    """Say what an annotator does besides using installed packages; None for nothing."""
     scheme, _, argument = name.partition(":")
     form = BACKENDS[scheme].argument if scheme in BACKENDS else ""
     subject, *settings = re.split(r"\+(?=[a-z_]+=)", argument)
@@ -241,7 +241,7 @@ R = TypeVar("R")
 
 
 def stream_in_processes(name: str, lines: Iterable[str], n_processes: int) -> Iterator[Sentence]:
-    """Yield one sentence a line, in order, made by `n_processes` workers that load annotator `name`.
+    """Yield one sentence for each line, in order, made by `n_processes` workers that load annotator `name`.
 
     Raises:
         SyntaxformerError: A worker died.
@@ -266,8 +266,8 @@ def map_in_processes(
         yield from map_ahead(pool, partial(_work, work), items, TASKS_AHEAD * n_processes)
     except BrokenProcessPool as error:
         raise SyntaxformerError(
-            f"annotation with {n_processes} processes: expected all to live, got a dead one (out of "
-            "memory, killed, or a script working outside `if __name__ == '__main__'`). Use fewer processes."
+            f"annotation with {n_processes} processes: expected all to survive, got a dead one (out of "
+            "memory, killed, or a script with work outside `if __name__ == '__main__'`). Use fewer processes."
         ) from error
 
 
@@ -276,13 +276,13 @@ _annotator: Annotator | None = None
 
 def _load(name: str) -> None:
     global _annotator
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer, in one line
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C, in one line
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _annotator = load_annotator(name)
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot end its workers, who would wait for it for ever."""
+    """End with the parent: if it is killed, it cannot end its workers, which would wait for ever."""
     if (parent := parent_process()) is not None:
         connection.wait([parent.sentinel])
         os._exit(1)

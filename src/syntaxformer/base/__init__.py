@@ -1,1 +1,1 @@
-"""What every room may use: errors, files, settings, progress, statistics. It knows no product."""
+"""What every room may use: errors, files, settings, progress, statistics. It imports no other room."""

@@ -28,7 +28,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
     Raises:
         DataError: The file cannot be read.
-        ConfigError: It is not YAML, a key stands twice, or it is not a mapping.
+        ConfigError: It is not YAML, it is not a mapping, or a key occurs twice.
     """
     text = "\n".join(read_lines(path))
     try:
@@ -45,11 +45,11 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 class _TwiceError(Exception):
-    """A key that stands twice in one mapping; YAML would silently take the last."""
+    """A key that occurs twice in one mapping; YAML would silently take the last one."""
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """The safe loader, which holds that keys are distinct."""
+    """The safe loader, which also checks that keys are distinct."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Build a mapping; see the base class."""
@@ -67,7 +67,7 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
     """Return `content` with `key.sub=value` settings applied; values are read as YAML.
 
     Raises:
-        ConfigError: A setting without "=", or one that goes through a key which is no section.
+        ConfigError: A setting has no "=", or treats a key that holds a value as a section.
     """
     result = deepcopy(dict(content))
     problems = []
@@ -96,7 +96,7 @@ def apply_overrides(content: Mapping[str, Any], overrides: Sequence[str]) -> dic
 
 
 def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`section.key` → value."""
+    """Flatten all sections into `section.key` → value."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, dict):
@@ -107,14 +107,14 @@ def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any
 
 
 def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> ConfigT:
-    """Check a mapping against a pydantic model. A section without content has its defaults.
+    """Check a mapping against a pydantic model. A section without content gets its defaults.
 
-    A validator of the model may report several problems in one `ValueError`, one a line.
+    A validator of the model may report several problems in one `ValueError`, one per line.
 
     Raises:
-        ConfigError: With one line for each problem: key path, what was expected, what was found, nearest key.
+        ConfigError: One line for each problem: key path, what was expected, what was found, nearest key.
     """
-    in_full = getattr(model, "in_full", dict)  # what shorthands stand for
+    in_full = getattr(model, "in_full", dict)  # shorthands replaced by what they stand for
     content = _with_empty_sections(model, in_full(content))
     try:
         return model.model_validate(content)
@@ -127,7 +127,7 @@ def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> C
 def _later_problems(
     model: type[BaseModel], content: Mapping[str, Any], source: str, error: ValidationError
 ) -> list[str]:
-    """Problems that unknown keys hid: sections are checked as a whole only where all their keys are known."""
+    """Problems that unknown keys hid: a section is checked as a whole only if all its keys are known."""
     unknown = [detail["loc"] for detail in error.errors() if detail["type"] == "extra_forbidden"]
     if not unknown:
         return []
@@ -145,13 +145,13 @@ def _later_problems(
 
 
 def config_error(model: type[BaseModel], error: ValidationError, source: str) -> ConfigError:
-    """What pydantic found, in this project's words: one line for each problem."""
+    """Put what pydantic found into this project's words, one line for each problem."""
     problems = [line for detail in error.errors() for line in _problem(model, detail).splitlines()]
     return ConfigError([f"{source}: {problem}" for problem in problems])
 
 
 def nearest(name: str, choices: Sequence[str]) -> str:
-    """A hint: the choice most like a name, or all choices where none is."""
+    """A hint: the choice most like a name, or all choices if none is close."""
     close = difflib.get_close_matches(name, choices, 1, cutoff=0.5)
     return f"Nearest: {close[0]}." if close else f"Known: {', '.join(sorted(choices))}."
 
@@ -173,7 +173,7 @@ def _problem(model: type[BaseModel], detail: Any) -> str:
 
 
 def _with_empty_sections(model: type[BaseModel], content: Mapping[str, Any]) -> dict[str, Any]:
-    """`section:` with nothing below it is None in YAML."""
+    """Make empty sections of None: YAML reads `section:` with nothing below it as None."""
     sections = {
         name
         for name, field in model.model_fields.items()

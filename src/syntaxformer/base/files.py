@@ -1,7 +1,7 @@
-"""Files and folders: written whole or not at all, text read line by line, a manifest that tells of changes.
+"""Write files and folders whole or not at all, read text line by line, and detect changes by a manifest.
 
-The content goes to a temporary name in the same folder, reaches the disk, and takes the final name in one
-step: a crash, a full disk or a second writer never leaves half a file under the name that others read.
+The content is written under a temporary name in the same folder, synced to disk and renamed in one step, so
+a crash, a full disk or a second writer never leaves half a file under the name that others read.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from pydantic import BaseModel, ValidationError
 from syntaxformer.base.errors import CheckpointError, DataError
 
 _OF_PROCESSES = ("/dev", "/dev/fd", "/proc/self/fd")
-"""Folders whose files are open already, also where they lead to a plain one."""
+"""Folders whose files a process has already opened, even if they lead to a plain file."""
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Generator[Path, None, None]:
-    """Give a temporary path to write to; on success it becomes `path`, on any error nothing stays behind.
+    """Give a temporary path to write to; on success it becomes `path`, on any error nothing is left behind.
 
     Args:
-        path: Final name. Its folder is created; an older file of that name is replaced, and where the name
-            is a link, the file that it leads to. A pipe or a device gets the content at the end.
+        path: Final name. Its folder is created; an older file of that name is replaced, or if the name is a
+            link, the file that it leads to. A pipe or a device gets the content at the end.
 
     Raises:
         DataError: The folder or the file cannot be written (no space left, no permission, read-only disk).
@@ -70,14 +70,14 @@ def atomic_file(path: str | Path) -> Generator[Path, None, None]:
 
 @contextmanager
 def atomic_text(path: str | Path) -> Generator[TextIO, None, None]:
-    """The same as a stream of UTF-8 text, packed where the name ends in `.gz`.
+    """Like `atomic_file`, but give a stream of UTF-8 text, compressed if the name ends in `.gz`.
 
     Raises:
         DataError: The folder or the file cannot be written.
     """
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         is_packed = Path(path).suffix == ".gz"
-        # Neither name nor time: the same content gives the same bytes.
+        # No name and no time are stored, so the same content gives the same bytes.
         packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_packed else file
         with packed, TextIOWrapper(packed, "utf-8", newline="\n") as text:
             yield text
@@ -90,7 +90,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _is_open_ended(path: Path) -> bool:
-    """Whether a pipe or a device is there, whose place no file may take; /dev/stdout is a link to one."""
+    """Whether the path is a pipe or a device, which no file may replace; /dev/stdout is a link to one."""
     return (path.exists() and not path.is_file()) or str(path.absolute().parent) in _OF_PROCESSES
 
 
@@ -102,14 +102,14 @@ def _new_file_in(folder: Path, name: str) -> Path:
 
 
 def make_readable(path: Path) -> None:
-    """Let everyone read a file whom the umask lets: mkstemp and safetensors write for the owner alone."""
+    """Give a file the rights that the umask allows; mkstemp and safetensors write for the owner alone."""
     umask = os.umask(0)
     os.umask(umask)
     path.chmod(0o666 & ~umask)
 
 
 def sync(path: Path) -> None:
-    """Bring a file or a folder's entries to the disk."""
+    """Sync a file or a folder's entries to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -118,35 +118,35 @@ def sync(path: Path) -> None:
 
 
 LOCK = ".lock"
-"""What a command holds while it works in a folder."""
+"""The file that a command locks while it works in a folder."""
 
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
 """Ending of files and folders that are being written."""
 
 MAX_JSON_BYTES = 8 * 2**20
-"""Of a JSON file that is read whole; a list of empty lists takes 30 times as much memory."""
+"""Largest JSON file that is read; a list of empty lists takes 30 times as much memory as disk."""
 
 _READ = re.compile(
     r"token|vocab|merges|chat_template|adapter|\.safetensors|\.model$|\.onnx|^(pytorch_)?model[.-]"
     r"|^(syntaxformer|classifier|collator|infusion|export|onnx|run|(\w+_)?config)\.json$"
 )
-"""Names of files that loading a model may read, in whichever library."""
+"""Names of files that any library may read when it loads a model."""
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Give a temporary folder to fill; on success it gets a manifest and becomes `path`, else nothing stays.
+    """Give a temporary folder to fill; on success it gets a manifest and becomes `path`, else it is deleted.
 
     Args:
-        path: Final name; an older folder of that name is replaced, and where it is a link, the folder that it
-            leads to.
+        path: Final name; an older folder of that name is replaced, or if the name is a link, the folder that
+            it leads to.
 
     Raises:
-        DataError: The folder cannot be written (no space left, no permission), or a disk is mounted on it,
-            so that no other can take its place.
+        DataError: The folder cannot be written (no space left, no permission), or it cannot be replaced
+            because a disk is mounted on it.
     """
     path = Path(os.path.realpath(path))
     temporary: Path | None = None
@@ -166,7 +166,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 
 
 def _take_name(folder: Path, path: Path) -> None:
-    """Move a folder to a path; an older one there is deleted when the new one has its place."""
+    """Move a folder to a path; an older one there is deleted once the new one is in place."""
     if not path.exists():
         folder.replace(path)
         return
@@ -182,7 +182,7 @@ def _take_name(folder: Path, path: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn a write that fails, inside whichever library, into one error that names the folder.
+    """Turn a failed write inside any library into one error that names the folder.
 
     Raises:
         DataError: The folder cannot be written (no space left, no permission).
@@ -193,22 +193,22 @@ def disk_errors(path: Path) -> Iterator[None]:
         if isinstance(error, OSError):
             reason = error.strerror or str(error)
         elif found := re.search(r"([^:]+) \(os error \d+\)", str(error)):
-            # safetensors and tokenizers report a failed write by exceptions of their own.
+            # safetensors and tokenizers report a failed write by their own exceptions.
             reason = found[1].strip()
         else:
             raise
         raise DataError(
-            f"expected to write the folder, got: {reason}. Nothing was kept of it.", path
+            f"expected to write the folder, got: {reason}. Nothing of it was kept.", path
         ) from error
 
 
 def remove_partials(folder: Path, below: bool = False, of: str | None = None) -> None:
-    """Delete what a killed process left behind of files and folders that it was writing.
+    """Delete the partial files and folders that a killed process left behind.
 
     Args:
-        folder: Where it wrote.
-        below: Also in the folders below.
-        of: Only what was to become this name.
+        folder: The folder that it wrote to.
+        below: Whether to look in subfolders, too.
+        of: The final name of what to delete; None for all.
     """
     pattern = f".*{PARTIAL}" if of is None else f".{glob.escape(of)}.????????{PARTIAL}"
     for path in list(folder.rglob(pattern) if below else folder.glob(pattern)):
@@ -219,7 +219,7 @@ def remove_partials(folder: Path, below: bool = False, of: str | None = None) ->
 
 
 def write_manifest(folder: Path) -> None:
-    """Record the size and the sha256 of each file, and bring them to the disk."""
+    """Record the size and the sha256 of each file, and sync the files to the disk."""
     entries = {}
     for file in sorted(folder.iterdir()):
         if file.is_file() and file.name not in (MANIFEST, LOCK):
@@ -230,10 +230,10 @@ def write_manifest(folder: Path) -> None:
 
 
 def verify_manifest(folder: str | Path) -> None:
-    """Hold that every file of a folder is what was written.
+    """Check that every file of a folder is as it was written.
 
     Raises:
-        CheckpointError: No manifest, or a file that is missing, cut off, changed, outside or not listed.
+        CheckpointError: There is no manifest, or a file is missing, cut off, changed, outside or not listed.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -244,13 +244,13 @@ def verify_manifest(folder: str | Path) -> None:
     present, home = {one.name for one in folder.iterdir()}, folder.resolve()
     if unlisted := sorted(name for name in present - files.keys() if _READ.search(name)):
         raise CheckpointError(
-            f"{folder / MANIFEST}: expected every file that is read, lacking {unlisted[0]}."
+            f"{folder / MANIFEST}: expected every file that is read, got none for {unlisted[0]}."
         )
     for name, entry in files.items():
         file = folder / name
         if name not in present or not file.is_file():
             raise CheckpointError(f"{file}: expected a file of {entry['bytes']} bytes, found none.")
-        # In the Hub's cache, files are links from a snapshot to what all share.
+        # In the Hub's cache, the files of a snapshot are links to blobs that all snapshots share.
         if Path(os.path.realpath(file)).parent not in (home, home.parent.parent / "blobs"):
             raise CheckpointError(f"{file}: expected a file in the folder, got a link that leads out of it.")
         if file.stat().st_size != entry["bytes"]:
@@ -271,7 +271,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read an object from a JSON file of a model folder.
 
     Raises:
-        CheckpointError: The file is missing, too large, is not JSON or holds no object.
+        CheckpointError: The file is missing or too large, is not JSON or holds no object.
     """
     try:
         if path.exists() and not path.is_file():
@@ -307,10 +307,10 @@ def hash_file(path: Path) -> str:
 
 
 def read_record(path: Path, record: type[_Record], format_version: int | None = None) -> _Record:
-    """Read a JSON file of a model folder that has a form of its own.
+    """Read a JSON file of a model folder into a pydantic model.
 
     Raises:
-        CheckpointError: It is missing or not what this version writes.
+        CheckpointError: The file is missing or not what this version writes.
     """
     try:
         found = record.model_validate(read_json(path))
@@ -327,7 +327,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def plain_or_packed(path: Path) -> Path | None:
-    """The file of that name, or else of that name and `.gz`; None where neither is there."""
+    """The file of that name, or else the one with `.gz` added to it; None if neither exists."""
     return next((one for one in (path, path.with_name(f"{path.name}.gz")) if one.is_file()), None)
 
 
@@ -349,8 +349,8 @@ def read_lines(path: str | Path, first: int = 0) -> Iterator[str]:
     """Yield the lines of a UTF-8 file without their line ends; a byte order mark is dropped.
 
     Args:
-        path: Plain file, or gzip where the name ends in `.gz`.
-        first: The line to begin with, from 0; those before are not looked at.
+        path: Plain file, or gzip if the name ends in `.gz`.
+        first: The line to begin with, counted from 0; earlier lines are not checked.
 
     Raises:
         DataError: The file cannot be read or unpacked, or a line holds bytes that are not UTF-8 or a NUL.
@@ -384,7 +384,7 @@ def count_lines(path: str | Path) -> int:
 
 
 class TextLines:
-    """The lines of a file as something that can be walked through more than once, and has a length."""
+    """The lines of a file, as an object that has a length and can be iterated over more than once."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -425,7 +425,7 @@ def _decode(line: bytes, path: str | Path, number: int, position: int) -> str:
         ) from error
 
 
-# What a model folder may not ask for, checked before anything of it is built: it may be a stranger's.
+# What a model folder may not ask for. It is checked before anything is built: a stranger may have made it.
 
 _SETTINGS = ("tokenizer_config", "config", "generation_config", "infusion", "collator")
 _LARGEST_NUMBER = 2**20
@@ -434,14 +434,14 @@ _ELSEWHERE = re.compile(
     r"auto_map|(attn|experts)_implementation|kernel|quantization|transformers_weights|distributed|gguf"
     r"|custom_generate|trust_remote|(?<!special_tokens_map)_files?$"
 )
-"""Settings by which transformers fetches code, or reads another file than ours."""
+"""Settings that make transformers fetch code or read files other than ours."""
 
 
 def check_settings(folder: Path) -> None:
-    """Check that no settings name code, a file elsewhere, or a number that cannot be.
+    """Check that no setting names code or a file elsewhere, or is an impossible number.
 
     Raises:
-        CheckpointError: Some do, or there are weights that would be loaded besides the model's.
+        CheckpointError: One does, or there are other weights that would be loaded besides the model's.
     """
     for found in (*folder.glob("adapter_*"), *folder.glob("shard-*")):
         raise CheckpointError(f"{folder}: expected the weights of one model, got also {found.name}.")
@@ -455,7 +455,7 @@ def check_settings(folder: Path) -> None:
 
 
 def _values(content: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Every value, the key that it stands under, and whether no section is around it."""
+    """Give every value, its key, and whether it stands outside all sections."""
     waiting: list[tuple[str, Any, int]] = [("", content, 0)]
     while waiting:
         key, value, depth = waiting.pop()
@@ -467,7 +467,7 @@ def _values(content: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
-    """What a value should be; None where it may be what it is."""
+    """What a value should be; None if it is allowed."""
     if isinstance(value, str | dict) and value not in ("", {}, "eager", "sdpa") and _ELSEWHERE.search(key):
         return "none, since it fetches code or files"
     if isinstance(value, bool) or not isinstance(value, int | float) or key == "model_max_length":
@@ -483,21 +483,21 @@ def _expected(key: str, value: Any, n_pieces: int, is_top: bool) -> str | None:
 
 @contextmanager
 def folder_errors(folder: str | Path, expected: str = "weights that fit config.json") -> Iterator[None]:
-    """Turn whatever a library raises of a folder that it cannot read into one `CheckpointError`."""
+    """Turn any error of a library that cannot read a folder into one `CheckpointError`."""
     try:
         yield
     except CheckpointError:
         raise
-    except Exception as error:  # each library has classes of its own
+    except Exception as error:  # each library raises its own classes
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(f"{folder}: expected {expected}, got: {reason}") from error
 
 
 def check_weights(folder: Path, build: Callable[[], Any]) -> None:
-    """Check that weights are finite and those of `config.json`, before memory is taken for its network.
+    """Check that weights are finite and fit `config.json`, before memory is allocated for the network.
 
     Raises:
-        CheckpointError: There is no such network, or its weights are others, or none.
+        CheckpointError: The network cannot be built, or its weights are missing, not finite or do not fit.
     """
     import torch
     from transformers.initialization import no_init_weights
@@ -505,7 +505,7 @@ def check_weights(folder: Path, build: Callable[[], Any]) -> None:
     with folder_errors(folder):
         stored = _stored_shapes(folder)
         for key, value, _ in _values(read_json(folder / "config.json")):
-            # A layer is an object, which takes memory without a weight.
+            # A layer takes memory even if it has no weights.
             if isinstance(value, int) and value > len(stored) and re.search("layer|group|block", key):
                 raise ValueError(f"{value} for {key}, with {len(stored)} tensors")
         with torch.device("meta"), no_init_weights():
@@ -522,7 +522,7 @@ def check_weights(folder: Path, build: Callable[[], Any]) -> None:
 
 
 def _stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes of all tensors, which are finite."""
+    """Check that all tensors are finite, and give their shapes."""
     from safetensors import safe_open
 
     files, index = sorted(folder.glob("model*.safetensors")), folder / "model.safetensors.index.json"
@@ -546,10 +546,10 @@ def _stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def check_pieces(folder: Path, tokenizer: Any, n_rows: int) -> None:
-    """Check that a network has a row for each piece of a tokenizer, which fills no line up without measure.
+    """Check that a network has a row for each piece of a tokenizer, and that padding has a limit.
 
     Raises:
-        CheckpointError: It has not, or it does.
+        CheckpointError: A row is missing, or the tokenizer pads lines to more than 1,024 pieces.
     """
     padding = tokenizer.backend_tokenizer.padding or {}
     longest = max(padding.get("length") or 0, padding.get("pad_to_multiple_of") or 0)

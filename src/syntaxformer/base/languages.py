@@ -1,4 +1,4 @@
-"""The language of a text, and who annotates it where nobody is named. Every verb asks here; names only."""
+"""The language of a text, and the annotator that it gets by default. Every verb uses it. It reads no file."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from langcodes import Language, tag_is_valid
 from syntaxformer.base.errors import ConfigError
 
 BUNDLED = ("de", "de_lower", "en")
-"""Pipelines that come with the package: a language, and what is special."""
+"""Pipelines that come with the package: a language code, and a suffix for a variant."""
 
 LANGUAGE_NAMES = {
     "arabic": "ar", "chinese": "zh", "czech": "cs", "deutsch": "de", "dutch": "nl", "english": "en",
     "french": "fr", "german": "de", "italian": "it", "japanese": "ja", "russian": "ru", "spanish": "es",
 }  # fmt: skip
-"""What is given where a code is expected → the code that a message suggests."""
+"""Names that users give instead of a code → the code that a message suggests."""
 
 _NO_LANGUAGE = {
     "all", "bpe", "com", "csv", "dev", "doc", "err", "in", "inp", "log", "low", "mis", "mul", "new", "old",
     "one", "org", "out", "pos", "pre", "raw", "seg", "set", "sgm", "spm", "src", "sub", "sys", "tag", "tgt",
     "tmp", "tok", "trg", "trn", "tst", "tsv", "two", "txt", "und", "val", "xml", "zxx",
 }  # fmt: skip
-"""Endings that say what a file is for. They are codes, too (`src` is Logudorese, `tok` Toki Pona, `in` was
-Indonesian), but a file called so is in no such language; and the codes of several languages or none."""
+"""Endings that say what a file is for. They are also codes (`src` is Logudorese, `tok` Toki Pona, `in` was
+Indonesian), but such files are not in those languages. Codes for several languages or none are here, too."""
 
 
 class TextLanguage(NamedTuple):
-    """A code of ISO 639-1, or 639-3 where there is none; None where it is not known. And what tells it."""
+    """A code of ISO 639-1, or of 639-3 if that has none, or None if it is unknown; and its evidence."""
 
     code: str | None
     told_by: str
 
 
 def language_of(ending: str) -> str | None:
-    """The language that an ending names (BCP 47, ISO 639), the last if several: de of deu_DE, ger, tok.de."""
+    """The language that an ending names (BCP 47, ISO 639), the last of several: de in deu_DE, ger, tok.de."""
     parts = [part for part in ending.split(".") if part.lower() not in _NO_LANGUAGE and tag_is_valid(part)]
     code = Language.get(parts[-1]).prefer_macrolanguage().language if parts else None
     return code if code and len(code) <= 3 else None
@@ -45,7 +45,7 @@ def given_language(value: str) -> str:
     """The code of a language that the user gives.
 
     Raises:
-        ValueError: It is none. Suggests the code of a name.
+        ValueError: It is no language; the message may suggest a code.
     """
     code = None if "." in value else language_of(value)
     if code is None:
@@ -55,7 +55,7 @@ def given_language(value: str) -> str:
 
 
 def language_of_side(sides: Any, ending: str) -> TextLanguage:
-    """The language of a side of a recipe's data section or of a model: as given, else by the ending."""
+    """The language of a side of a recipe's data section or of a model: as given, or else by the ending."""
     key = "data.src" if ending == sides.src else "data.tgt"
     given = sides.src_language if ending == sides.src else sides.tgt_language
     return TextLanguage(
@@ -64,23 +64,23 @@ def language_of_side(sides: Any, ending: str) -> TextLanguage:
 
 
 def language_of_file(path: str | PurePath) -> TextLanguage:
-    """The language of a text file, by its name: train.de, news.tok.en.gz."""
+    """The language of a text file by its name, such as train.de or news.tok.en.gz."""
     name = PurePath(path).name
     return TextLanguage(language_of(name.partition(".")[2]), name)
 
 
 def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: str) -> str:
-    """Who annotates a text: whom the user names, else the bundled pipeline of its language.
+    """Choose the annotator of a text: the one that the user names, or else the bundled one of its language.
 
     Args:
         named: As `load_annotator` takes it. A bundled one must be of the text's language, if that is known.
         text: Its language.
-        key: Where an annotator is named.
-        others: What else may be set: the language, and what allows any bundled one.
+        key: The setting that names an annotator.
+        others: Other settings that may help: the language, and the one that allows any bundled annotator.
 
     Raises:
-        ConfigError: Nobody is named and the language is not known or has no bundled pipeline, or the bundled
-            one that is named is for another language. Says what to set.
+        ConfigError: None is named and the language is unknown or has no bundled annotator, or the bundled
+            one that is named is for another language. The message says what to set.
     """
     code, (plain, plus, more) = text.code, (named or "").partition("+")
     if named and (code is None or plain not in BUNDLED or plain.partition("_")[0] == code):

@@ -1,7 +1,7 @@
-"""Long work on a stream: how far it is, and how far ahead of what was taken it may go.
+"""Long work on a stream: show its progress, and limit how far it runs ahead of its reader.
 
-The one place that draws bars, with rate and time left, on a terminal's stderr; elsewhere it writes lines
-to the logger `syntaxformer.base.progress`.
+Only this module draws bars, with rate and time left, on a terminal's stderr. Without a terminal it writes
+lines to the logger `syntaxformer.base.progress`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rich.text import Text
 from syntaxformer.base.files import decode_lines
 
 LOG_EVERY_S = 10.0
-"""Seconds between two log lines where there is no terminal."""
+"""Seconds between two log lines if there is no terminal."""
 
 T = TypeVar("T")
 
@@ -47,12 +47,12 @@ def track(
     *,
     enabled: bool = True,
 ) -> Iterator[T]:
-    """Yield the items of an iterable and show how far it is.
+    """Yield the items of an iterable and show the progress.
 
     Args:
-        iterable: What is worked through.
-        description: What the work is, "annotating train.en".
-        total: Number of items; by default the iterable's length where it has one.
+        iterable: The items to work through.
+        description: What the work is, such as "annotating train.en".
+        total: Number of items; by default the iterable's length if it has one.
         unit: What an item is, in the plural.
         enabled: False passes the items on and shows nothing, as under --quiet.
     """
@@ -66,7 +66,7 @@ def track(
 
 
 def terminal_bar(unit: str) -> Progress:
-    """A bar on stderr that goes away when it is done, for loops that are not ours to write."""
+    """A bar on stderr that disappears when it is done, for loops inside other libraries."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -78,7 +78,7 @@ def terminal_bar(unit: str) -> Progress:
 
 
 class _RateColumn(ProgressColumn):
-    """Items a second."""
+    """Items per second."""
 
     def __init__(self, unit: str) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def _track_in_log(iterable: Iterable[T], description: str, total: int | None, un
         yield item
         done += 1
         now = time.monotonic()
-        if done == 1:  # whatever came before it was starting up, and says nothing about the rate
+        if done == 1:  # the time before it went into starting up and says nothing about the rate
             last = now
         elif now - last >= LOG_EVERY_S:
             _log.info("%s", _line(description, done, total, unit, now - start))
@@ -122,11 +122,11 @@ def _line(description: str, done: int, total: int | None, unit: str, elapsed_s: 
 
 
 def _rounded(rate: float) -> str:
-    """Whole numbers, and two figures of what is slow: shards, epochs."""
+    """Round to a whole number, or to two figures if items are slow, such as shards and epochs."""
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
-# In a pool, a bounded amount ahead of what was taken; never ahead of somebody who types.
+# Work in a pool runs a bounded number of items ahead, but lines that somebody types are answered at once.
 
 R = TypeVar("R")
 
@@ -142,16 +142,16 @@ def map_ahead(
     n_ahead: int,
     is_waiting: Callable[[], bool] = _never,
 ) -> Iterator[R]:
-    """`map`, by the workers of a pool; it is shut down at the end, also where the caller stops half-way.
+    """`map` with the workers of a pool, which is shut down at the end, even if the caller stops half-way.
 
-    As with `map`, an error of the items comes after the results of those before it.
+    As with `map`, an error of the iterable is raised after the results of the items before it.
 
     Args:
         pool: Threads or processes.
         work: What a worker does with an item.
         items: Taken one by one, in the caller's thread, while the workers work.
         n_ahead: Items taken beyond the one whose result is due.
-        is_waiting: Whether the next item is not there yet: then all that was taken is finished first.
+        is_waiting: Whether the next item has not come yet; all items taken are then finished first.
     """
     begun: deque[Future[R]] = deque()
     broken: list[Exception] = []
@@ -169,7 +169,7 @@ def map_ahead(
 
 
 def _until_broken(items: Iterable[T], broken: list[Exception]) -> Iterator[T]:
-    """The items before an error, and the error in `broken`."""
+    """Yield the items before an error, and put the error into `broken`."""
     try:
         yield from items
     except Exception as error:
@@ -180,7 +180,7 @@ class LiveLines:
     """Lines that somebody may be typing; knows whether the next one has come yet."""
 
     PATIENCE_S = 0.02
-    """A line that comes within this time counts as being there: a pipe is filled in parts."""
+    """A line that comes within this time counts as present, since a pipe is filled in parts."""
 
     def __init__(self, descriptor: int, name: str) -> None:
         self._descriptor = descriptor
@@ -195,7 +195,7 @@ class LiveLines:
         return next(self._lines)
 
     def is_waiting(self) -> bool:
-        """Whether the next line, or the end of the stream, has not come."""
+        """Whether neither the next line nor the end of the stream has come yet."""
         while not self._come and self._rest is not None:
             if not select.select([self._descriptor], [], [], self.PATIENCE_S)[0]:
                 return True
@@ -203,7 +203,7 @@ class LiveLines:
         return False
 
     def _read(self) -> None:
-        """Take what has come; `_rest` is a line that has not ended, None at the end of the stream."""
+        """Read what has come; `_rest` is an unfinished line, or None at the end of the stream."""
         block = os.read(self._descriptor, 2**16)
         *lines, rest = ((self._rest or b"") + block).split(b"\n")
         self._come.extend(line + b"\n" for line in lines)
@@ -227,12 +227,12 @@ def standard_input() -> Iterator[str]:
 
 
 def is_waiting_for(lines: object) -> bool:
-    """Whether these are `LiveLines` of which the next has not come."""
+    """Whether these are `LiveLines` whose next line has not come yet."""
     return getattr(lines, "is_waiting", _never)()
 
 
 def lines_at_hand(lines: Iterator[str], limit: int) -> list[str]:
-    """The next lines, one at least; of `LiveLines` those that have come: nobody who types waits for more."""
+    """The next lines, at least one; of `LiveLines` only those that have come, so no line waits for others."""
     chunk = list(islice(lines, 1))
     while chunk and len(chunk) < limit and not is_waiting_for(lines):
         if (line := next(lines, None)) is None:

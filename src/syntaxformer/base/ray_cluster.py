@@ -1,4 +1,4 @@
-"""A Ray cluster to work on: one that runs, or one on this machine for as long as a command takes."""
+"""Connect to a Ray cluster: one that is running, or one on this machine while a command runs."""
 
 # pyright: basic
 # (Ray has no complete types.)
@@ -17,13 +17,13 @@ ANSWER_S = 10.0
 
 
 def import_ray(*modules: str) -> Any:
-    """The package ray.
+    """Import the package ray.
 
     Args:
-        modules: Parts of it that are needed, as "ray.data".
+        modules: Parts of it that are needed, such as "ray.data".
 
     Raises:
-        BackendMissingError: It, or what a part needs, is not installed.
+        BackendMissingError: Ray, or a package that a part needs, is not installed.
     """
     try:
         for module in modules:
@@ -37,11 +37,11 @@ def connect(address: str | None, n_cpus: int) -> bool:
     """Connect to a cluster, if this process is not connected to one.
 
     Args:
-        address: Of a running one, "auto" or "ray://host:10001"; None starts one here.
-        n_cpus: Of one that is started here.
+        address: That of a running cluster, "auto" or "ray://host:10001"; None starts one here.
+        n_cpus: Number of processors of a cluster that is started here.
 
     Returns:
-        Whether it was this call that connected, so that `ray.shutdown` is its caller's.
+        Whether this call connected, so that its caller must call `ray.shutdown`.
 
     Raises:
         BackendMissingError: Ray is not installed.
@@ -53,7 +53,7 @@ def connect(address: str | None, n_cpus: int) -> bool:
     local = {} if address else {"num_cpus": n_cpus, "include_dashboard": False}
     try:
         if match := re.search(r"([^/@\[\]]+|\[[^\]]+\]):(\d+)$", address or ""):
-            # Ray would try for minutes.
+            # Ray itself would try for minutes.
             socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=ANSWER_S).close()
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.WARNING, **local)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
@@ -67,7 +67,7 @@ def connect(address: str | None, n_cpus: int) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """The error itself: Ray's begin with the traceback of the worker."""
+    """The error itself, without the worker's traceback that Ray puts before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
     return (errors[-1] if errors else " ".join(lines))[:300].rstrip(".") + "."

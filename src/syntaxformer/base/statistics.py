@@ -1,4 +1,4 @@
-"""Whether a difference is more than chance: over seeds a paired t-test, for means a bootstrap interval.
+"""Whether a difference is more than chance: a paired t-test over seeds, a bootstrap interval for means.
 
 The paired bootstrap over sentences of a translation is `translation.compare_translations`.
 """
@@ -13,15 +13,15 @@ import numpy as np
 from scipy.stats import ttest_rel
 
 RELATIVE_ROUNDING = 1e-9
-"""Scores that differ by less of the largest are the same."""
+"""Scores that differ by less than this share of the largest count as equal."""
 
 MOST_DRAWN = 1 << 22
-"""Sentences of resampled test sets that are held together: 64 MiB of places and values."""
+"""Sentences of resampled test sets that are held in memory at once: 64 MiB of indices and values."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean of some runs, their sample standard deviation (NaN for one run), and how many they are."""
+    """Mean of some runs, their sample standard deviation (NaN for one run), and their number."""
 
     mean: float
     sd: float
@@ -30,7 +30,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the interval that holds it with some confidence."""
+    """A mean and its confidence interval."""
 
     mean: float
     low: float
@@ -46,19 +46,19 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
-    """p-value, two-sided, that runs with the same seeds differ by chance alone.
+    """Two-sided p-value of the paired t-test between runs with the same seeds.
 
     Returns:
-        NaN for fewer than two seeds, and where all differ by the same, as scores of small test sets may: t
-        has no spread to divide by then, and would call any difference sure. 1 where all scores are equal.
+        NaN for fewer than two seeds, and if all differences are equal, as may happen on small test sets:
+        their spread is then zero, and t would call any difference certain. 1 if all scores are equal.
 
     Raises:
-        ValueError: Other numbers of scores on the two sides.
+        ValueError: The two sides have different numbers of scores.
 
     Source: Student (1908); computed by SciPy.
     """
     if len(baseline) != len(system):
-        raise ValueError(f"scores: expected {len(baseline)}, one a seed of the baseline, got {len(system)}.")
+        raise ValueError(f"scores: expected {len(baseline)}, one for each seed, got {len(system)}.")
     if len(baseline) < 2:
         return math.nan
     differences = [other - one for one, other in zip(baseline, system, strict=True)]
@@ -71,13 +71,13 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
 def bootstrap_interval(
     values: Sequence[float], confidence: float = 0.95, n_samples: int = 2000, seed: int = 12345
 ) -> Interval:
-    """Mean of one value a sentence, with the percentile interval over resampled test sets.
+    """Mean of one value per sentence, with the percentile interval over resampled test sets.
 
     Args:
-        values: One a sentence, at least one; NaN is left out.
-        confidence: Share of resampled means inside.
-        n_samples: Resampled test sets.
-        seed: Of the resampling.
+        values: One for each sentence, at least one; NaN is left out.
+        confidence: Share of the resampled means that the interval holds.
+        n_samples: Number of resampled test sets.
+        seed: Seed of the resampling.
 
     Raises:
         ValueError: There is no value.
@@ -87,7 +87,7 @@ def bootstrap_interval(
     if not len(kept):
         raise ValueError("values: expected at least one, got none.")
     rng = np.random.default_rng(seed)
-    rows = max(1, MOST_DRAWN // len(kept))  # of samples at once; the same numbers as all at once
+    rows = max(1, MOST_DRAWN // len(kept))  # samples drawn at once; it changes no number
     sizes = [min(rows, n_samples - start) for start in range(0, n_samples, rows)]
     means = [kept[rng.integers(0, len(kept), (size, len(kept)))].mean(1) for size in sizes]
     tail = 100 * (1 - confidence) / 2

@@ -118,7 +118,7 @@ class FoldedOutput(nn.Module):
             return topical.project(states, self.weight, self.bias, gate)
         if gate is None or gate.ndim == 0:
             return topical.map(run(states, *args, **kwargs), gate)
-        # One gate for each head: A ((1 - g) x) + W_V A (g x); the bias b goes behind the mean gate.
+        # One gate for each head: A ((1 - g) x) + W_V A (g x); the bias b uses the mean gate.
         columns = gate.repeat_interleave(states.shape[-1] // len(gate)).to(states.dtype)
         bias, mean = run(torch.zeros_like(states[..., :1, :]), *args, **kwargs), gate.mean().to(states.dtype)
         kept = run(states * (1 - columns), *args, **kwargs) - mean * bias

@@ -1,4 +1,4 @@
-"""Building blocks in torch.nn alone: nothing here knows a Sentence, a file or a config object."""
+"""Building blocks in pure torch.nn: nothing here depends on a Sentence, a file or a config object."""
 
 from syntaxformer.nn.attention import CrossAttention, SelfAttention, attend, attend_with_weights
 from syntaxformer.nn.infused_embedding import (

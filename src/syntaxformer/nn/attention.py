@@ -1,7 +1,7 @@
 """Multi-head attention: scaled dot products, self-attention and cross-attention with key/value caches.
 
 Masks are boolean, True = may attend, and are broadcast to `[batch, heads, query, key]`. A query that may
-attend to nothing gets zeros, in the fast path and in the reference alike.
+attend to nothing gets zeros, both in the fast path and in the reference.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def attend(
     bias: Float[Tensor, "#batch #heads query key"] | None = None,
     scaling: float | None = None,
 ) -> Float[Tensor, "batch heads query d_head"]:
-    """softmax(QKᵀ/√d_head + bias) V by whichever kernel is the fastest.
+    """softmax(QKᵀ/√d_head + bias) V by the fastest kernel.
 
-    `mask` is True where a query may see a key. `causal` lets query i see keys 0..i only, and does not go with
-    a mask. `bias` is added to the scaled logits; `scaling` is the factor of QKᵀ, None for 1/√d_head.
+    `mask` is True where a query may see a key. `causal` lets query i see only keys 0..i, and excludes a mask.
+    `bias` is added to the scaled logits; `scaling` is the factor of QKᵀ, None for 1/√d_head.
 
     Source: Vaswani et al. (2017), eq. 1; Sundararaman et al. (2019), eq. 2 with ρ = d_head.
     """
@@ -53,7 +53,7 @@ def attend_with_weights(
     bias: Float[Tensor, "#batch #heads query key"] | None = None,
     scaling: float | None = None,
 ) -> tuple[Float[Tensor, "batch heads query d_head"], Float[Tensor, "batch heads query key"]]:
-    """The plain twin of `attend`: the formula step by step, and the attention weights beside the result."""
+    """The plain twin of `attend`: the formula step by step, which also returns the attention weights."""
     logits = query @ key.transpose(-1, -2)
     logits = logits / math.sqrt(query.shape[-1]) if scaling is None else logits * scaling
     logits = logits if bias is None else logits + bias.to(logits.dtype)
@@ -65,13 +65,13 @@ def attend_with_weights(
 
 def masked_softmax(logits: Float[Tensor, "*axes key"], mask: Bool[Tensor, "*#axes key"]) -> Tensor:
     """Softmax over the keys that a row may see; a row that sees none is 0, with finite gradients."""
-    # Such a row keeps finite logits: softmax of -inf alone has NaN as its gradient.
+    # Such a row keeps finite logits, because softmax over nothing but -inf has NaN gradients.
     sees_any = mask.any(-1, keepdim=True)
     return logits.masked_fill(~mask & sees_any, -torch.inf).softmax(-1) * sees_any
 
 
 class FusedLinear(nn.Linear):
-    """Several maps of the same states as one product; their rows follow each other."""
+    """Several linear maps of the same states as one product; their rows follow each other."""
 
     def __init__(self, d_model: int, n_parts: int) -> None:
         super().__init__(d_model, n_parts * d_model)
@@ -128,9 +128,9 @@ class SelfAttention(_MultiHead):
     ) -> tuple[Float[Tensor, "batch pieces d_model"], Float[Tensor, "batch heads query key"] | None]:
         """Attend; return the new states, and the attention weights if asked for.
 
-        A `cache` (`transformers.DynamicCache`) holds keys and values of earlier pieces. `syntax` takes the
-        place of attention and output layer: of query, key, value, output layer, mask and dropout it makes the
-        states, and the attention weights where it was asked for them.
+        A `cache` (`transformers.DynamicCache`) holds keys and values of earlier pieces. `syntax` replaces
+        attention and output layer: from query, key, value, output layer, mask and dropout it computes the
+        states, and the attention weights if it was asked for them.
         """
         query, key, value = self._project(states, self.query_key_value, 3)
         if syntax is not None:

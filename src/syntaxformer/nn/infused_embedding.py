@@ -1,6 +1,6 @@
 """Embedding infusion: factor embeddings joined to word embeddings at the input of an encoder.
 
-Whether the widths of a kind add up (492 + 20 = 512) is settled by `plan_widths`, before anything is built.
+`plan_widths` checks that the widths of a kind add up (492 + 20 = 512) before anything is built.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class JoinedMap(nn.Linear):
     Args:
         width: Columns of [e ; f].
         d_model: Columns of the result.
-        n_one_hot: How many of the last of `width` are one-hot: those columns of W are the values' embeddings.
+        n_one_hot: How many of the last columns are one-hot; those columns of W are the values' embeddings.
     """
 
     def __init__(self, width: int, d_model: int, n_one_hot: int = 0) -> None:
@@ -33,14 +33,14 @@ class JoinedMap(nn.Linear):
 class InfusedEmbedding(nn.Module):
     """h' = [e ; f], e + f or W [e ; f] + b, with f the sum or the concatenation of the factor embeddings.
 
-    For kind `prepend` tags are pieces: those from the size of the word table on are the values of the first
-    factor, then those of the next. Kind `pos_encoder` has plain words here.
+    For kind `prepend`, tags are pieces: ids from the size of the word table on are the values of the first
+    factor, then those of the next. Kind `pos_encoder` embeds only words here.
 
     Args:
         plan: Widths from `plan_widths`.
         vocab_size: Rows of the word table.
         factor_sizes: Rows of each factor's table.
-        padding_id: Piece id whose word embedding is zero and stays so.
+        padding_id: Piece id whose word embedding is zero and is not trained.
 
     Raises:
         ValueError: A factor of the plan has no size.
@@ -80,7 +80,7 @@ class InfusedEmbedding(nn.Module):
         """Look up pieces and factors (columns in the order of the plan) and join them.
 
         Raises:
-            ValueError: `factor_ids` has another number of columns than the plan has factors.
+            ValueError: `factor_ids` has more or fewer columns than the plan has factors.
         """
         if self.kind.join == "pieces":
             return self._with_tags(pieces)
@@ -106,7 +106,7 @@ class InfusedEmbedding(nn.Module):
         return reduce(torch.add, embedded) if self.kind.merge == "sum" else torch.cat(embedded, -1)
 
     def _with_tags(self, pieces: Int[Tensor, "batch pieces"]) -> Float[Tensor, "batch pieces d_model"]:
-        """Words from their table, tags from one that follows it: the tables of all factors, end to end."""
+        """Take words from their table, and tags from the joined tables of all factors, which follow it."""
         n_words = self.word.num_embeddings
         is_tag = pieces >= n_words
         rows = [torch.arange(self.sizes[name], device=pieces.device) for name in self.factors]
@@ -117,16 +117,16 @@ class InfusedEmbedding(nn.Module):
 
 @dataclass(frozen=True)
 class InfusionKind:
-    """How factors are merged with each other and how the result meets the word embedding.
+    """How factors are merged with each other, and how the result is joined to the word embedding.
 
     Args:
-        merge: Their embeddings are summed, or stand side by side.
-        join: "add" to the word embedding, "concat" with it within d_model, "linear": side by side and mapped
-            back to d_model, "pieces": pieces of their own before the words, "encoder": a second encoder,
-            "final": as "linear", with the final vector of the sentence.
-        default_factors: Those of the paper.
-        source: Where it comes from.
-        one_hot: The embedding of a factor is fixed: one column for each value.
+        merge: Whether their embeddings are summed or concatenated.
+        join: "add" to the word embedding, "concat" with it within d_model, "linear": concatenate and map back
+            to d_model, "pieces": own pieces before the words, "encoder": a second encoder, "final": as
+            "linear", with the final vector of the sentence.
+        default_factors: The factors of the paper.
+        source: The paper and system.
+        one_hot: Whether the embedding of a factor is fixed, one column for each value.
         default_width: Columns of all factors together.
     """
 
@@ -139,7 +139,7 @@ class InfusionKind:
 
     @property
     def takes_widths(self) -> bool:
-        """Whether each factor has a width of its own to choose."""
+        """Whether each factor's width can be chosen."""
         return self.merge == "concat" and not self.one_hot
 
 
@@ -166,7 +166,7 @@ INFUSION_KINDS: dict[str, InfusionKind] = {
     "pos_encoder": InfusionKind("sum", "encoder", ("pos",), "Kapadia et al. (2020), system 5"),
 }
 
-"""Of our own translator."""
+"""Kinds of our own translator."""
 
 ENCODER_KINDS: dict[str, InfusionKind] = {
     "add": InfusionKind("sum", "add", ("pos",), "e + f_pos: Sundararaman et al. (2019), BERT option 1"),
@@ -175,19 +175,19 @@ ENCODER_KINDS: dict[str, InfusionKind] = {
     ),
     "let": InfusionKind("concat", "final", ("pos",), "W [C ; mean of f_pos] + b: Patricia et al. (2023)"),
 }
-"""Of a pretrained encoder, which they leave as it is at the start."""
+"""Kinds of a pretrained encoder, whose output they do not change at the start."""
 
 
 @dataclass(frozen=True)
 class WidthPlan:
-    """Widths that add up: what `plan_widths` found.
+    """Widths that add up, as `plan_widths` has settled them.
 
     Args:
         kind: A key of `INFUSION_KINDS`.
         d_model: Width of the encoder.
         word_width: Width of the word embedding.
-        factors: Name of each factor and width of its embedding, None for one column a value. The order is
-            that of the columns of `factor_ids`: a sequence, because a JSON file does not keep the order of a
+        factors: Name of each factor and width of its embedding, None for one column per value, in the order
+            of the columns of `factor_ids`. It is a sequence, because a JSON file does not keep the order of a
             mapping.
     """
 
@@ -212,7 +212,7 @@ class WidthPlan:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> WidthPlan:
-        """Read what `as_dict` gave, also after JSON turned pairs into lists."""
+        """Read what `as_dict` returned, even if JSON has turned pairs into lists."""
         return cls(**{**stored, "factors": tuple((name, width) for name, width in stored["factors"])})
 
 
@@ -258,15 +258,15 @@ def plan_widths(
         kind: A key of `kinds`.
         d_model: Width of the encoder.
         factors: Factor names; None for those of the paper that describes the kind.
-        width: All factors together, where they have columns of their own; None for the kind's default.
-        widths: Width of each factor for kinds that concatenate learned ones; None lets the first factor have
-            what the others (4 each) leave of `width`.
+        width: Width of all factors together, if they have their own columns; None for the kind's default.
+        widths: Width of each factor, for kinds that concatenate learned ones; None gives 4 to each but the
+            first, which gets the rest of `width`.
         word_width: Width of the word embedding; None for what the factors leave.
         kinds: Those of the host: `INFUSION_KINDS` or `ENCODER_KINDS`.
 
     Raises:
-        ValueError: An unknown kind, factors or widths that it has no use for, a factor without a width or of
-            width 0, or widths that do not add up to `d_model`.
+        ValueError: The kind is unknown or does not use the factors or widths, a factor has no width or width
+            0, or the widths do not add up to `d_model`.
     """
     if kind not in kinds:
         raise ValueError(f"infusion kind: expected one of {', '.join(kinds)}, got {kind!r}.")
@@ -305,7 +305,7 @@ def _useless(
     factors: Sequence[str] | None,
     widths: Mapping[str, int] | None,
 ) -> str | None:
-    """What was given to a kind that would pass over it in silence."""
+    """Describe an argument that the kind would ignore; None if there is none."""
     if kind == "none" and factors:
         return (
             f"infusion.factors: expected none for kind 'none', got {', '.join(factors)}. "
@@ -339,10 +339,11 @@ def _factor_widths(
 
 
 class FactorEmbedding(nn.Module):
-    """Factors joined to the states of a pretrained encoder, which they leave as it is at the start.
+    """Joins factors to the states of a pretrained encoder, whose output they do not change at the start.
 
-    h' = e + Σ f, f zero (add); h' = W [e ; f] + b (concat) or C' = W [C ; mean of f over the sentence] + b
-    (let, C the final vector of [CLS]), W the identity on the states and zero on f.
+    h' = e + Σ f, where f starts at zero (add); h' = W [e ; f] + b (concat), or C' = W [C ; mean of f over the
+    sentence] + b (let, with C the final vector of [CLS]), where W starts as the identity on the states and
+    zero on f.
 
     Args:
         plan: From `plan_widths` with `ENCODER_KINDS`.
@@ -366,7 +367,7 @@ class FactorEmbedding(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start anew, as documented."""
+        """Initialise again, as documented."""
         for table in self.tables.values():
             nn.init.zeros_(table.weight) if self.join is None else table.reset_parameters()
         if self.join is not None:
@@ -380,7 +381,7 @@ class FactorEmbedding(nn.Module):
     ) -> Float[Tensor, "batch *pieces d_model"]:
         """Join the factors to embeddings of pieces, or their mean to final vectors, `[batch, d_model]`.
 
-        Pieces of no word, 0 in all columns, do not count for the mean; without any word it is 0.
+        Pieces without a word, 0 in all columns, do not count in the mean; without any word it is 0.
         """
         columns = zip(self.tables.values(), factor_ids.unbind(-1), strict=True)
         embedded = [table(ids) for table, ids in columns]
@@ -390,7 +391,7 @@ class FactorEmbedding(nn.Module):
         if self.joins_final:
             counted = (factor_ids != 0).any(-1)[..., None].to(joined.dtype)
             joined = (joined * counted).sum(1) / counted.sum(1).clamp(min=1)
-        # Computed in the type of the embeddings, given in that of the states.
+        # Computed in the type of the embeddings, returned in that of the states.
         return self.join(torch.cat([states.to(joined.dtype), joined], -1)).to(states.dtype)
 
 

@@ -1,7 +1,7 @@
 """LISA: an attention head that points at governors, supervised or not, alone or inside other attention.
 
-What a piece should point at comes with the batch (`syntax.inputs`); which layers and heads do it is decided
-elsewhere.
+The positions to point at come with the batch (`syntax.inputs`); `infusion` decides which layers and heads
+point.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ class BiaffineHead(nn.Module):
 
     Args:
         d_query: Columns of Q: those of a head, or of the whole state.
-        d_key: Columns of K; None for as many. Then U starts as I · scaling, which makes the head the scaled
-            dot product of a pretrained model; otherwise normal with the deviation 1 / √(d_query d_key).
-        scaling: Of that product; None for 1 / √d.
+        d_key: Columns of K; None for d_query. If both are equal, U starts as I · scaling, so that the head is
+            the scaled dot product of a pretrained model; otherwise normal, with the standard deviation
+            1 / √(d_query d_key).
+        scaling: Factor of that product; None for 1 / √d.
 
     Source: Strubell et al. (2018), "Linguistically-Informed Self-Attention", section 3.2; differs: Q, K and V
     are those of the head it replaces, so that only U is new (Bai et al., 2021, section 5.1: "only adds a
@@ -36,7 +37,7 @@ class BiaffineHead(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start anew, as documented."""
+        """Initialise again, as documented."""
         d_query, d_key = self.weight.shape
         if d_key == d_query:
             self.weight.copy_(torch.eye(d_query) * self.scaling)
@@ -55,10 +56,10 @@ class BiaffineHead(nn.Module):
         key_mask: Bool[Tensor, "batch pieces"] | None = None,
         governors: Int[Tensor, "batch pieces"] | None = None,
     ) -> tuple[Float[Tensor, "batch pieces d_value"], Float[Tensor, "batch pieces pieces"]]:
-        """Attend; pieces that `governors` (gold or from a parser) gives a place look there alone.
+        """Attend; a piece with a position in `governors` (gold or from a parser) attends to that alone.
 
         The query is Q of the head, or the states. Without any valid key the output is zero. `governors` are
-        as from `syntax.governor_targets`, negative for pieces that attend as they would.
+        those of `syntax.governor_targets`, negative for pieces that attend as usual.
 
         Returns:
             The output, and the logits that `governor_loss` takes (-inf on invalid keys).
@@ -75,9 +76,9 @@ class BiaffineHead(nn.Module):
     def substitute(
         self, query: Float[Tensor, "batch heads pieces d_head"], attn_head: int, scaling: float
     ) -> Float[Tensor, "batch heads pieces d_head"]:
-        """Queries of all heads with those of one replaced, so that any attention makes that head this one.
+        """Replace the queries of one head, so that any attention computes this head in its place.
 
-        `scaling` is what that attention multiplies QKᵀ with, 1/√d_head as a rule; it is undone here.
+        `scaling` is the factor of QKᵀ in that attention, usually 1/√d_head; it is undone here.
         """
         replaced = self(query[:, attn_head]).unsqueeze(1) / scaling
         return torch.cat([query[:, :attn_head], replaced, query[:, attn_head + 1 :]], 1)
@@ -89,9 +90,9 @@ def inject_governors(
     governors: Int[Tensor, "batch pieces"],
     attn_head: int,
 ) -> Float[Tensor, "batch heads pieces d_head"]:
-    """Let one head look at nothing but the governor: one-hot attention.
+    """Let one head attend to the governor alone: one-hot attention.
 
-    `governors` are places of pieces, negative for pieces that keep their output.
+    `governors` are positions of pieces, negative for pieces that keep their output.
 
     Source: Strubell et al. (2018), section 3.3: gold or predicted parses at test time.
     """
@@ -105,7 +106,7 @@ def inject_governors(
 def governor_loss(
     logits: Float[Tensor, "batch pieces pieces"], targets: Int[Tensor, "batch pieces"]
 ) -> Float[Tensor, ""]:
-    """Mean cross-entropy of the pieces that have a target; 0 where none has.
+    """Mean cross-entropy of the pieces that have a target; 0 if none has.
 
     Source: Strubell et al. (2018), section 3.4.
     """
@@ -116,13 +117,13 @@ def governor_loss(
 
 
 def check_gradient(expected: bool) -> None:
-    """Refuse reentrant checkpointing around a supervised head: its loss would teach nothing, silently.
+    """Refuse reentrant checkpointing around a supervised head, whose loss would then have no gradients.
 
-    That kind runs layers without gradients first, and the loss is made of what it finds then. `expected` is
-    whether the forward pass outside the layer records gradients.
+    This kind of checkpointing first runs layers without gradients, and the loss is computed in that run.
+    `expected` is whether the forward pass outside the layer records gradients.
 
     Raises:
-        ValueError: It does, and the layer does not.
+        ValueError: Gradients are recorded outside the layer but not inside.
     """
     if expected and not torch.is_grad_enabled():
         raise ValueError(
@@ -136,10 +137,10 @@ def governor_hits(
     targets: Int[Tensor, "batch pieces"],
     counted: Bool[Tensor, "batch pieces"] | None = None,
 ) -> tuple[int, int]:
-    """Right ones and all of the pieces that have a target: their quotient is the accuracy of pieces.
+    """Count the pieces that point right and all that have a target; their quotient is the accuracy.
 
-    The head points where its logits are the largest; targets are those of `syntax.governor_targets`. With
-    `first_pieces` as what is counted, the quotient is the unlabelled attachment score of words.
+    The head points where its logits are the largest; targets are those of `syntax.governor_targets`. If only
+    `first_pieces` are counted, the quotient is the unlabelled attachment score of words.
     """
     of_interest = targets >= 0 if counted is None else (targets >= 0) & counted
     right = (pointed_at == targets) & of_interest

@@ -1,6 +1,7 @@
 """A learned bias for each head and syntactic relation, added to the logits of plain attention.
 
-The cheap sibling of syntax attention on the same matrices; the papers do not have it, a fair comparison does.
+It is a cheap alternative to syntax attention on the same matrices. It is not in the papers, but a fair
+comparison needs it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def relation_bias(
 
 
 class _Gather(torch.autograd.Function):
-    """An embedding bag whose backward pass sums the rows of each sentence by relation before it sums rows."""
+    """An embedding bag whose backward pass first sums by relation within each row, and then over the rows."""
 
     @staticmethod
     def forward(ctx: Any, relations: Tensor, weight: Tensor) -> Tensor:
@@ -57,9 +58,9 @@ class _Gather(torch.autograd.Function):
 
 
 class RelationBias(nn.Module):
-    """`relation_bias` with its parameters, which start at zero: at first nothing changes.
+    """`relation_bias` with its parameters, which start at zero, so that at first nothing changes.
 
-    Of the 3D + 2 relation ids 0 ("none") has a bias like any other.
+    Of the 3D + 2 relation ids, 0 ("none") has a bias like any other.
     """
 
     def __init__(self, n_heads: int, n_trees: int = 2, max_distance: int = 15) -> None:
@@ -67,13 +68,14 @@ class RelationBias(nn.Module):
         self.weight = nn.Parameter(torch.zeros(n_trees, 3 * max_distance + 2, n_heads))
 
     def reset_parameters(self) -> None:
-        """Start anew, at zero."""
+        """Initialise again with zeros."""
         nn.init.zeros_(self.weight)
 
     def weight_of(self, active: Bool[Tensor, " networks"] | None) -> Float[Tensor, "trees ids heads"]:
-        """b, with 0 for relations that take no part; "none" always does.
+        """b, with 0 for relations that take no part; "none" always takes part.
 
-        `active` are the relations 1 to 3D + 1 of each tree that take part, then anything; None for all.
+        `active` says which relations 1 to 3D + 1 of each tree take part; further entries are ignored. None
+        stands for all.
         """
         if active is None:
             return self.weight
@@ -87,10 +89,10 @@ class RelationBias(nn.Module):
         active: Bool[Tensor, " networks"] | None = None,
         look_up: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "batch heads keys keys"]:
-        """What to add to the scaled logits; `active` as in `weight_of`, `look_up` for `relation_bias`.
+        """The bias of the scaled logits; `active` as in `weight_of`, `look_up` in place of `relation_bias`.
 
         Raises:
-            ValueError: Another number of trees than there are biases for.
+            ValueError: There are more or fewer trees than biases.
         """
         if relations.shape[1] != len(self.weight):
             raise ValueError(f"relations: expected {len(self.weight)} trees, got {relations.shape[1]}.")

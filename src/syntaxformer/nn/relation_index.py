@@ -1,10 +1,11 @@
-"""Where each pair of pieces belongs: relation matrices turned into indices for sums and look-ups by relation.
+"""Relation matrices turned into indices, by which pairs of pieces are summed and looked up by relation.
 
-Made once for a batch and shared by all layers. No mask is made: two integers a pair and a tree.
+An index is made once for a batch and shared by all layers. It needs no masks, only two integers for each pair
+and tree.
 
 A row (a query of a sentence) has a slot for each relation that some key has to it, in each tree: slot 0 of a
-tree is relation 0, the others follow in order of their ids. All relations that no key has are alike and share
-one slot behind those of all trees. Some 30 slots do for a row of a real sentence, instead of 92.
+tree is relation 0, and the others follow in order of their ids. All relations that no key has share one slot
+after those of all trees. A row of a real sentence needs about 30 slots instead of 92.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class RowIndex:
     Args:
         order: Pairs sorted by row, tree and relation.
         starts: Where each slot of each row begins in `order`.
-        slots: Slot of each pair, counted over all rows, in each tree.
-        n_slots: Slots of a row.
+        slots: Slot of each pair in each tree, numbered through all rows.
+        n_slots: Number of slots in a row.
     """
 
     order: Int[Tensor, " sorted_pairs"]
@@ -40,13 +41,13 @@ class RowIndex:
     n_slots: int
 
     def sum_by_relation(self, pairs: Float[Tensor, "rows keys width"]) -> Float[Tensor, "rows slots width"]:
-        """Σ over the keys of each row that stand in each slot."""
+        """Σ over the keys in each slot of each row."""
         width = pairs.shape[-1]
         sums = F.embedding_bag(self.order, pairs.view(-1, width), self.starts, mode="sum")
         return sums.view(-1, self.n_slots, width)
 
     def look_up(self, table: Float[Tensor, "rows slots width"]) -> Float[Tensor, "rows keys width"]:
-        """For each pair the entry of its relation, summed over the trees."""
+        """The entry of each pair's relation, summed over the trees."""
         n_rows, _, width = table.shape
         return F.embedding_bag(self.slots, table.view(-1, width), mode="sum").view(n_rows, -1, width)
 
@@ -56,9 +57,9 @@ class RelationIndex:
     """Indices of a batch, sentence by sentence, row by row; `order`, `starts` and `slots` as in `RowIndex`.
 
     Args:
-        places: Slot of each relation within those of its tree, where the row has it.
-        present: Whether the row has it.
-        padded: Whether any key is not valid.
+        places: Slot of each relation among those of its tree, if the row has the relation.
+        present: Whether the row has the relation.
+        padded: Whether any key is invalid.
     """
 
     order: Int[Tensor, "rows sorted_keys"]
@@ -79,10 +80,10 @@ class RelationIndex:
     ) -> RelationIndex:
         """Index the relations of a batch.
 
-        Ids are 0 to 3D + 1. Keys that are not valid by `key_mask` are taken out of every relation.
+        Ids are 0 to 3D + 1. Keys that are invalid in `key_mask` are removed from every relation.
 
         Raises:
-            ValueError: A relation id above 3D + 1.
+            ValueError: A relation id is above 3D + 1.
         """
         batch, n_trees, n_keys, _ = relations.shape
         n_ids = 3 * max_distance + 2
@@ -105,12 +106,12 @@ class RelationIndex:
 
     @property
     def n_networks(self) -> int:
-        """Sub-networks: ids 1 to 3D + 1 of each tree."""
+        """Number of sub-networks, ids 1 to 3D + 1 of each tree."""
         return self.present.shape[1] * (self.present.shape[2] - 1)
 
     @property
     def n_tree_slots(self) -> int:
-        """Slots of the first tree, and of each."""
+        """Number of slots of each tree."""
         return (self.starts.shape[1] - 1) // self.present.shape[1]
 
     def rows(self, first: int, last: int) -> RowIndex:
@@ -127,13 +128,14 @@ class RelationIndex:
 
     @cached_property
     def bias_of_all(self) -> Float[Tensor, "batch keys slots"]:
-        """`slot_bias` where all sub-networks take part: made once for all layers."""
+        """`slot_bias` if all sub-networks take part, computed once for all layers."""
         return self.slot_bias(self.present.new_ones(self.n_networks))
 
     def slot_bias(self, active: Bool[Tensor, " networks"]) -> Float[Tensor, "batch keys slots"]:
-        """What a softmax over slots adds so that it is one over the sub-networks that take part.
+        """The bias that makes a softmax over slots one over the sub-networks that take part.
 
-        0 for a slot of one that does, -inf for the others, log m for the slot that m of them share.
+        It is 0 for the slot of a sub-network that takes part, -inf for others, and log m for the slot that m
+        of them share.
         """
         n_rows, n_trees, n_ids = self.present.shape
         takes_part = F.pad(active.view(n_trees, n_ids - 1), (1, 0))
@@ -146,7 +148,7 @@ class RelationIndex:
     def of_networks(
         self, shares: Float[Tensor, "batch keys slots"], active: Bool[Tensor, " networks"] | None = None
     ) -> Float[Tensor, "batch keys networks"]:
-        """From the slots' shares of a softmax with `slot_bias` to those of the sub-networks."""
+        """Turn the slots' shares of a softmax with `slot_bias` into those of the sub-networks."""
         n_rows, n_trees, n_ids = self.present.shape
         shares = shares.flatten(0, 1)
         active = self.present.new_ones(self.n_networks) if active is None else active
@@ -161,7 +163,7 @@ class RelationIndex:
 def _places(
     ids: Int[Tensor, "rows trees keys"], n_ids: int
 ) -> tuple[Bool[Tensor, "rows trees ids"], Int[Tensor, "rows trees ids"]]:
-    """Which relations each row has, 0 always among them, and their slots (0 for those it has not)."""
+    """Which relations each row has, always including 0, and their slots (0 for relations that it lacks)."""
     present = torch.zeros(*ids.shape[:2], n_ids, dtype=torch.bool, device=ids.device)
     present.scatter_(2, ids, torch.ones((), dtype=torch.bool, device=ids.device).expand_as(ids))
     present[..., 0] = True

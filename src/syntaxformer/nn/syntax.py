@@ -1,7 +1,7 @@
-"""Syntax attention: one attention for each relation of a syntax tree, all of them in a single pass, exactly.
+"""Syntax attention: one attention for each relation of a syntax tree, all computed exactly in a single pass.
 
-The formulas of the pass are in `nn.kernels.syntax_kernel`, the literal loop over masks that it replaces in
-`syntax_reference`.
+The formulas of the pass are in `nn.kernels.syntax_kernel`; `syntax_reference` has the literal loop over masks
+that it replaces.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from syntaxformer.nn.kernels.syntax_kernel import KernelOptions, SyntaxKernel
 from syntaxformer.nn.relation_index import RelationIndex
 
 MaskMode = Literal["multiplicative", "additive"]
-"""Masked keys keep logit 0, or are removed."""
+"""Masked keys get logit 0, or are removed."""
 
 OnEmptyRow = Literal["full", "zero"]
-"""Where masked keys are removed, a row without any key attends to all keys, or gives zeros."""
+"""If masked keys are removed, a row without any key attends to all keys, or gives zeros."""
 
 Summation = Literal["sum", "scaled", "mean"]
 """Without topical attention: Σ_r A_r, Σ_r A_r / √m, or their mean."""
@@ -47,45 +47,45 @@ def syntax_attention(
 ) -> tuple[Float[Tensor, "batch heads keys d_head"], Float[Tensor, "batch keys networks"] | None]:
     """Σ_r α_r A_r, one attention A_r for each relation r of each tree, weighted by topical attention.
 
-    A_r = softmax(QKᵀ ⊙ M_r · scaling) V, where M_r is 1 where the relation is r (multiplicative: a masked
-    key keeps logit 0), and α = softmax_r(Σ_heads u·A_r) for each piece. It takes one pass over the pairs of
-    pieces, not one for each sub-network, and no mask is made. Sub-networks are the relations 1 to 3D + 1 of
-    the first tree, those of the next, and, if included, the full one: 92 for two trees and D = 15.
+    A_r = softmax(QKᵀ ⊙ M_r · scaling) V, where M_r is 1 for pairs of relation r (multiplicative: a masked key
+    gets logit 0), and α = softmax_r(Σ_heads u·A_r) for each piece. It takes one pass over the pairs of pieces
+    instead of one for each sub-network, and makes no masks. Sub-networks are the relations 1 to 3D + 1 of the
+    first tree, those of the next, and, if included, full attention: 92 for two trees and D = 15.
 
-    A padded key is removed in either mode; a sentence of nothing but padding gives zeros. In multiplicative
-    mode no other row is empty: without any key of relation r, A_r is the mean of all values.
+    A padded key is removed in both modes; a sentence of padding alone gives zeros. In multiplicative mode no
+    other row is empty: without any key of relation r, A_r is the mean of all values.
 
     Args:
         query: Q.
         key: K.
         value: V.
-        relations: Relation ids 0 to 3D + 1, or an index made of them once for all layers; 0, as between a
-            piece and itself, is no sub-network. In multiplicative mode every piece must have 0 to itself: a
-            row that one relation fills leaves no logit of 0, and loses its precision far below it.
+        relations: Relation ids 0 to 3D + 1, or an index made from them once for all layers; 0, as between a
+            piece and itself, is no sub-network. In multiplicative mode every piece must have 0 to itself: if
+            one relation fills a row, no logit is 0, and logits far below 0 lose precision.
         topical_query: u = W_O W_K q_task / √d_model of each head; None for a summation of all sub-networks.
         key_mask: True for valid keys; None for all. An index already holds it.
         scaling: Factor of QKᵀ; None for 1/√d_head.
         mode: "multiplicative" as in the paper, or "additive": masked keys are removed.
-        on_empty_row: In additive mode A_r of a row without any key in M_r: attention to all keys, or zeros.
+        on_empty_row: A_r in additive mode for a row without any key in M_r: attention to all keys, or zeros.
             That sub-network takes part in α like any other.
         max_distance: D. An index already holds it.
-        include_full: A further sub-network whose mask is 1 everywhere.
+        include_full: Add a sub-network whose mask is 1 everywhere.
         position_bias: Added to the scaled logits before they are masked.
         dropout: Probability of dropping an attention weight; 0 outside training.
         return_weights: Whether to return α.
         active: Sub-networks that take part; None for all.
-        gate: g of each head or of all: the output is full + g (syntax - full), with full the plain attention.
+        gate: g of each head or of all: the output is full + g (syntax - full), where full is plain attention.
         summation: What replaces α without a topical query.
 
     Returns:
-        The output, and α if asked for (0 in a sentence of nothing but padding).
+        The output, and α if asked for (0 in a sentence of padding alone).
 
     Raises:
-        ValueError: An unknown mode, rule or summation; a dropout probability outside [0, 1); relation ids
-            above 3D + 1; no sub-network that takes part; a mask besides an index.
+        ValueError: A mode, rule or summation is unknown, the dropout probability is outside [0, 1), a
+            relation id is above 3D + 1, no sub-network takes part, or a mask is given besides an index.
 
-    Source: Bai et al. (2021), "Syntax-BERT", eq. 1 and 2; differs: attention dropout falls on Σ_r α_r A_r's
-    weights, once, and a sub-network whose best key lies e^-69 below the best of its row fades to zero.
+    Source: Bai et al. (2021), "Syntax-BERT", eq. 1 and 2; differs: attention dropout is applied once, to the
+    weights of Σ_r α_r A_r, and a sub-network whose best key is e^-69 below the best of its row fades to zero.
     """
     check_arguments(mode, on_empty_row, summation, dropout)
     if not isinstance(relations, RelationIndex):
@@ -122,10 +122,10 @@ def syntax_attention(
 
 
 def check_arguments(mode: str, on_empty_row: str, summation: str, dropout: float) -> None:
-    """Refuse names and numbers that mean nothing.
+    """Refuse unknown names and a dropout out of range.
 
     Raises:
-        ValueError: One of them does.
+        ValueError: An argument is invalid.
     """
     choices = (
         ("mode", mode, MaskMode),
@@ -158,10 +158,10 @@ def _check_active(active: Bool[Tensor, " networks"], n_networks: int) -> None:
 
 
 def linear_map(module: nn.Module, like: Tensor, **options: Any) -> tuple[Tensor, Tensor | None]:
-    """Weight `[rows, columns]` and bias of a linear map as it is applied to such states now.
+    """Weight `[rows, columns]` and bias that a linear map now applies to states such as `like`.
 
-    A plain one that lies where the states are is read. Any other is asked, with the options, for what it
-    makes of the unit vectors: so LoRA counts, and so do weights that are fetched only when a module runs.
+    The weights of a plain map on the states' device are read. Any other map is applied, with the options, to
+    the unit vectors: this includes LoRA, and weights that are fetched only when a module runs.
     """
     plain: Any = module
     if getattr(type(module), "host", type(module)) is nn.Linear and plain.weight.device == like.device:
@@ -174,9 +174,10 @@ def linear_map(module: nn.Module, like: Tensor, **options: Any) -> tuple[Tensor,
 class TopicalAttention(nn.Module):
     """H^O = softmax(q_task (H W_K)ᵀ / √d) H W_V over the outputs H of all sub-networks, for each piece.
 
-    W_V starts as the identity (the paper does not say), so that a pretrained checkpoint is not thrown away;
-    W_K and q_task start normal with the deviation 0.02 of BERT, which makes all weights nearly equal. 2 d² +
-    d parameters: 1.18 million for d = 768 (the paper: 1.0 million), if all layers share them.
+    W_V starts as the identity (the paper does not say how), so that a pretrained checkpoint keeps its
+    knowledge; W_K and q_task start normal with BERT's standard deviation of 0.02, which makes all weights
+    nearly equal. It has 2 d² + d parameters: 1.18 million for d = 768 (the paper: 1.0 million), if all layers
+    share them.
 
     Source: Bai et al. (2021), "Syntax-BERT", eq. 2.
     """
@@ -191,18 +192,18 @@ class TopicalAttention(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Start anew, as documented."""
+        """Initialise again, as documented."""
         d_model = len(self.task_query)
         self.task_query.copy_(torch.randn(d_model) * self.init_std)
         self.key.copy_(torch.randn(d_model, d_model) * self.init_std)
         self.value.copy_(torch.eye(d_model))
 
     def forward(self) -> tuple[Float[Tensor, " d_model"], Float[Tensor, "d_model d_model"]]:
-        """W_K q_task and W_V: all that is made of the parameters, which only a forward pass may read."""
+        """W_K q_task and W_V, the only uses of the parameters, which only a forward pass may read."""
         return self.key @ self.task_query, self.value
 
     def head_queries(self, output_weight: Float[Tensor, "d_model d_heads"]) -> Float[Tensor, "heads d_head"]:
-        """Query u = W_O W_K q_task / √d, cut into heads: what `syntax_attention` takes.
+        """Query u = W_O W_K q_task / √d, cut into heads, for `syntax_attention`.
 
         A sub-network's topical logit is q_task · (concat_h(A_h) W_O W_K) / √d = Σ_h u_h · A_h. Biases are the
         same for all sub-networks and drop out of the softmax. `output_weight` is that of the attention's
@@ -226,14 +227,14 @@ class TopicalAttention(nn.Module):
         bias: Float[Tensor, " d_model"] | None,
         gate: Float[Tensor, ""] | Float[Tensor, " heads"] | None = None,
     ) -> Float[Tensor, "*axes d_model"]:
-        """The output layer, then W_V: what `map` after it gives, in the cheaper way.
+        """Apply the output layer, then W_V as `map` does, in the cheaper of two ways.
 
-        Folding takes one product of d³, W_V on the states one of pieces · d². In training, and where a graph
-        is recorded for all sizes, it is always folded. `weight` is W_Oᵀ, as `nn.Linear` stores it; `heads`
-        are the outputs of all heads, side by side.
+        Folding W_V into the layer costs one product of d³, applying it to the states one of pieces · d². In
+        training, and if a graph is recorded for all sizes, it is always folded. `weight` is W_Oᵀ, as
+        `nn.Linear` stores it; `heads` are the outputs of all heads, side by side.
         """
         is_recorded = torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing()
-        # The size last: to ask for it would bind a graph to it.
+        # The size is asked for last, since that would bind a graph to it.
         if is_recorded or (gate is not None and gate.ndim) or heads.shape[:-1].numel() >= len(weight):
             return F.linear(heads, *self.output_layer(weight, bias, gate))
         return self.map(F.linear(heads, weight, bias), gate)
@@ -246,8 +247,8 @@ class TopicalAttention(nn.Module):
     ) -> tuple[Float[Tensor, "d_model d_heads"], Float[Tensor, " d_model"] | None]:
         """Weight and bias of the output layer with W_V folded in.
 
-        `weight` is W_Oᵀ, as `nn.Linear` stores it. `gate` is g of all heads, or of each: a closed one leaves
-        the layer as it is. The bias follows their mean.
+        `weight` is W_Oᵀ, as `nn.Linear` stores it. `gate` is g of all heads, or of each: a closed gate leaves
+        the layer as it is. The bias uses the mean of the gates.
         """
         value = self._behind(None if gate is None else gate.mean())
         exact = weight.to(value.dtype)
@@ -265,10 +266,10 @@ class TopicalAttention(nn.Module):
 
 
 class SyntaxGate(nn.Module):
-    """g = tanh(w), closed at the start: the model is the pretrained one and learns how much syntax to let in.
+    """g = tanh(w), closed at the start: the model begins as the pretrained one and learns to open the gate.
 
-    With it the attention is full + g (syntax - full) and W_V becomes (1 - g) I + g W_V, so that g = 0 is the
-    plain layer whatever the other parameters are, and g = 1 is the layer of the paper.
+    With the gate the attention is full + g (syntax - full) and W_V becomes (1 - g) I + g W_V, so g = 0 is the
+    plain layer, whatever the other parameters are, and g = 1 is the layer of the paper.
 
     Args:
         n_heads: A gate for each head; None for one of the layer.
@@ -279,13 +280,13 @@ class SyntaxGate(nn.Module):
     def __init__(self, n_heads: int | None = None) -> None:
         super().__init__()
         self.is_one = n_heads is None
-        # Of one axis also for a single gate: FSDP cannot shard scalars.
+        # Even a single gate has one axis, because FSDP cannot shard scalars.
         self.weight = nn.Parameter(torch.zeros(n_heads or 1))
 
     def reset_parameters(self) -> None:
-        """Start anew, closed."""
+        """Initialise again as closed."""
         nn.init.zeros_(self.weight)
 
     def forward(self) -> Float[Tensor, ""] | Float[Tensor, " heads"]:
-        """The gate, -1 to 1."""
+        """The gate, from -1 to 1."""
         return self.weight.tanh().squeeze(0) if self.is_one else self.weight.tanh()

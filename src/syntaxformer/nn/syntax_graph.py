@@ -1,7 +1,7 @@
 """The collapsed syntax attention as a graph of plain operations, for export.
 
-No index of the batch is made, and every size but those of the model may vary. Slower than `syntax_kernel`
-where PyTorch runs it, and without dropout. The formulas are in `nn.kernels.syntax_kernel`.
+It makes no index of the batch, and every size but those of the model may vary. It is slower in PyTorch than
+`syntax_kernel` and has no dropout. The formulas are in `nn.kernels.syntax_kernel`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def syntax_attention_graph(
     """`syntax_attention` without dropout and without α; arguments as there.
 
     Raises:
-        ValueError: An unknown mode, rule or summation.
+        ValueError: The mode, rule or summation is unknown.
     """
     check_arguments(mode, on_empty_row, summation, 0.0)
     n_heads, n_ids = query.shape[1], 3 * max_distance + 2
@@ -93,7 +93,7 @@ def syntax_attention_graph(
 def relation_bias_graph(
     relations: UInt8[Tensor, "batch trees keys keys"], weight: Float[Tensor, "trees ids heads"]
 ) -> Float[Tensor, "batch heads keys keys"]:
-    """`relation_bias`; arguments as there."""
+    """The same as `relation_bias`; arguments as there."""
     biases = [table[ids.to(torch.int64)] for table, ids in zip(weight, relations.unbind(1), strict=True)]
     return sum(biases[1:], biases[0]).permute(0, 3, 1, 2)
 
@@ -125,7 +125,7 @@ def _sum(pairs: Tensor, ids: Tensor, n_ids: int) -> Tensor:
 
 
 def _shares(logits: list[Tensor], n_ids: int, active: Tensor | None, include_full: bool) -> Tensor:
-    """α `[b, q, trees · ids + 1]`, 0 for relation 0 and for what takes no part; full attention last."""
+    """α `[b, q, trees · ids + 1]`, 0 for relation 0 and those that take no part; full attention is last."""
     n_trees = len(logits) - 1
     parts = torch.ones(n_trees * (n_ids - 1) + include_full, dtype=torch.bool) if active is None else active
     takes_part = torch.zeros(n_trees, n_ids, dtype=torch.bool)

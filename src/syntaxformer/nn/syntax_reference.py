@@ -1,6 +1,6 @@
-"""Syntax attention as the paper writes it: a loop over masks, one attention each. For tests and for reading.
+"""Syntax attention as the paper writes it, for tests and for readers: a loop over masks, one attention each.
 
-Its time and memory grow with the number of sub-networks; `syntax_attention` gives the same.
+Its time and memory grow with the number of sub-networks; `syntax_attention` gives the same results.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def syntax_attention_reference(
     gate: Float[Tensor, " heads"] | Float[Tensor, ""] | None = None,
     summation: Summation = "scaled",
 ) -> tuple[Float[Tensor, "batch heads keys d_head"], Float[Tensor, "batch keys networks"] | None]:
-    """The literal twin of `syntax_attention`: same arguments, same results; dropout falls on each network.
+    """The literal twin of `syntax_attention`: same arguments, same results, but dropout within each network.
 
     Raises:
-        ValueError: As there.
+        ValueError: As for `syntax_attention`.
 
     Source: Bai et al. (2021), "Syntax-BERT", eq. 1 and 2.
     """
@@ -79,7 +79,7 @@ def syntax_attention_reference(
 
 
 def _masks(relations: Tensor, max_distance: int, include_full: bool) -> Iterator[Tensor]:
-    """`[batch, keys, keys]`, True where M_r is 1, for one sub-network after the other."""
+    """Yield for each sub-network `[batch, keys, keys]`, True where M_r is 1."""
     for tree in relations.unbind(1):
         for relation in range(1, 3 * max_distance + 2):
             yield tree == relation

@@ -30,7 +30,7 @@ class Residual(nn.Module):
         self.pre = norm == "pre"
 
     def enter(self, states: Tensor) -> Tensor:
-        """What the sublayer is to be given."""
+        """The input of the sublayer."""
         return self.norm(states) if self.pre else states
 
     def leave(self, states: Tensor, update: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class FeedForward(nn.Module):
 
 
 class _Layer(nn.Module):
-    """What both layers are made of, in the order in which states pass through it."""
+    """The modules of both kinds of layer, in the order in which states pass through them."""
 
     reads_memory = False
 
@@ -85,7 +85,7 @@ class _Layer(nn.Module):
 
 
 class EncoderLayer(_Layer):
-    """Self-attention, then a position-wise network, each with a residual."""
+    """Self-attention and a position-wise network, each in a residual connection."""
 
     def forward(
         self,
@@ -137,8 +137,8 @@ def sinusoids(n_positions: int, d_model: int) -> Float[Tensor, "positions d_mode
     Raises:
         ValueError: `d_model` is odd.
 
-    Source: Vaswani et al. (2017), section 3.5. Differs: sines and cosines stand in two halves, not
-        in turn, as in tensor2tensor and CTranslate2; a permutation of columns that training cannot see.
+    Source: Vaswani et al. (2017), section 3.5. Differs: sines and cosines stand in two halves instead of
+        alternating, as in tensor2tensor and CTranslate2; training does not notice the order of columns.
     """
     if d_model % 2:
         raise ValueError(f"d_model: expected an even number for sinusoidal positions, got {d_model}.")
@@ -151,8 +151,8 @@ def sinusoids(n_positions: int, d_model: int) -> Float[Tensor, "positions d_mode
 class SinusoidalPositions(nn.Module):
     """Adds positions to embeddings.
 
-    The table is a cache and not a buffer, so a checkpoint does not hold it and a model made on the meta
-    device has it too.
+    The table is a cache and not a buffer, so that checkpoints do not store it and models made on the meta
+    device have it, too.
     """
 
     def __init__(self, d_model: int) -> None:

@@ -1,7 +1,7 @@
 """`WordColumns`: the words of many sentences as flat arrays, the form in which factors are computed.
 
-Built from `Sentence` objects or straight from an annotation store's columns; tags are integer codes with the
-list of their names. Holds values only: which of them a model knows is `factors`' business.
+They are built from `Sentence` objects or straight from the columns of an annotated corpus; tags are integer
+codes with the list of their names. They hold values only: `factors` decides which of them a model knows.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from syntaxformer.trees.locate import given_words
 from syntaxformer.trees.sentence import COLUMNS, PER_WORD, Sentence
 
 DEFAULT_COLUMNS = ("upos", "governors", "deprels")
-"""Annotations that are fetched where nobody says which: those of the built-in factors, but trees."""
+"""Annotations that are fetched by default: those of the built-in factors, without constituency trees."""
 
 
 class CorpusLike(Protocol):
-    """What is asked of an annotated corpus."""
+    """The part of an annotated corpus that is needed here."""
 
     def columns(self, start: int, stop: int, names: Collection[str]) -> Any:
-        """Has `row_offsets`, `starts`, `ends`, `values` of those columns, and `tags`: what codes are."""
+        """An object with `row_offsets`, `starts`, `ends`, the columns' `values`, and the `tags` of codes."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedColumn:
-    """Values of a column as codes, `[items]`: indices into the distinct ones, -1 where an item has none.
+    """Values of a column as codes, `[items]`: indices into the distinct values, -1 for an item without one.
 
     Raises:
-        AlignmentError: A code that is no index into `values`.
+        AlignmentError: A code is no index into `values`.
     """
 
     codes: NDArray[np.integer[Any]]
@@ -69,7 +69,7 @@ class CodedColumn:
         return cls(codes, tuple(numbers))
 
     def decode(self) -> list[str | None]:
-        """The values as strings, None where an item has none."""
+        """The values as strings, None for an item without one."""
         names = (*self.values, None)
         return [names[code] for code in self.codes.tolist()]
 
@@ -84,7 +84,7 @@ class WordColumns:
         starts: `[words]`, character start of each word in its line.
         ends: `[words]`, character end, exclusive.
         upos: Universal part of speech of each word, or None if the annotator gives none.
-        xpos: Treebank-specific tag; or None, as the following.
+        xpos: Treebank-specific tag, or None; likewise for the next three.
         deprels: Relation to the governor.
         governors: `[words]`, index of the governor within the line, -1 for a root.
         lemmas: Lemma.
@@ -94,7 +94,7 @@ class WordColumns:
             words; or None.
 
     Raises:
-        AlignmentError: Columns of different lengths.
+        AlignmentError: Columns have different lengths.
     """
 
     texts: Sequence[str]
@@ -121,12 +121,12 @@ class WordColumns:
         for name, column in {**columns, **self.user}.items():
             if column is not None and len(column) != self.n_words:
                 raise AlignmentError(
-                    f"{name}: expected {self.n_words} values, one a word, got {len(column)}."
+                    f"{name}: expected {self.n_words} values, one per word, got {len(column)}."
                 )
 
     @property
     def n_words(self) -> int:
-        """Words of all lines together."""
+        """Number of words in all lines together."""
         return len(self.starts)
 
     @property
@@ -136,7 +136,7 @@ class WordColumns:
 
     @property
     def provides(self) -> frozenset[str]:
-        """The annotations that are there, of `trees.sentence.COLUMNS`."""
+        """Those annotations of `trees.sentence.COLUMNS` that are present."""
         return frozenset(name for name in COLUMNS if getattr(self, name) is not None)
 
     def line_of_word(self, word: int) -> int:
@@ -144,10 +144,10 @@ class WordColumns:
         return int(np.searchsorted(self.row_splits, word, side="right")) - 1 + self.first_line
 
     def with_user_column(self, name: str, values: CodedColumn | Sequence[str]) -> WordColumns:
-        """A copy with one more user column, one value a word.
+        """A copy with one more user column, which has one value for each word.
 
         Raises:
-            AlignmentError: The number of values is not that of the words.
+            AlignmentError: There are more or fewer values than words.
         """
         column = values if isinstance(values, CodedColumn) else CodedColumn.from_values(values)
         return replace(self, user={**self.user, name: column})
@@ -162,8 +162,8 @@ class WordColumns:
     ) -> WordColumns:
         """Columns of consecutive lines of an annotated corpus, without a `Sentence` for each.
 
-        `texts` are the lines `start`, 0-based, to `start + len(texts)` that were annotated. Columns are
-        fetched as far as they are there.
+        `texts` are the annotated lines from `start`, 0-based, to `start + len(texts)`. Columns that the
+        corpus lacks are left out.
 
         Raises:
             AlignmentError: The corpus has fewer lines.
@@ -185,12 +185,12 @@ class WordColumns:
     ) -> WordColumns:
         """Columns of annotated sentences.
 
-        `user` has, for each of the user's columns, one list of values a line (see `read_user_values`).
-        `only` are the annotations that are wanted.
+        `user` has a list of values for each line, for each of the user's columns (see `read_user_values`).
+        `only` names the annotations that are wanted.
 
         Raises:
-            AlignmentError: One of `DEFAULT_COLUMNS` that some lines have and others lack, or a user column
-                whose values are not one a word.
+            AlignmentError: Some lines have one of `DEFAULT_COLUMNS` and others lack it, or a user column does
+                not have one value per word.
         """
         offsets, row_splits = word_offsets(sentences)
         texts = [sentence.text for sentence in sentences]
@@ -210,10 +210,10 @@ def word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDAr
 
 
 def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, first_line: int) -> None:
-    """Hold that a user column has one value for each word of each line.
+    """Check that a user column has one value for each word of each line.
 
     Raises:
-        AlignmentError: Another number of lines, or of values in a line.
+        AlignmentError: The number of lines, or of values in a line, is wrong.
     """
     expected = np.asarray(lengths, np.int64).tolist()
     if len(rows) != len(expected):
@@ -221,18 +221,18 @@ def check_rows(name: str, rows: Sequence[Sequence[str]], lengths: ArrayLike, fir
     for row, (values, n_words) in enumerate(zip(rows, expected, strict=True)):
         if len(values) != n_words:
             raise AlignmentError(
-                f"column {name}: expected {n_words} values, one a word, got {len(values)}.",
+                f"column {name}: expected {n_words} values, one per word, got {len(values)}.",
                 line=row + first_line,
             )
 
 
 def _column(sentences: Sequence[Sentence], name: str, first_line: int) -> Any:
-    """One annotation of all sentences, flat, or their trees; None where they do not have it."""
+    """One annotation of all sentences, flat, or their trees; None if they do not have it."""
     values = [one.tree_source if name == "constituency" else getattr(one, name) for one in sentences]
     missing = [row for row, value in enumerate(values) if value is None and len(sentences[row])]
     if missing and any(values) and name in DEFAULT_COLUMNS:
         raise AlignmentError(
-            f"{name}: expected a value for every word or for none, got a line without, while others have it.",
+            f"{name}: expected a value for every word or for none, got one line without, unlike others.",
             line=missing[0] + first_line,
         )
     kind = COLUMNS[name].kind
@@ -251,16 +251,16 @@ def read_user_column(
     """Read the values of all words, flat, of a factor file that fits the words line by line.
 
     The words are those of the annotated (or already tokenised) sentence, not the text split at white space:
-    "don't" takes two values where the annotator reads "do n't". An empty line is right for a sentence without
-    words.
+    "don't" takes two values if the annotator reads "do n't". A sentence without words takes an empty line.
 
     The file is UTF-8, plain or `.gz`, with spaces or tabs between the values. `sentences` are `Sentence`
-    objects, an annotated corpus or lists of words; where they are only some lines of the file, `rows` are
-    these, 0-based and ascending.
+    objects, an annotated corpus or lists of words; if they are only some lines of the file, `rows` gives the
+    numbers of these lines, 0-based and ascending.
 
     Raises:
-        AlignmentError: Another number of lines than there are sentences, or of values than a line has words.
-        DataError: The file cannot be read or is no UTF-8.
+        AlignmentError: The file has more or fewer lines than sentences, or a line more or fewer values than
+            words.
+        DataError: The file cannot be read or is not UTF-8.
     """
     numbers: dict[str, int] = {}
     codes: list[int] = []
@@ -283,16 +283,16 @@ def read_user_column(
 
 
 def read_user_values(path: str | Path) -> Iterator[list[str]]:
-    """The values of each line of a factor file; whether they fit the words is not known here.
+    """The values of each line of a factor file, without a check that they fit the words.
 
     Raises:
-        DataError: The file cannot be read or is no UTF-8.
+        DataError: The file cannot be read or is not UTF-8.
     """
     return map(given_words, read_lines(path))
 
 
 def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[int, str]]:
-    """The lines wanted, with their 1-based numbers."""
+    """The requested lines, with their 1-based numbers."""
     lines = enumerate(read_lines(path), start=1)
     if rows is None:
         return lines
@@ -302,7 +302,7 @@ def _numbered(path: str | Path, rows: Sequence[int] | None) -> Iterator[tuple[in
 
 def _misfit(values: Sequence[str], words: Sequence[str]) -> str:
     """What is wrong with a line, down to the first word or value without a partner."""
-    found = f"factor file: expected {len(words)} values, one a word, got {len(values)}."
+    found = f"factor file: expected {len(words)} values, one per word, got {len(values)}."
     first = min(len(values), len(words))
     last_pair = f", after {values[first - 1]!r} for {words[first - 1]!r}" if first else ""
     if len(values) < len(words):

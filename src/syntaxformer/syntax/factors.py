@@ -1,7 +1,7 @@
 """Factors: what a model is told about a piece besides the piece itself.
 
-`FACTORS` is the table of the built-in ones; any other name is a column of the user's. `word_factor` gives a
-factor's values per word, `piece_factors` the ids per piece that enter a batch. Reads no annotation, no file.
+`FACTORS` is the table of the built-in ones; any other name is a column of the user's. `word_factor` gives the
+value of a factor for each word, `piece_factors` the ids for each piece of a batch. Nothing here reads files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class UnseenFactorValueWarning(UserWarning):
 
 
 class UnseenValues:
-    """Collects factor values that were read as `<unk>`, for one warning about all of them."""
+    """Collects factor values that were read as `<unk>`, to give one warning about all of them."""
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
@@ -48,11 +48,11 @@ class UnseenValues:
             self.counts.setdefault(factor, Counter()).update(counts)
 
     def message(self) -> str | None:
-        """One line: per factor how many values were unseen, and which; None where all were known."""
+        """One line that counts and names, for each factor, its unseen values; None if there were none."""
         return "; ".join(_unseen(factor, counts) for factor, counts in self.counts.items()) or None
 
     def warn(self) -> None:
-        """Give the one warning, where there is something to warn of, and start again from zero."""
+        """Give the one warning if there were unseen values, and start counting again from zero."""
         message = self.message()
         self.counts.clear()
         if message:
@@ -76,7 +76,7 @@ class FactorVocabulary:
         values: Distinct values, without the two reserved ones.
 
     Raises:
-        ConfigError: A value that stands twice or is reserved.
+        ConfigError: A value occurs twice or is reserved.
     """
 
     name: str
@@ -103,12 +103,12 @@ class FactorVocabulary:
 
     @classmethod
     def from_counts(cls, name: str, counts: Mapping[str, int], min_count: int = 1) -> FactorVocabulary:
-        """An open vocabulary out of data, most frequent value first, ties by name.
+        """Make an open vocabulary from data, with the most frequent value first and ties in order of name.
 
         Args:
             name: The factor.
             counts: How often each value was seen.
-            min_count: Values seen less often stay out and are read as `<unk>`, so that this entry is trained.
+            min_count: Values seen less often are left out and read as `<unk>`, so that `<unk>` is trained.
 
         Raises:
             ConfigError: No value is frequent enough.
@@ -133,7 +133,7 @@ class FactorVocabulary:
 
         Args:
             column: Items without a value (code -1) get the id of `<none>`.
-            unseen: Where to count values that are not in the vocabulary, and get the id of `<unk>`.
+            unseen: Where to count values that are not in the vocabulary, which get the id of `<unk>`.
 
         Returns:
             `[items]`, in `dtype`.
@@ -162,7 +162,7 @@ class FactorVocabulary:
         """Read what `to_dict` wrote.
 
         Raises:
-            CheckpointError: Anything else.
+            CheckpointError: It is anything else.
         """
         content = cast("dict[str, object]", stored) if isinstance(stored, dict) else {}
         name, values = content.get("name"), content.get("values")
@@ -201,20 +201,20 @@ BINARY = ("0", "1")
 
 MAX_DEPTH = 15
 DEPTHS = (*map(str, range(MAX_DEPTH)), f"{MAX_DEPTH}+")
-"""Distance to the root; all from `MAX_DEPTH` on are one value."""
+"""Distances to the root; all distances from `MAX_DEPTH` on are one value."""
 
 
 def starts_with_capital(columns: WordColumns) -> CodedColumn:
-    """1 where the word's first character in the original line is an upper-case or title-case letter.
+    """1 if the word's first character in the original line is an upper-case or title-case letter, else 0.
 
-    "iPhone", "3D" and a word that opens with a quotation mark are 0, as are scripts without case.
+    "iPhone", "3D" and a word that opens with a quotation mark get 0, as do scripts without case.
     """
     line_lengths = np.fromiter(map(len, columns.texts), np.int64, len(columns.texts))
     line_starts = np.concatenate([[0], np.cumsum(line_lengths)])
     text = "".join(columns.texts).encode("utf-32-le", "surrogatepass")
     characters = np.append(np.frombuffer(text, np.uint32), np.uint32(0))
     first = characters[line_starts[row_of_item(columns.row_splits, columns.n_words)] + columns.starts]
-    # Few distinct characters begin words: ask Unicode once for each.
+    # Words begin with few distinct characters, so Unicode is asked once for each.
     distinct, which = np.unique(first, return_inverse=True)
     capital = np.fromiter((chr(code).istitle() for code in distinct.tolist()), np.bool_, len(distinct))
     return CodedColumn((capital[which] & (columns.ends > columns.starts)).astype(np.int8), BINARY)
@@ -222,14 +222,14 @@ def starts_with_capital(columns: WordColumns) -> CodedColumn:
 
 def verbal_predicate(columns: WordColumns) -> CodedColumn:
     """1 for every VERB and for the root of each tree, whatever its part of speech."""
-    assert columns.upos is not None, "held by check_factors"
-    assert columns.governors is not None, "held by check_factors"
+    assert columns.upos is not None, "checked by check_factors"
+    assert columns.governors is not None, "checked by check_factors"
     is_verb = np.array([value == "VERB" for value in columns.upos.values] + [False])[columns.upos.codes]
     return CodedColumn((is_verb | (columns.governors == ROOT)).astype(np.int8), BINARY)
 
 
 def tree_depth(columns: WordColumns) -> CodedColumn:
-    """Number of edges from each word up to its root, from `MAX_DEPTH` on one value."""
+    """Number of edges from each word up to its root; all from `MAX_DEPTH` on are one value."""
     return CodedColumn(np.minimum(word_depths(columns), MAX_DEPTH), DEPTHS)
 
 
@@ -237,9 +237,9 @@ def word_depths(columns: WordColumns) -> NDArray[np.int64]:
     """Number of edges from each word up to its root, `[words]`.
 
     Raises:
-        TreeError: A governor outside its line, or a cycle; names the line and a word in it.
+        TreeError: A governor is outside its line, or there is a cycle; the message names line and word.
     """
-    assert columns.governors is not None, "held by check_factors"
+    assert columns.governors is not None, "checked by check_factors"
     rows = row_of_item(columns.row_splits, columns.n_words)
     governors = np.asarray(columns.governors, np.int64)
     lengths = np.diff(columns.row_splits)
@@ -250,7 +250,7 @@ def word_depths(columns: WordColumns) -> NDArray[np.int64]:
         raise _tree_error(columns, word, f"expected {wanted}, got {governors[word]}")
     words = np.arange(columns.n_words, dtype=np.int64)
     is_root = governors == ROOT
-    # Pointer jumping: after k rounds `ancestor` is 2^k edges up, or the root, and `depth` what lies between.
+    # Pointer jumping: after k rounds `ancestor` is 2^k edges up, or the root, at a distance of `depth`.
     ancestor = np.where(is_root, words, governors + columns.row_splits[rows])
     depth = (~is_root).astype(np.int64)
     for _ in range(int(lengths.max(initial=1)).bit_length()):
@@ -274,9 +274,9 @@ class Factor:
     """A built-in factor.
 
     Args:
-        name: As recipes call it.
-        values: Its values where they are fixed; None where they come from the data.
-        needs: Annotations without which it cannot be computed ("upos", "governors", "deprels").
+        name: Its name in recipes.
+        values: Its values if they are fixed; None if they come from the data.
+        needs: Annotations that it is computed from ("upos", "governors", "deprels").
         of_words: Its value for each word; None for `subword`, which is a property of the piece.
     """
 
@@ -307,17 +307,17 @@ def check_factors(
     *,
     annotator: str = "the annotator",
 ) -> None:
-    """Hold that every factor exists, stands once, and finds the annotation that it needs.
+    """Check that every factor exists, is named once and has the annotation that it needs.
 
     Raises:
-        ConfigError: All problems at once.
+        ConfigError: A check fails; all problems are listed.
     """
     provided, known = set(provides), [*FACTORS, *user_columns]
     problems = [
-        f"factors: {name!r} stands {n} times. Name it once." for name, n in Counter(names).items() if n > 1
+        f"factors: expected each once, got {name!r} {n} times." for name, n in Counter(names).items() if n > 1
     ]
     problems += [
-        f"user column {name!r}: expected another name, this one is a built-in factor."
+        f"user column {name!r}: expected another name, got that of a built-in factor."
         for name in user_columns
         if name in FACTORS
     ]
@@ -341,7 +341,7 @@ def word_factor(name: str, columns: WordColumns) -> CodedColumn:
     """Value of a factor for each word.
 
     Raises:
-        ConfigError: No such factor, or its annotation is missing.
+        ConfigError: There is no such factor, or its annotation is missing.
     """
     check_factors([name], columns.provides, columns.user)
     if name not in FACTORS:
@@ -357,15 +357,15 @@ def word_factor(name: str, columns: WordColumns) -> CodedColumn:
 def build_vocabularies(
     batches: Iterable[WordColumns], factors: Sequence[str], min_count: int = 1
 ) -> dict[str, FactorVocabulary]:
-    """Vocabulary of each factor: the fixed one where there is one, else the values found in the data.
+    """Vocabulary of each factor: the fixed one if there is one, or else the values found in the data.
 
     Args:
-        batches: All training words; gone through once, and only if a factor is open.
+        batches: All training words; they are read once, and only if a factor is open.
         factors: Factors of a recipe.
         min_count: As in `FactorVocabulary.from_counts`.
 
     Raises:
-        ConfigError: As `word_factor`, or an open factor of which no value is frequent enough.
+        ConfigError: As for `word_factor`, or no value of an open factor is frequent enough.
     """
     fixed = {name: FACTORS[name].values for name in factors if name in FACTORS}
     counts: dict[str, Counter[str]] = {name: Counter() for name in factors if fixed.get(name) is None}
@@ -391,22 +391,22 @@ def piece_factors(
     vocabularies: Mapping[str, FactorVocabulary],
     unseen: UnseenValues | None = None,
 ) -> NDArray[np.int32]:
-    """Ids of factors for every piece; a piece has the value of its word.
+    """Ids of factors for every piece; a piece gets the value of its word.
 
     Args:
         columns: Words of consecutive lines.
         words_of_pieces: `[pieces]`, from `batch_word_of_piece` over the same lines.
         piece_row_splits: `[rows + 1]`.
-        vocabularies: Of the factors wanted, in the order of the result's columns.
-        unseen: Where to count values that a vocabulary does not have; give one wherever the values are not
-            those that the vocabulary was built from.
+        vocabularies: Those of the wanted factors, in the order of the result's columns.
+        unseen: Where to count values that a vocabulary lacks; give one unless the vocabulary was built from
+            the same values.
 
     Returns:
         `[pieces, factors]`; 0 (`<none>`) for pieces without word.
 
     Raises:
-        ConfigError: Unknown factor, or a missing annotation.
-        AlignmentError: Row splits that do not cut the pieces into rows.
+        ConfigError: A factor is unknown, or its annotation is missing.
+        AlignmentError: The row splits do not cut the pieces into rows.
     """
     check_factors(list(vocabularies), columns.provides, columns.user)
     words = np.asarray(words_of_pieces, np.int64)

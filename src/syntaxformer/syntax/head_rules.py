@@ -1,7 +1,7 @@
 """Which child is the head of a phrase: Collins's rules for Penn Treebank labels.
 
-Chooses one child at a time; carrying the head word up the tree is `relations`' business. Universal tags are
-read as the Penn tag that they mostly stand for, so that trees converted from UD are served as well.
+The rules choose one child at a time; `relations` carries the head word up the tree. Universal tags are read
+as the Penn tag that they mostly stand for, so the rules also serve trees converted from UD.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _FUNCTION = re.compile(r"(?<=.)[-=|].*")
 def head_child(label: str, children: Sequence[str]) -> int:
     """Return the position of the child that holds the head word of a phrase.
 
-    A label without rules (numbers, none at all) takes its last child that is no punctuation, which is told by
-    labels. Function tags ("NP-SBJ") do not matter. `children` are the labels of the children, tags of words
-    included; "" for a bare word.
+    A label without rules (a number or an empty one) takes its last child whose label is not punctuation.
+    Function tags ("NP-SBJ") are ignored. `children` are the labels of the children, including the tags of
+    words; "" stands for a bare word.
 
     Source: Collins (1999), appendix A; the coordination rule makes the first conjunct the head.
     """

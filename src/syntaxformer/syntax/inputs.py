@@ -1,7 +1,7 @@
-"""The one builder of what an encoder reads of a batch beside its pieces: factors, relations, governors.
+"""The only builder of what an encoder reads of a batch besides its pieces: factors, relations, governors.
 
-For both products, in training and for a single line; arrays only. `LineSyntax` keeps governors and phrases of
-lines, from which the matrices are made anew for each batch.
+It serves both products, in training and for a single line, and handles arrays only. `LineSyntax` keeps the
+governors and phrases of lines, from which the matrices are made again for each batch.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from syntaxformer.syntax.relations import PhraseColumns, RelationArray
 IntArray = NDArray[np.integer[Any]]
 
 NO_GOVERNOR = -100
-"""Target of pieces that are not supervised: specials, padding, words whose governor was cut off."""
+"""Target of pieces that are not supervised: specials, padding, and words whose governor was cut off."""
 
 Omitted = Literal[TreeKind, "parent", "child", "sibling", "pair"]
-"""What the ablations leave out: a tree, or a kind of relation in both trees."""
+"""What an ablation can leave out: a tree, or a kind of relation in both trees."""
 
 
 class TreeOptions(BaseModel):
@@ -74,7 +74,7 @@ class TreeOptions(BaseModel):
 
     @property
     def used_trees(self) -> tuple[TreeKind, ...]:
-        """Trees of the relation tensor: those wanted, less those left out."""
+        """Trees of the relation tensor: those in `trees`, except those left out."""
         return tuple(tree for tree in self.trees if tree not in self.without)
 
     def active_networks(self, left_out: Collection[str]) -> list[bool]:
@@ -86,11 +86,11 @@ class TreeOptions(BaseModel):
 
 
 class SyntaxInputs(BaseModel):
-    """What syntax the encoder reads of a batch.
+    """Which syntax the encoder reads from a batch.
 
     Args:
-        trees: Relations of which trees; None for none.
-        governors: Whether places of governors are wanted.
+        trees: The trees whose relations it reads; None for none.
+        governors: Whether it reads the positions of governors.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -100,19 +100,19 @@ class SyntaxInputs(BaseModel):
 
     @classmethod
     def of(cls, trees: TreeOptions | None, governors: bool) -> SyntaxInputs:
-        """From a section that says more than which trees."""
+        """Make them from a section that has other settings besides `TreeOptions`."""
         fields = None if trees is None else {name: getattr(trees, name) for name in TreeOptions.model_fields}
         return cls(trees=None if fields is None else TreeOptions(**fields), governors=governors)
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The annotations that it takes."""
+        """The annotations that it needs."""
         of_trees = [] if self.trees is None else columns_of_trees(self.trees.used_trees)
         return tuple(dict.fromkeys([*(["governors"] if self.governors else []), *of_trees]))
 
 
 def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str) -> None:
-    """Hold that an annotator gives the trees that a model reads.
+    """Check that an annotator gives the trees that a model reads.
 
     Raises:
         ConfigError: It does not.
@@ -130,11 +130,11 @@ class LineSyntax:
     """Trees of lines, flat, and which piece belongs to which word.
 
     Args:
-        inputs: What is wanted of them.
+        inputs: What the encoder reads of them.
         owners: `[pieces]`, word of each piece within its line, -1 for none.
         word_splits: `[lines + 1]`.
-        governors: `[words]`, within the line, -1 for roots; None where not wanted.
-        phrases: Of all words; None where not wanted.
+        governors: `[words]`, within the line, -1 for roots; None if they are not needed.
+        phrases: Those of all words; None if they are not needed.
     """
 
     inputs: SyntaxInputs
@@ -145,10 +145,10 @@ class LineSyntax:
 
     @classmethod
     def of(cls, inputs: SyntaxInputs, words: WordColumns, owners: IntArray) -> LineSyntax | None:
-        """What is wanted of annotated lines; None where nothing is.
+        """Take what `inputs` needs from annotated lines; None if it needs nothing.
 
         Raises:
-            ConfigError: The annotation lacks it.
+            ConfigError: The annotation lacks something that is needed.
         """
         if not inputs.needs:
             return None
@@ -174,7 +174,7 @@ class LineSyntax:
         )
 
     def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
-        """Some lines; `flat_pieces` are the places of their pieces."""
+        """Select some lines; `flat_pieces` are the positions of their pieces."""
         flat = places_of(self.word_splits, rows)
         return LineSyntax(
             self.inputs,
@@ -185,7 +185,7 @@ class LineSyntax:
         )
 
     def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Arrays of some lines, as `segment_syntax` gives them; the end piece stands over all roots."""
+        """Arrays of some lines, as `segment_syntax` gives them; the end piece is the parent of all roots."""
         owners = Ragged(self.owners, splits).take(rows)
         last = owners.splits[1:] - 1
         ends = np.where(owners.values[last] < 0, owners.lengths - 1, -1)
@@ -193,7 +193,7 @@ class LineSyntax:
         return segment_syntax(self.inputs, trees, owners, ends)
 
     def words_of_pieces(self, rows: Sequence[int], splits: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Word of each piece within its line, -1 for none, `[rows, src]`; arguments as of `batch`."""
+        """Word of each piece within its line, -1 for none, `[rows, src]`; arguments as in `batch`."""
         return Ragged(self.owners, splits).padded(-1, rows)
 
     def _trees(self, row: int) -> WordTrees:
@@ -213,18 +213,18 @@ def segment_syntax(
     per_row: int = 1,
     change: Callable[[Sequence[WordTrees], RelationArray], None] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """What the encoder reads of the trees of a batch.
+    """Build what the encoder reads of the trees of a batch.
 
     Args:
-        inputs: What is wanted.
-        trees: Of each segment.
+        inputs: What the encoder reads.
+        trees: The trees of each segment.
         owners: Word of each piece of each segment, -1 for none.
-        first_special: Place of the piece that stands over all roots, `[rows]`, -1 for none.
-        per_row: Segments of a row, 1 or 2.
-        change: Changes the relations of words in place.
+        first_special: Position of the piece that is the parent of all roots, `[rows]`, -1 for none.
+        per_row: Segments in a row, 1 or 2.
+        change: A function that changes the relations of words in place.
 
     Returns:
-        As far as they are wanted: `syntax` uint8 `[rows, trees, pieces, pieces]`, `governors` int64 and
+        Those that `inputs` asks for: `syntax` uint8 `[rows, trees, pieces, pieces]`, `governors` int64 and
         `first_pieces` bool `[rows, pieces]`.
     """
     options = inputs.trees
@@ -248,9 +248,9 @@ def segment_syntax(
 
 
 def _seen(trees: Sequence[WordTrees], owners: Ragged, max_distance: int) -> list[WordTrees]:
-    """Trees of segments that were cut, without words far behind the last that has a piece.
+    """Trees of segments that were cut off, without words far behind the last one that has a piece.
 
-    They would only cost memory: relations are quadratic in words.
+    Those words would only cost memory, which grows with the square of the number of words.
     """
     n_seen = owners.padded(-1).max(axis=1, initial=-1) + 1
     return [
@@ -260,20 +260,20 @@ def _seen(trees: Sequence[WordTrees], owners: Ragged, max_distance: int) -> list
 
 
 def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[np.int64]:
-    """Place that each piece should point at.
+    """Position that each piece should point at.
 
     A word's first piece points at the first piece of its governor, that of a root at itself; later pieces
-    point at their word's first.
+    point at the first piece of their word.
 
     Args:
-        governors: Of each word, -1 for roots, `[rows, words]`.
+        governors: Governor of each word, -1 for roots, `[rows, words]`.
         words_of_pieces: Word of each piece, -1 for specials and padding, `[rows, pieces]`.
 
     Returns:
-        Places among the pieces, `NO_GOVERNOR` for pieces of no word and where the governor has no piece left.
+        Positions of pieces; `NO_GOVERNOR` for pieces without a word or whose governor has no piece left.
 
     Raises:
-        ValueError: A governor or a word that is not there.
+        ValueError: A governor or a word does not exist.
     """
     n_words, n_pieces = governors.shape[1], words_of_pieces.shape[1]
     for name, ids in (("governors", governors), ("words_of_pieces", words_of_pieces)):
@@ -282,7 +282,7 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
                 f"{name}: expected -1 to {n_words - 1}, a word of the batch, got {ids.min()} to {ids.max()}."
             )
     first, places = _first_of_words(words_of_pieces, n_words), _places(words_of_pieces)
-    # -1 finds the last entry: of a root none, of a piece without word no place.
+    # Index -1 takes the last entry, which has no governor and no position.
     own_first = np.take_along_axis(first, words_of_pieces, 1)
     governor = np.take_along_axis(np.pad(governors, ((0, 0), (0, 1)), constant_values=-1), words_of_pieces, 1)
     of_governor = np.where(governor < 0, places, np.take_along_axis(first, governor, 1))
@@ -291,16 +291,16 @@ def governor_targets(governors: IntArray, words_of_pieces: IntArray) -> NDArray[
 
 
 def first_pieces(words_of_pieces: IntArray) -> NDArray[np.bool_]:
-    """True for the first piece of each word, `[rows, pieces]`: one a word, to count words."""
+    """True for the first piece of each word, `[rows, pieces]`, in order to count words."""
     first = _first_of_words(words_of_pieces, int(words_of_pieces.max(initial=-1)) + 1)
     is_first = np.take_along_axis(first, words_of_pieces, 1) == _places(words_of_pieces)
     return is_first & (words_of_pieces >= 0)
 
 
 def _first_of_words(words_of_pieces: IntArray, n_words: int) -> NDArray[np.int64]:
-    """Place of each word's first piece, the number of pieces for words without any, `[rows, words + 1]`."""
+    """Position of each word's first piece, or the number of pieces if it has none, `[rows, words + 1]`."""
     first = np.full((len(words_of_pieces), n_words + 1), words_of_pieces.shape[1], np.int64)
-    # Written from the last piece to the first: the first stays.
+    # Written from the last piece to the first, so that the first piece's position stays.
     backwards = np.broadcast_to(_places(words_of_pieces)[::-1], words_of_pieces.shape)
     np.put_along_axis(first, words_of_pieces[:, ::-1].astype(np.int64), backwards, 1)
     return first
@@ -315,6 +315,6 @@ def _joined(parts: Sequence[PhraseColumns]) -> PhraseColumns:
 
 
 def _narrow(numbers: Any) -> IntArray:
-    """Numbers of words and depths in two bytes each, unless a line is so long that they need more."""
+    """Store word numbers and depths in two bytes each, unless a line is so long that they need four."""
     wide = np.asarray(numbers)
     return wide.astype(np.int16 if wide.max(initial=0) <= np.iinfo(np.int16).max else np.int32, copy=False)

@@ -1,6 +1,6 @@
-"""The table of kinds of tree, and their relations carried to the subword pieces of a padded batch.
+"""The table of kinds of tree, and their relations between the pieces of a padded batch.
 
-Every piece has the relations of its word; what relates two words is decided in `relations`.
+Every piece has the relations of its word; `relations` decides how two words are related.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TreeKind = Literal["dependency", "constituency"]
 """The kinds of tree, the keys of `TREES`."""
 
 DEFAULT_TREES: tuple[TreeKind, ...] = ("dependency", "constituency")
-"""Those of a relation tensor where nobody says which, in their order there."""
+"""The trees of a relation tensor by default, in their order there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,11 +43,11 @@ class WordTrees:
 
     Args:
         segments: Segment of each word, 0 or 1, `[words]`.
-        governors: Dependency governors, -1 for a root, `[words]`; None where that tree is not used.
-        phrases: The constituency tree; None where it is not used.
+        governors: Dependency governors, -1 for a root, `[words]`; None if that tree is not used.
+        phrases: The constituency tree; None if it is not used.
 
     Raises:
-        TreeError: A tree over another number of words.
+        TreeError: A tree has more or fewer words than `segments`.
     """
 
     segments: NDArray[np.integer[Any]]
@@ -72,7 +72,7 @@ class WordTrees:
 
     @classmethod
     def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
-        """Two sentences side by side; the words of the second are numbered on from those of the first.
+        """Put two sentences side by side; the words of the second are numbered after those of the first.
 
         Raises:
             TreeError: One has a tree that the other lacks.
@@ -99,9 +99,9 @@ def word_relations(
     trees: Sequence[TreeKind] = DEFAULT_TREES,
     nodes: Nodes = "headed",
 ) -> RelationArray:
-    """Relations of a batch, with two slots behind the words.
+    """Relations of a batch, with two slots after the words.
 
-    The last slot but one is that of a special piece over all roots: the parent of every word of every
+    The last slot but one is that of a special piece above all roots: an ancestor of every word of every
     segment, one edge above the roots. The last slot has no relation to anything.
 
     Returns:
@@ -109,7 +109,7 @@ def word_relations(
 
     Raises:
         TreeError: An example lacks a tree that is wanted, or its governors have a cycle.
-        ValueError: `trees`, `nodes` or `max_distance` is not one of those that there are.
+        ValueError: `trees`, `nodes` or `max_distance` is not allowed.
     """
     unknown = [kind for kind in trees if kind not in TREES]
     if unknown or not trees:
@@ -158,10 +158,10 @@ class _Kind:
     """A kind of tree.
 
     Args:
-        column: Of a `Sentence`, that it is read from; None where its words are enough.
-        build: Takes the examples, the words of each, those of the longest, D and `nodes`; returns relations
-            among words, `[examples, words, words]`, and how many edges each word lies below a special piece
-            over all roots, `[examples, words]`.
+        column: The column of a `Sentence` that it is read from; None if the words are enough.
+        build: A function of the examples, their numbers of words, the largest of these, D and `nodes`. It
+            returns the relations between words, `[examples, words, words]`, and how many edges each word lies
+            below a special piece above all roots, `[examples, words]`.
     """
 
     column: str | None
@@ -172,7 +172,7 @@ TREES: dict[TreeKind, _Kind] = {
     "dependency": _Kind("governors", _dependency),
     "constituency": _Kind("constituency", _constituency),
 }
-"""The one table of kinds of tree."""
+"""The only table of kinds of tree."""
 
 
 def columns_of_trees(trees: Iterable[str]) -> list[str]:
@@ -205,7 +205,7 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
 
     Raises:
         DataError: The sentence lacks one of them.
-        TreeError: Its brackets are no tree over its words.
+        TreeError: Its brackets are not a tree over its words.
     """
     governors = phrases = None
     columns = columns_of_trees(trees)
@@ -222,20 +222,20 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
 
 
 def phrases_of(sentence: Sentence) -> PhraseColumns:
-    """The constituency tree: the sentence's own, else phrases from its dependency parse.
+    """The constituency tree: the sentence's own, or else phrases from its dependency parse.
 
-    They are remembered with the sentence: those of training from epoch to epoch, those of a service no longer
-    than a request.
+    The result is stored with the sentence, so it lives through all epochs of a training but only for one
+    request of a service.
 
-    Heads of phrases come from the labels' head rules in a tree with Penn Treebank tags; in one without labels
-    (SST, SNLI, SICK), or that was made from a dependency parse, from that parse, where there is one.
+    In a tree with Penn Treebank tags, head rules of the labels give the heads of phrases. A tree without
+    labels (SST, SNLI, SICK), or made from a dependency parse, takes them from that parse if there is one.
 
     Raises:
-        DataError: It has neither.
-        TreeError: The brackets are no tree over its words.
+        DataError: The sentence has neither.
+        TreeError: The brackets are not a tree over its words.
     """
     memory = vars(sentence)
-    if _PHRASES not in memory:  # one narrow array: of a training text those of all sentences are kept
+    if _PHRASES not in memory:  # one narrow array, as a training text keeps those of all sentences
         columns = np.stack(_columns_of(sentence).arrays)
         memory[_PHRASES] = columns.astype(np.min_scalar_type(-max(1, int(np.abs(columns).max(initial=1)))))
     return PhraseColumns(*memory[_PHRASES].astype(np.int64))
@@ -252,8 +252,8 @@ def _columns_of(sentence: Sentence) -> PhraseColumns:
         missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
         if missing:
             raise DataError(
-                f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: "
-                f'without {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
+                f"constituency: expected a tree of {shown(sentence)}, or a parse to convert, got neither: it "
+                f'lacks {", ".join(missing)}. Annotate with a parser (annotator "en"), or leave '
                 "the constituency tree out of the config."
             )
         source = sentence
@@ -268,7 +268,7 @@ def _columns_of(sentence: Sentence) -> PhraseColumns:
 
 
 def _has_penn_labels(tree: Tree | Sentence) -> bool:
-    """Whether phrases have categories, SST's numbers being none, and words no universal tags."""
+    """Whether phrases have categories (SST's numbers are none) and words have no universal tags."""
     if isinstance(tree, Sentence):
         return _UNIVERSAL_ALONE.isdisjoint(tree.upos or ())
     is_labelled = False
@@ -285,10 +285,10 @@ def _has_penn_labels(tree: Tree | Sentence) -> bool:
 def phrases_of_lines(words: WordColumns) -> PhraseColumns:
     """Constituency trees of all words of some lines, one line after the other.
 
-    Heads are those of the dependency tree where there is one: the rules for labels are those of English.
+    Heads come from the dependency tree if there is one, since the head rules are made for English.
 
     Raises:
-        TreeError: A line with words has no tree, or none over its words; names the line.
+        TreeError: A line with words has no tree, or one over other words; the message names the line.
     """
     parts: list[PhraseColumns] = []
     for row, tree in enumerate(words.constituency or [None] * len(words.texts)):
@@ -313,13 +313,13 @@ def phrases_of_lines(words: WordColumns) -> PhraseColumns:
 def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
     """Trees over the first words of a sentence, with the same relations between them as in the whole.
 
-    The words' governors above them stay, as nodes behind the kept words that no piece belongs to, as far up
-    as a relation reaches: in a text of thousands of words a parser may chain them all.
+    Ancestors of these words that are cut off stay as nodes without pieces behind the kept words, but only as
+    far up as a relation reaches: in a text of thousands of words a parser may chain them all.
     """
     above = np.zeros(0, np.int64)
     if trees.governors is not None:
         above = _ancestors_beyond(np.asarray(trees.governors, np.int64), n_kept, max_distance)
-    # One further node at least, to stand for cut heads of phrases.
+    # At least one further node stands for heads of phrases that were cut off.
     n_nodes = n_kept + max(1, len(above))
     governors = phrases = None
     if trees.governors is not None:
@@ -330,7 +330,7 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
 
 
 def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:
-    """Words from `n_kept` on above any of the words before, at most `n_steps` edges up, ascending."""
+    """Words from `n_kept` on that are ancestors of earlier words, at most `n_steps` edges up, ascending."""
     reached = np.zeros(len(governors) + 1, bool)
     waiting = np.arange(n_kept)
     reached[waiting] = True
@@ -349,7 +349,7 @@ def _renumbered(
     numbers[above] = n_kept + np.arange(len(above))
     cut = np.full(n_nodes, -1, np.int64)
     kept = np.concatenate([np.arange(n_kept), above])
-    # -1, a root, finds the last entry, which is -1.
+    # A root, -1, takes the last entry, which is -1.
     cut[: len(kept)] = numbers[governors[kept]]
     return cut
 
@@ -363,12 +363,12 @@ def _cut_phrases(phrases: PhraseColumns, n_kept: int, n_nodes: int) -> PhraseCol
 
 
 def shown(sentence: Sentence) -> str:
-    """A sentence in a message: its text, cut where it is long."""
+    """A sentence for a message: its text, shortened if it is long."""
     return repr(sentence.text if len(sentence.text) <= 50 else sentence.text[:50] + "…")
 
 
 Specials = Literal["root", "none"]
-"""Whether the first special piece stands over all roots, or has no relation."""
+"""Whether the first special piece is the parent of all roots, or has no relation."""
 
 
 def piece_relations(
@@ -379,18 +379,18 @@ def piece_relations(
 ) -> RelationArray:
     """Relations between pieces.
 
-    Two pieces of one word have relation 0, as has any piece without word: specials and padding. `relations`
-    are those of `word_relations`, `[rows, trees, words + 2, words + 2]`; `words_of_pieces`, `[rows, pieces]`,
-    has the word of each piece within its row, -1 for none; `first_special`, `[rows]`, the position of the
-    piece that stands over all roots, -1 for none: [CLS] as a rule. `specials="root"` gives that piece its
-    relations, "none" leaves them at 0.
+    Two pieces of one word have relation 0, and so have pieces without a word: specials and padding.
+    `relations` are those of `word_relations`, `[rows, trees, words + 2, words + 2]`. `words_of_pieces`,
+    `[rows, pieces]`, gives the word of each piece within its row, -1 for none. `first_special`, `[rows]`, is
+    the position of the parent of all roots, usually [CLS], -1 for none. `specials="root"` gives that piece
+    its relations, "none" leaves them at 0.
 
     Returns:
         `[rows, trees, pieces, pieces]`.
 
     Raises:
-        AlignmentError: A piece of a word that is not there, or another number of rows.
-        ValueError: `specials` is not one of those.
+        AlignmentError: A piece has a word that does not exist, or the numbers of rows differ.
+        ValueError: `specials` is neither of the two.
     """
     if specials not in get_args(Specials):
         raise ValueError(f"specials: expected one of {', '.join(get_args(Specials))}, got {specials!r}.")
@@ -409,7 +409,7 @@ def piece_relations(
         words[rows, places[rows]] = n_slots - 2
     carried = np.empty((n_rows, n_trees, words.shape[1], words.shape[1]), np.uint8)
     for row in range(n_rows):
-        # -1 wraps to the last slot, which has no relation.
+        # Index -1 wraps to the last slot, which has no relations.
         rows_taken = relations[row].take(words[row], axis=1, mode="wrap")
         rows_taken.take(words[row], axis=2, mode="wrap", out=carried[row])
     return carried
@@ -418,13 +418,13 @@ def piece_relations(
 def pair_words_of_pieces(
     words_of_pieces: ArrayLike, piece_row_splits: ArrayLike, word_row_splits: ArrayLike
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Number the words of a pair's second segment on from those of the first.
+    """Number the words of a pair's second segment after those of the first.
 
-    `words_of_pieces` is flat, aligned with two rows a pair (see `segment_offsets`); the splits are
+    `words_of_pieces` is flat, aligned with two rows per pair (see `segment_offsets`); the splits are
     `[2 * pairs + 1]`.
 
     Returns:
-        `(words_of_pieces [pieces], piece_row_splits [pairs + 1])`, one row a pair.
+        `(words_of_pieces [pieces], piece_row_splits [pairs + 1])`, one row per pair.
 
     Raises:
         AlignmentError: The rows are not pairs.
@@ -433,7 +433,7 @@ def pair_words_of_pieces(
     pieces, splits = np.asarray(piece_row_splits, np.int64), np.asarray(word_row_splits, np.int64)
     if len(pieces) != len(splits) or len(pieces) % 2 == 0:
         raise AlignmentError(
-            f"row_splits: expected two rows a pair, got {len(pieces) - 1} of pieces "
+            f"row_splits: expected two rows per pair, got {len(pieces) - 1} of pieces "
             f"and {len(splits) - 1} of words."
         )
     shift: NDArray[np.integer[Any]] = np.diff(splits)

@@ -1,9 +1,9 @@
 """Which word a subword piece belongs to, decided by character offsets alone.
 
-Works on plain integer arrays for a whole batch of sentences at once, so any tokenizer that reports offsets
-will do (see `encodings` for getting them out of one). Knows neither tags nor vocabularies: see `factors`.
+It works on plain integer arrays for a whole batch of sentences at once, so any tokenizer that reports offsets
+will do (`encoding_offsets` gets them from its result). Tags and vocabularies are in `factors`.
 
-A batch is flat: the offsets of all pieces one after the other, and `row_splits`, where each sentence begins.
+A batch is flat: the offsets of all pieces, one after the other, and `row_splits`, where each sentence begins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IntArray = NDArray[np.integer[Any]]
 
 
 def word_of_piece(piece_offsets: ArrayLike, word_offsets: ArrayLike) -> NDArray[np.int32]:
-    """Word of every piece of one sentence; `batch_word_of_piece` says by which rule.
+    """Word of every piece of one sentence, by the rule of `batch_word_of_piece`.
 
     Args:
         piece_offsets: `[pieces, 2]`, character start and end (exclusive) of each piece.
@@ -34,7 +34,7 @@ def word_of_piece(piece_offsets: ArrayLike, word_offsets: ArrayLike) -> NDArray[
         `[pieces]`, 0-based word index or `NO_WORD`.
 
     Raises:
-        AlignmentError: As `batch_word_of_piece`.
+        AlignmentError: As for `batch_word_of_piece`.
     """
     pieces, words = _pairs(piece_offsets, "piece_offsets"), _pairs(word_offsets, "word_offsets")
     return batch_word_of_piece(pieces, [0, len(pieces)], words, [0, len(words)])
@@ -48,10 +48,10 @@ def batch_word_of_piece(
 ) -> NDArray[np.int32]:
     """Word of every piece of many sentences.
 
-    A piece *covers* a word when they share at least one character. It *belongs* to the word that covers most
-    of its characters, to the first one on a tie; a piece that covers no word (specials, padding, a lone
-    space) belongs to none. So a piece has at most one word, while a word may be covered and yet own no piece:
-    "▁zum" goes to the first of "zu" and "dem" (see `uncovered_words`).
+    A piece *covers* a word if they share at least one character. It *belongs* to the word that covers most of
+    its characters, on a tie to the first one; a piece that covers no word (specials, padding, a lone space)
+    belongs to none. So a piece has at most one word, but a word may be covered and yet own no piece: "▁zum"
+    belongs to the first of "zu" and "dem" (see `uncovered_words`).
 
     Words may overlap or share characters. "First" is the order of their starts, then of their indices.
 
@@ -79,7 +79,7 @@ def batch_word_of_piece(
         )
     if not len(pieces) or not len(words):
         return np.full(len(pieces), NO_WORD, np.int32)
-    # Each row is moved into a character range of its own: the batch is then one long sentence.
+    # Each row gets a character range of its own, so that the batch is like one long sentence.
     stride = int(max(pieces.max(), words.max())) + 1
     flat = _longest_overlap(pieces + (piece_rows * stride)[:, None], words + (word_rows * stride)[:, None])
     local = flat - word_splits[piece_rows]
@@ -88,19 +88,19 @@ def batch_word_of_piece(
 
 
 def _longest_overlap(pieces: NDArray[np.int64], words: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Index of the word that shares most characters with each piece; both `[n, 2]` in one character range."""
+    """Index of the word that shares most characters with each piece; both are `[n, 2]` in the same range."""
     order: NDArray[np.int64] | None = None
     if np.any(words[1:, 0] < words[:-1, 0]):
         order = np.argsort(words[:, 0], kind="stable")
         words = words[order]
     word_starts, word_ends = words[:, 0].copy(), words[:, 1].copy()
     piece_starts, piece_ends = pieces[:, 0].copy(), pieces[:, 1].copy()
-    # Ends need not be sorted where words overlap; their running maximum is, and misses no candidate.
+    # Ends are not sorted if words overlap, but their running maximum is, and it misses no candidate.
     candidate = np.searchsorted(np.maximum.accumulate(word_ends), piece_starts, side="right")
     stop = np.searchsorted(word_starts, piece_ends, side="left")
     best = np.full(len(pieces), NO_WORD, np.int64)
     best_overlap = np.zeros(len(pieces), np.int64)
-    # One round settles pieces that touch one word, nearly all; the few that touch more go on to the next.
+    # One round settles nearly all pieces, which touch one word; those that touch more need further rounds.
     active = np.flatnonzero(candidate < stop)
     while len(active):
         word = candidate[active]
@@ -122,10 +122,10 @@ def uncovered_words(
     piece_row_splits: ArrayLike,
     word_row_splits: ArrayLike,
 ) -> NDArray[np.int64]:
-    """Words that own no piece, so that no factor or relation of theirs reaches the model.
+    """Words that own no piece, so that their factors and relations do not reach the model.
 
-    That is normal for the second word of "zum" = "zu dem" and for characters that a tokenizer's normaliser
-    removes; a large count means that the words and the pieces come from different texts.
+    This is normal for the second word of "zum" = "zu dem" and for characters that a tokenizer's normaliser
+    removes; a large number means that the words and the pieces come from different texts.
 
     Args:
         words_of_pieces: `[pieces]`, as `batch_word_of_piece` returns.
@@ -133,10 +133,10 @@ def uncovered_words(
         word_row_splits: `[rows + 1]`.
 
     Returns:
-        Positions in the flat list of words, ascending; their number is the count to report.
+        Positions in the flat list of words, ascending; their number is to be reported.
 
     Raises:
-        AlignmentError: Row splits that do not cut the pieces into rows.
+        AlignmentError: The row splits do not cut the pieces into rows.
     """
     owners = np.asarray(words_of_pieces, np.int64)
     splits = np.asarray(word_row_splits, np.int64)
@@ -148,7 +148,7 @@ def uncovered_words(
 
 
 def row_of_item(row_splits: ArrayLike, n_items: int, what: str = "row_splits") -> NDArray[np.int64]:
-    """Row that each of `n_items` in a flat list belongs to; errors name `what`.
+    """Row that each of `n_items` items of a flat list belongs to; errors name `what`.
 
     Returns:
         `[n_items]`.
@@ -207,27 +207,27 @@ def encoding_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]
         `(piece_offsets [pieces, 2], piece_row_splits [rows + 1])`.
 
     Raises:
-        AlignmentError: `encoded` carries no offsets.
+        AlignmentError: `encoded` has no offsets.
     """
     rows = [item.offsets if _is_encoding(item) else item for item in _items(encoded)]
     return _flat(rows), _splits(len(row) for row in rows)
 
 
 def segment_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Offsets of sentence pairs encoded together, two rows a pair.
+    """Offsets of sentence pairs that are encoded together, two rows per pair.
 
-    The offsets of a second segment start again at 0, so the segments must be aligned apart: row `2 * i` holds
-    the pieces of pair `i` before its second segment, row `2 * i + 1` the others. Align them with the words of
-    the sentences in the same order (first, second, first, second, …). The flat order of the pieces stays.
+    The offsets of a second segment start again at 0, so the segments must be aligned separately: row `2 * i`
+    holds the pieces of pair `i` before its second segment, row `2 * i + 1` the others. Align them with the
+    words of the sentences in the same order (first, second, first, second, …). The order of pieces stays.
 
     Args:
-        encoded: `tokenizers.Encoding` objects or a `BatchEncoding`; offset lists alone do not tell segments.
+        encoded: `tokenizers.Encoding` objects or a `BatchEncoding`; offset lists do not say the segments.
 
     Returns:
         `(piece_offsets [pieces, 2], piece_row_splits [2 * pairs + 1])`.
 
     Raises:
-        AlignmentError: `encoded` carries no offsets or no segments.
+        AlignmentError: `encoded` has no offsets or no segments.
     """
     rows: list[OffsetList] = []
     lengths: list[int] = []
@@ -242,15 +242,15 @@ def segment_offsets(encoded: Any) -> tuple[NDArray[np.int32], NDArray[np.int64]]
 
 
 def _is_encoding(item: Any) -> bool:
-    # Asked of the class: on an object, hasattr would build the whole list.
+    # The class is asked, since hasattr on an object would build the whole list.
     return hasattr(cast("type[object]", type(item)), "offsets")
 
 
 def _items(encoded: Any) -> list[Any]:
-    """The encodings of any accepted form, one a row."""
+    """The encodings of any accepted form, one per row."""
     if _is_encoding(encoded):
         raise AlignmentError(
-            "encodings: expected a list, one a sentence, got a single one. Put it into a list."
+            "encodings: expected a list, one per sentence, got a single one. Put it into a list."
         )
     if hasattr(encoded, "encodings"):
         encoded = encoded.encodings
@@ -263,7 +263,7 @@ def _items(encoded: Any) -> list[Any]:
 
 
 def _flat(rows: Sequence[OffsetList]) -> NDArray[np.int32]:
-    """All rows as one `[pieces, 2]` array; `fromiter` over single numbers is fastest."""
+    """Join all rows into one `[pieces, 2]` array; `fromiter` over single numbers is the fastest way."""
     n_numbers = 2 * sum(map(len, rows))
     numbers = chain.from_iterable(chain.from_iterable(rows))
     try:
@@ -277,26 +277,26 @@ def _splits(lengths: Iterable[int]) -> NDArray[np.int64]:
 
 
 SUBWORD_POSITIONS = ("B", "M", "E", "O")
-"""Positions in the order of their codes."""
+"""Positions of a piece in its word (beginning, middle, end, whole word), in the order of their codes."""
 
 _BEGINNING, _MIDDLE, _END, _WHOLE = range(4)
 
 
 def subword_codes(words_of_pieces: ArrayLike, piece_row_splits: ArrayLike) -> NDArray[np.int8]:
-    """Position of every piece of many sentences.
+    """Position in its word of every piece of many sentences.
 
     A word of one piece has O, of two B E, of more B M* E. The pieces of a word are those that belong to it,
-    in their order, next to each other or not.
+    in order, whether or not they are next to each other.
 
     Args:
         words_of_pieces: `[pieces]`, word index within the sentence or `NO_WORD`.
         piece_row_splits: `[rows + 1]`.
 
     Returns:
-        `[pieces]`, index into `SUBWORD_POSITIONS`, or -1 for a piece without word.
+        `[pieces]`, index into `SUBWORD_POSITIONS`, or -1 for a piece without a word.
 
     Raises:
-        AlignmentError: Row splits that do not cut the pieces into rows.
+        AlignmentError: The row splits do not cut the pieces into rows.
 
     Source: Sundararaman et al. (2019), section 3.1.
     """
@@ -306,7 +306,7 @@ def subword_codes(words_of_pieces: ArrayLike, piece_row_splits: ArrayLike) -> ND
     codes = np.full(len(words), -1, np.int8)
     if not len(pieces):
         return codes
-    # A number for every (row, word): rows are `stride` apart.
+    # Each pair (row, word) gets a number: rows are `stride` apart.
     stride = int(words.max()) + 1
     key = rows[pieces] * stride + words[pieces]
     first, last = _first_and_last(key, len(pieces))

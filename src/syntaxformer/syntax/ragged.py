@@ -1,7 +1,7 @@
-"""`Ragged`: rows of different lengths as one flat array and where each row begins.
+"""`Ragged`: rows of different lengths as one flat array, and where each row begins.
 
-The form of everything that sentences have different numbers of: pieces, words, governors. Columns that share
-their rows share the splits: `Ragged(other_values, ragged.splits)`.
+It holds everything whose number differs between sentences: pieces, words, governors. Columns with the same
+rows share the splits: `Ragged(other_values, ragged.splits)`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 
 def splits_of(lengths: ArrayLike) -> NDArray[np.int64]:
-    """Where each row begins, and the end of the last, `[rows + 1]`, of the lengths of rows."""
+    """Compute from the lengths of rows where each begins, and the end of the last, `[rows + 1]`."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def lengths_of(splits: NDArray[np.int64], rows: ArrayLike) -> NDArray[np.int64]:
-    """Items of some rows, from where all rows begin."""
+    """Lengths of some rows, from the splits of all rows."""
     chosen = np.asarray(rows, np.int64)
     return splits[chosen + 1] - splits[chosen]
 
 
 def places_of(splits: NDArray[np.int64], rows: ArrayLike) -> NDArray[np.int64]:
-    """Where all items of some rows stand in a flat array, row after row."""
+    """Positions of all items of some rows in a flat array, row after row."""
     lengths = lengths_of(splits, rows)
     starts = splits_of(lengths)
     places: NDArray[np.int64] = np.arange(starts[-1], dtype=np.int64)
@@ -47,7 +47,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Sequence[ArrayLike], dtype: DTypeLike = np.int64) -> Ragged:
-        """Rows of a list."""
+        """Make it from a list of rows."""
         arrays = [np.asarray(row, dtype) for row in rows]
         return cls(
             np.concatenate(arrays) if arrays else np.zeros(0, dtype), splits_of(list(map(len, arrays)))
@@ -55,7 +55,7 @@ class Ragged:
 
     @classmethod
     def join(cls, parts: Sequence[Ragged]) -> Ragged:
-        """The rows of several, of one at least, one after the other."""
+        """Join the rows of one or more, one after the other."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.values for part in parts]), splits_of(lengths))
 
@@ -68,11 +68,11 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Items of each row, `[rows]`."""
+        """Length of each row, `[rows]`."""
         return np.diff(self.splits)
 
     def lengths_of(self, rows: ArrayLike) -> NDArray[np.int64]:
-        """Items of some rows alone: of a corpus on disk nothing else is read."""
+        """Lengths of some rows; of a corpus on disk nothing else is read."""
         return lengths_of(self.splits, rows)
 
     @property
@@ -81,11 +81,11 @@ class Ragged:
         return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
 
     def places(self, rows: ArrayLike) -> NDArray[np.int64]:
-        """Where all items of some rows stand among the values, row after row."""
+        """Positions of all items of some rows among the values, row after row."""
         return places_of(self.splits, rows)
 
     def take(self, rows: ArrayLike) -> Ragged:
-        """Some rows, in the order given."""
+        """Some rows, in the given order."""
         return Ragged(self.values[self.places(rows)], splits_of(self.lengths_of(rows)))
 
     def padded(
@@ -95,10 +95,10 @@ class Ragged:
         width: int | None = None,
         dtype: DTypeLike = np.int64,
     ) -> NDArray[Any]:
-        """All rows, or some, side by side.
+        """All rows, or some, padded to the same width.
 
-        `fill` stands behind the end of a row; `rows` are those wanted, None for all, in order; `width` is by
-        default the longest row's.
+        `fill` is put after the end of a row; `rows` are the wanted ones in order, None for all; `width` is by
+        default the length of the longest row.
 
         Returns:
             `[rows, width, ...]`.

@@ -1,8 +1,8 @@
-"""Trees to relation matrices: the numbers of the relations between two words, of both kinds of tree.
+"""From trees to relation matrices: the ids of the relations between two words, in both kinds of tree.
 
-With D the largest distance, for query i and key j: 0 none; d (1..D) i is an ancestor of j, d edges away; D +
-d a descendant; 2D + d neither, linked over their lowest common ancestor; 3D + 1 in the other segment of a
-pair.
+With D the largest distance, the id for query i and key j is 0 for none; d (1..D) if i is an ancestor of j, d
+edges away; D + d if i is a descendant; 2D + d if it is neither and they are linked by their lowest common
+ancestor; 3D + 1 if they are in different segments of a pair.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from syntaxformer.trees.phrase_heights import Phrase
 from syntaxformer.trees.phrase_structure import phrases_of_parse
 
 MAX_DISTANCE = 15
-"""Largest distance by default, as in the paper."""
+"""The default largest distance, as in the paper."""
 
 RELATIONS_VERSION = 1
-"""Of the definitions of this room, stored with each model: one trained on others would read these wrongly."""
+"""Version of the relation ids. Each model stores it, since ids of another version would mislead it."""
 
 _LARGEST = 84
 """3 * 84 + 1 = 253 is the largest pair relation that fits into a byte."""
@@ -55,7 +55,7 @@ def relation_name(relation: int, max_distance: int = MAX_DISTANCE) -> str:
     """Name of a relation id: "none", "parent 2", "child 1", "sibling 3", "pair".
 
     Raises:
-        ValueError: No such relation.
+        ValueError: There is no such relation.
     """
     if not 0 <= relation < n_relations(max_distance):
         raise ValueError(f"relation: expected 0 to {n_relations(max_distance) - 1}, got {relation}.")
@@ -71,17 +71,17 @@ def relations_of_steps(
     linked: NDArray[np.bool_],
     max_distance: int,
 ) -> RelationArray:
-    """Relation ids, `[...]`, of pairs of words from the way between them.
+    """Relation ids, `[...]`, of pairs of words, from the path between them.
 
     `steps_up` are the edges from i up to the lowest common ancestor of i and j, 0 if i is that ancestor, and
-    `steps_down` those from there down to j, `[...]`; they do not count where no tree links i and j at all.
+    `steps_down` those from there down to j, `[...]`; both are ignored if no tree links i and j.
     """
     side = max_distance + 2
     # All distances above D are alike; int16 holds an index into the table.
     index = np.minimum(steps_up, max_distance + 1).astype(np.int16)
     index *= side
     index += np.minimum(steps_down, max_distance + 1).astype(np.int16)
-    # Unlinked pairs go to the corner of the table, where i = j: no relation.
+    # Unlinked pairs get the entry of i = j, which is no relation.
     index *= linked
     return np.take(_table(max_distance), index)
 
@@ -130,14 +130,14 @@ def batch_dependency_relations(
 ) -> RelationArray:
     """Relations of many sentences at once.
 
-    Governors are `[rows, words]`, padded with anything, `n_words` the words of each row, `[rows]`;
-    `first_line` is the 1-based line of the first row, for messages.
+    Governors are `[rows, words]`, with any values as padding; `n_words` is the number of words of each row,
+    `[rows]`; `first_line` is the 1-based line of the first row, for messages.
 
     Returns:
         `[rows, words, words]`; 0 wherever a word is padding.
 
     Raises:
-        TreeError: A governor is out of range, or there is a cycle; names the words and, if given, the line.
+        TreeError: A governor is out of range, or there is a cycle; the message names the words and the line.
         ValueError: `max_distance` is not between 1 and 84.
     """
     parents, sizes = _parents_and_sizes(governors, n_words, first_line)
@@ -150,7 +150,7 @@ def batch_dependency_relations(
 def batch_dependency_distances(
     governors: ArrayLike, n_words: ArrayLike, *, first_line: int | None = None
 ) -> NDArray[np.int32]:
-    """Edges on the path between every two words, whatever their relation: what a structural probe is to find.
+    """Number of edges between every two words, whatever their relation: the targets of a structural probe.
 
     Returns:
         `[rows, words, words]`; 0 on the diagonal, `NO_PATH` between trees and wherever a word is padding.
@@ -176,14 +176,14 @@ def dependency_depths(
 def _parents_and_sizes(
     governors: ArrayLike, n_words: ArrayLike, first_line: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
-    """Checked parents (a root is its own) and number of ancestors, each word counted as one of its own."""
+    """Checked parents (a root is its own) and numbers of ancestors, which count the word itself."""
     given, lengths = np.asarray(governors, np.int64), np.asarray(n_words, np.int64)
     words = np.arange(given.shape[1], dtype=np.int64)
     is_word = words < lengths[:, None]
     is_root = (given == ROOT) | ~is_word
     outside = is_word & ((given < ROOT) | (given >= lengths[:, None]))
     parents = np.where(is_root | outside, words, given)
-    # Pointer jumping in one flat list: after k rounds an ancestor 2^k up, or the root.
+    # Pointer jumping in one flat list: after k rounds `flat` is an ancestor 2^k edges up, or the root.
     flat = (parents + (np.arange(len(given), dtype=np.int64) * given.shape[1])[:, None]).ravel()
     is_top, sizes = is_root.ravel(), (~is_root).ravel().astype(np.int64)
     for _ in range(given.shape[1].bit_length()):
@@ -205,9 +205,9 @@ def _parents_and_sizes(
 def _shared_ancestors(
     parents: NDArray[np.int64], sizes: NDArray[np.integer[Any]]
 ) -> NDArray[np.integer[Any]]:
-    """Number of ancestors that two words have in common, themselves included, `[rows, words, words]`.
+    """Number of common ancestors of two words, themselves included, `[rows, words, words]`.
 
-    Compares the paths from the root down, one level at a time: as many rounds as the deepest tree has levels.
+    Paths are compared one level at a time, in as many rounds as the deepest tree has levels.
     """
     n_rows, n_words = parents.shape
     index_type = np.min_scalar_type(n_words + 1)
@@ -219,11 +219,11 @@ def _shared_ancestors(
     same = np.empty(shared.shape, np.bool_)
     ancestor = own
     for level in range(int(sizes.max(initial=0)), 0, -1):
-        # Ancestor at this level; a word that is not so deep yet stands for itself.
+        # The ancestor at this level; a word that is not as deep stands for itself.
         ancestor = np.where(flat_sizes > level, flat_parents[ancestor], own)
         reaches = flat_sizes >= level
-        # Words above this level have no ancestor here: two numbers that no word has, so that they never
-        # agree.
+        # Words above this level have no ancestor here; they get two different numbers that no word has, so
+        # that they never agree.
         of_query = np.where(reaches, local[ancestor], index_type.type(n_words)).reshape(n_rows, n_words)
         of_key = np.where(reaches, local[ancestor], index_type.type(n_words + 1)).reshape(n_rows, n_words)
         np.equal(of_query[:, :, None], of_key[:, None, :], out=same)
@@ -232,22 +232,22 @@ def _shared_ancestors(
 
 
 NO_PHRASE = -1
-"""Depth of the gap where nothing joins the words on its two sides."""
+"""Depth of a gap if no phrase joins the words on its two sides."""
 
 _INFINITIVE_PARTICLES = frozenset({"to", "zu"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PhraseColumns:
-    """A constituency tree, or several side by side, over the words of a line: three numbers a word.
+    """A constituency tree, or several side by side, over the words of a line, as three numbers per word.
 
-    The lowest common phrase of two distant words is the highest one over the gaps between them.
+    The lowest common phrase of two distant words is the highest of those over the gaps between them.
 
     Args:
         word_depths: Edges from the top of the tree to each word, `[words]`.
         gap_depths: Edges from the top to the lowest phrase that holds a word and the one before it,
             `[words]`; `NO_PHRASE` for the first word and between separate trees.
-        gap_heads: Index of that phrase's head word, `[words]`; 0 where there is no phrase.
+        gap_heads: Index of that phrase's head word, `[words]`; 0 if there is no phrase.
     """
 
     word_depths: NDArray[np.integer[Any]]
@@ -258,7 +258,7 @@ class PhraseColumns:
         return len(self.word_depths)
 
     def __getitem__(self, words: Any) -> PhraseColumns:
-        """The columns of some words, by a slice or by their places."""
+        """The columns of some words, by a slice or by their positions."""
         return PhraseColumns(*(array[words] for array in self.arrays))
 
     @property
@@ -268,7 +268,7 @@ class PhraseColumns:
 
     @classmethod
     def join(cls, parts: Sequence[PhraseColumns]) -> PhraseColumns:
-        """The words of several, one after the other; heads keep their numbers."""
+        """Join the words of several, one after the other; heads keep their numbers."""
         columns = zip(*(part.arrays for part in parts), strict=True)
         return cls(*(map(np.concatenate, columns) if parts else [np.zeros(0, np.int32)] * 3))
 
@@ -278,14 +278,14 @@ def phrase_columns(
 ) -> PhraseColumns:
     """Reduce a tree to columns.
 
-    Edges are counted in the tree as it is written: with a tag over each word, the word hangs one edge below
-    its tag. Of a sentence with words the parse is converted: as `phrase_structure` has it, but without a tree
-    on the way. Where dependency governors of the same words are given, the head of a phrase is its word
-    nearest to the dependency root (the first on a tie), instead of what the label's head rule says: right for
-    trees without labels (SST, SICK, SNLI). `labels` is as in `parse_tree`, for brackets.
+    Edges are counted in the tree as it is written: if each word has a tag, it is one edge below its tag. The
+    parse of a `Sentence` is converted as by `phrase_structure`, but without building a tree. If dependency
+    governors of the same words are given, the head of a phrase is its word nearest to the dependency root
+    (the first on a tie), not that of the label's head rule, as is right for trees without labels (SST, SICK,
+    SNLI). `labels` is as in `parse_tree`, for brackets.
 
     Raises:
-        TreeError: No tree, or another number of governors than of words.
+        TreeError: It is not a tree, or there are more or fewer governors than words.
     """
     tags = tree.upos if isinstance(tree, Sentence) else None
     top = parse_tree(tree, labels=labels) if isinstance(tree, str) else tree
@@ -294,13 +294,13 @@ def phrase_columns(
     words = tree.words if isinstance(tree, Sentence) else [node for node in nodes if isinstance(node, str)]
     n_words = len(words)
     if governors is not None and len(governors) != n_words:
-        raise TreeError(f"governors: expected {n_words}, one a word of the tree, got {len(governors)}.")
+        raise TreeError(f"governors: expected {n_words}, one per word of the tree, got {len(governors)}.")
     ranks = None if governors is None else depths_of(governors)
     word_depths, gap_heads = [0] * n_words, [0] * n_words
     gap_depths = [NO_PHRASE] * n_words
     firsts, heads = [0] * len(nodes), [0] * len(nodes)
     word = n_words
-    # Children come before their phrase, words from the last to the first.
+    # Children come before their phrase, and words from the last to the first.
     for place in range(len(nodes) - 1, -1, -1):
         inside = children[place]
         if is_leaf[place]:
@@ -341,10 +341,10 @@ def _unfold(top: Tree | Phrase) -> tuple[list[Any], list[int], list[list[int]]]:
 
 
 def _label(child: Tree | Phrase | str | int, head_word: str, tags: Sequence[str] | None) -> str:
-    """Of a child, as head rules read it.
+    """Label of a child, as the head rules read it.
 
-    Where it has none (SST, SICK, SNLI), punctuation is known by its characters. Two universal tags stand for
-    several of Penn's: PART for "to" and "not", PUNCT for the comma of a list and the full stop.
+    Punctuation without a label (SST, SICK, SNLI) is recognised by its characters. Two universal tags stand
+    for several of Penn's: PART for "to" and "not", PUNCT for the comma of a list and the full stop.
     """
     label = ""
     if isinstance(child, Tree | Phrase):
@@ -373,20 +373,19 @@ def constituency_relations(
 ) -> RelationArray:
     """Relation of every pair of words in a constituency tree.
 
-    With P the lowest phrase over i and j: where i is P's head word, i is the ancestor of j, at as many edges
-    as lead from j up to P; where neither heads P they are siblings, at as many edges as lead from i over P to
-    j. With `nodes="leaves"` all pairs are siblings. `governors` are dependency governors that decide the
-    heads, as in `phrase_columns`.
+    Let P be the lowest phrase over i and j. If i is P's head word, i is an ancestor of j, and the distance is
+    the number of edges from j up to P. If neither heads P, they are siblings, and the distance is the number
+    of edges from i over P to j. With `nodes="leaves"` all pairs are siblings. `governors` are dependency
+    governors that decide the heads, as in `phrase_columns`.
 
     Returns:
         Relation ids, `[words, words]`; row i sees column j.
 
     Raises:
-        TreeError: No tree, or governors that do not fit it.
-        ValueError: `nodes` or `max_distance` is not one of those.
+        TreeError: It is not a tree, or the governors do not fit it.
+        ValueError: `nodes` or `max_distance` is not allowed.
 
-    Source: Bai et al. (2021), section 3.2; differs: there words have no phrases, so that no word is an
-    ancestor.
+    Source: Bai et al. (2021), section 3.2; differs: there no word heads a phrase, so none is an ancestor.
     """
     columns = phrase_columns(tree, governors, labels=labels)
     rows = (columns.word_depths[None], columns.gap_depths[None], columns.gap_heads[None])
@@ -403,14 +402,14 @@ def batch_constituency_relations(
 ) -> RelationArray:
     """Relations of many sentences at once.
 
-    The columns are those of `PhraseColumns`, `[rows, words]`, padded with anything; `n_words` are the words
-    of each row, `[rows]`.
+    The columns are those of `PhraseColumns`, `[rows, words]`, with any values as padding; `n_words` is the
+    number of words of each row, `[rows]`.
 
     Returns:
         `[rows, words, words]`; 0 wherever a word is padding.
 
     Raises:
-        ValueError: `nodes` or `max_distance` is not one of those.
+        ValueError: `nodes` or `max_distance` is not allowed.
     """
     if nodes not in get_args(Nodes):
         raise ValueError(f"nodes: expected one of {', '.join(get_args(Nodes))}, got {nodes!r}.")
@@ -418,7 +417,7 @@ def batch_constituency_relations(
     words = np.arange(depths.shape[1], dtype=np.int64)
     is_word = words < np.asarray(n_words, np.int64)[:, None]
     depths = np.where(is_word, depths, 0)
-    # Nothing joins padding to the words before it.
+    # No phrase joins padding to the words before it.
     gaps, heads = np.where(is_word, gaps, NO_PHRASE), np.where(is_word, heads, 0)
     common, owner = _lowest_phrases(gaps, heads, int(depths.max(initial=0)))
     depths, words = depths.astype(common.dtype), words.astype(common.dtype)
@@ -434,13 +433,13 @@ def _lowest_phrases(
 ) -> tuple[NDArray[np.signedinteger[Any]], NDArray[np.signedinteger[Any]]]:
     """Depth (`NO_PHRASE` for none) and head of the lowest phrase over two words, `[rows, words, words]`."""
     n_rows, n_words = gap_depths.shape
-    # Depth and head in one number, so that one minimum finds both: equal depths between two words are one
+    # Depth and head form one number, so that one minimum finds both: equal depths between two words are one
     # phrase.
     bits = max(n_words - 1, 1).bit_length()
     largest = (deepest + 2) << bits
     number = np.min_scalar_type(-largest)
     keys = ((gap_depths.astype(np.int64) << bits) | gap_heads).astype(number)
-    # [later word, rows, earlier word]: the running minimum then goes over whole planes.
+    # [later word, rows, earlier word], so that the running minimum goes over whole planes.
     planes = np.full((n_words, n_rows, n_words), largest - 1, number)
     words = np.arange(n_words, dtype=np.int64)
     earlier = words[:, None] > words

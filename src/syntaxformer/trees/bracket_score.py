@@ -1,7 +1,7 @@
 """How far two phrase-structure trees agree: precision, recall and F1 of brackets, without labels.
 
-Spans of two words or more, each counted once however many phrases it has; the span of the whole sentence
-counts. Punctuation is a word like any other unless it is left out on request, as EVALB does.
+Spans of two or more words count, each once, even if it has several phrases; so does the span of the whole
+sentence. Punctuation counts like any other word, unless it is left out on request as in EVALB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from syntaxformer.trees.ptb import Tree
 
 
 class BracketScore(NamedTuple):
-    """Brackets in two sets of trees: those in both, those of the trees under test, those of the reference."""
+    """Numbers of brackets that match, that the trees under test have, and that the references have."""
 
     n_matched: int
     n_found: int
@@ -41,8 +41,8 @@ class BracketScore(NamedTuple):
 def bracket_score(pairs: Iterable[tuple[Tree, Tree]], *, punctuation: bool = True) -> BracketScore:
     """Compare trees.
 
-    The pairs are trees under test and references, over the same words. Without `punctuation`, words without a
-    letter, a digit or a symbol such as "$" and "%" are left out.
+    Each pair is a tree under test and its reference, over the same words. Without `punctuation`, words that
+    hold no letter, digit or symbol such as "$" and "%" are left out.
 
     Raises:
         TreeError: Two trees have different words.

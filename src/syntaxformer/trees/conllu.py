@@ -1,7 +1,7 @@
 """Reading and writing CoNLL-U, the format of Universal Dependencies.
 
-Words are the syntactic words; the words of a multiword token ("zum" = "zu dem") share its characters; empty
-nodes and enhanced dependencies are left out. The one place where 1-based HEADs become 0-based governors.
+Words are the syntactic words; the words of a multiword token ("zum" = "zu dem") share its characters. Empty
+nodes and enhanced dependencies are left out. Only here do 1-based HEADs become 0-based governors.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PLACES = {name: column.conllu for name, column in COLUMNS.items() if column.con
 _HEAD = _PLACES["governors"]
 TEXT_KEY = "# text ="
 CONSTITUENCY_KEY = "# constituency ="
-# Our own key, written only where the words do not simply follow each other in the text.
+# Our own key, written only if the words do not simply follow each other in the text.
 RANGE_KEY = "TextRange="
 NO_SPACE = "SpaceAfter=No"
 
 
 @dataclass(slots=True)
 class _Block:
-    """The lines of one sentence; a token is a stretch of text with one or, if multiword, several words."""
+    """The lines of one sentence; a token is a stretch of text with one word or, if multiword, several."""
 
     line: int
     text: str | None = None
@@ -49,8 +49,8 @@ def read_conllu(path: str | Path) -> Iterator[Sentence]:
 
     Raises:
         DataError: The file cannot be read or is not UTF-8.
-        TreeError: A line is no CoNLL-U, a HEAD is out of range, there is a cycle, or `# text` does not hold
-            the words; names file and line.
+        TreeError: A line is not CoNLL-U, a HEAD is out of range, there is a cycle, or `# text` does not hold
+            the words; the message names file and line.
     """
     return parse_conllu(read_lines(path), path)
 
@@ -58,7 +58,7 @@ def read_conllu(path: str | Path) -> Iterator[Sentence]:
 def parse_conllu(lines: Iterable[str], path: str | Path | None = None) -> Iterator[Sentence]:
     """Yield the sentences of CoNLL-U lines; `path` names their source in errors.
 
-    A block with a `# text` comment and no word is a sentence without words, as an empty line gives it.
+    A block with a `# text` comment and no words is a sentence without words, like that of an empty line.
 
     Raises:
         TreeError: As in `read_conllu`.
@@ -113,7 +113,7 @@ def _is_next_range(block: _Block, word_id: str) -> bool:
 
 
 def _number(text: str) -> int:
-    """The number that digits stand for; -1 for all else, also for what no file can have so many of."""
+    """The number that some digits stand for; -1 for other text and for numbers that are impossibly large."""
     return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else -1
 
 
@@ -135,7 +135,7 @@ def _add_token(block: _Block, row: list[str]) -> None:
 
 
 def _sentences(block: _Block, path: str | Path | None) -> Iterator[Sentence]:
-    """Make the sentence of a block; none of comments without text, as at the end of some files."""
+    """Make the sentence of a block; a block of comments without text, as some files end with, gives none."""
     if not block.rows and block.text is None:
         return
     if len(block.rows) < block.multiword_end:
@@ -179,7 +179,7 @@ def _joined(block: _Block) -> str:
 
 def _offsets(block: _Block, text: str) -> tuple[tuple[int, int], ...]:
     ranges = [_written_range(row) for row in block.rows]
-    if all(ranges):  # also where there are no words: their text may still be anything
+    if all(ranges):  # also if there are no words, since the text may be anything then
         return tuple(offset for offset in ranges if offset)
     by_token = locate_words(text, block.tokens)
     return tuple(by_token[token] for token in block.token_of_word)
@@ -236,13 +236,13 @@ def tokens_of(sentence: Sentence) -> list[list[int]]:
 
 
 def surface_of(sentence: Sentence, token: Sequence[int]) -> str:
-    """The characters of a token: its word, or for several words what they share in the text."""
+    """The characters of a token: its word, or the text that its several words share."""
     start, end = sentence.offsets[token[0]]
     return sentence.words[token[0]] if len(token) == 1 else sentence.text[start:end]
 
 
 def _ranges_to_write(sentence: Sentence, tokens: Sequence[Sequence[int]]) -> list[str]:
-    """Return a MISC entry for each word where reading could not find the offsets by itself, else nothing."""
+    """Return a MISC entry for each word if a reader could not find the offsets by itself, else nothing."""
     surfaces = [surface_of(sentence, token) for token in tokens]
     try:
         found = locate_words(sentence.text, surfaces)
@@ -278,5 +278,5 @@ def _check_writable(sentence: Sentence, tree: str | None) -> None:
         for value in getattr(sentence, what) or ():
             if not value or any(character in value for character in "\t\n\0"):
                 raise TreeError(
-                    f"{what}: expected values without tab, line end or NUL and not empty, got {value!r}."
+                    f"{what}: expected non-empty values without tab, line end or NUL, got {value!r}."
                 )

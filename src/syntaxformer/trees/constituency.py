@@ -1,6 +1,6 @@
-"""What one can ask of and do to a constituency tree: words, spans, removal of traces and function tags.
+"""Operations on a constituency tree: words, spans, removal of traces and function tags.
 
-Works on `Tree` from `ptb`; reads no files. Nothing here recurses.
+They work on `Tree` from `ptb` and read no files. Nothing here recurses.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def tags_of(tree: Tree) -> tuple[str, ...]:
 
 
 def spans_of(tree: Tree) -> tuple[Span, ...]:
-    """Return all phrases, parents before children, the labels over single words (tags) included.
+    """Return all phrases, parents before children, including the tags over single words.
 
     Words count from 0. `(S (NP (NNP John)) (VBD slipped))` gives S 0–2, NP 0–1, NNP 0–1, VBD 1–2.
     """
@@ -88,8 +88,8 @@ def strip_root(tree: Tree) -> Tree:
 def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
     """Make a `Sentence` of a tree: its words without traces, tags as `xpos`, the tree on one line.
 
-    Traces are removed from the words and from the tree. Words of phrases without a label are tagged X:
-    `( A girl)` would be read as a girl in a phrase A. The text is the line that the words come from, by
+    Traces are removed from the words and from the tree. Words of phrases without a label get the tag X, since
+    `( A girl)` would be read as "girl" in a phrase A. The text is the line that the words come from, by
     default the words joined by spaces.
 
     Raises:
@@ -105,10 +105,10 @@ def sentence_from_tree(tree: Tree, text: str | None = None) -> Sentence:
 
 
 def tree_over_words(tree: Tree, words: Sequence[str]) -> Tree:
-    """Return the tree with these words as its leaves: parsers spell brackets and quotes their own way.
+    """Return the tree with these words as its leaves, since parsers respell brackets and quotes.
 
     Raises:
-        DataError: It has more or fewer leaves than there are words.
+        DataError: The tree has more or fewer leaves than there are words.
     """
     if (n_leaves := len(leaves_of(tree))) != len(words):
         raise DataError(f"parser: expected a tree over {len(words)} words, got one over {n_leaves}.")
@@ -127,7 +127,7 @@ def tree_over_words(tree: Tree, words: Sequence[str]) -> Tree:
 
 
 def leaf_of(word: str) -> str:
-    """A word as a leaf: a bracketed tree cuts words at white space; a no-break space is none to it."""
+    """A word as a leaf: white space, which would cut it in a bracketed tree, becomes a no-break space."""
     return "".join("\u00a0" if character in " \t\r\n" else character for character in word) or "_"
 
 
@@ -136,7 +136,7 @@ def _category(label: str) -> str:
 
 
 def _is_tag(phrase: Tree) -> bool:
-    """A label over one word; SST's numbers are sentiment, not tags."""
+    """Whether a phrase is a tag over one word; SST's numbers are sentiments, not tags."""
     return phrase.word is not None and phrase.label != "" and not phrase.label.isdigit()
 
 
@@ -163,7 +163,7 @@ def _walk(tree: Tree) -> Iterator[tuple[Tree, Tree | str]]:
 
 
 def _rebuild(tree: Tree, make: Callable[[Tree, tuple[Tree | str, ...]], Tree | None]) -> Tree | None:
-    """Build a new tree from the leaves up; `make` gets each phrase with its new children, None drops it."""
+    """Build a new tree from the leaves up; `make` gets each phrase with its new children; None drops it."""
     phrases = [node for _, node in _walk(tree) if isinstance(node, Tree)]
     made: dict[int, Tree | None] = {}
     for node in reversed(phrases):  # children before parents
@@ -188,7 +188,7 @@ def tree_of_column(text: str) -> Tree:
 def sentence_of_column(text: str, line: str | None = None) -> Sentence:
     """Make a `Sentence` of a tree column and its text column.
 
-    The line is the text that it is the tree of, by default the words joined by spaces.
+    `line` is the text of the tree, by default its words joined by spaces.
 
     Raises:
         TreeError: As in `tree_of_column`, or the words do not fit the line.

@@ -1,6 +1,6 @@
 """Dependency trees as plain sequences of governors (0-based, `ROOT` = -1), several roots allowed.
 
-Checks and simple measures of one tree. Matrices over pairs of words are in `syntax`.
+Here are checks and simple measures of one tree; matrices over pairs of words are in `syntax`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from syntaxformer.trees.sentence import ROOT
 
 
 def check_governors(governors: Sequence[int], words: Sequence[str] | None = None) -> None:
-    """Make sure that governors form trees: all in range, no word governed by itself through others.
+    """Check that governors form trees: all are in range, and no word governs itself through others.
 
     Governors are 0-based, -1 for a root, `[words]`; the words are named in the error.
 
     Raises:
-        TreeError: A governor is out of range, or there is a cycle; names its words in order.
+        TreeError: A governor is out of range, or there is a cycle, whose words are named in order.
     """
     n_words = len(governors)
     names = [repr(word) for word in words] if words is not None else [f"word {i}" for i in range(n_words)]
@@ -40,7 +40,7 @@ def children_of(governors: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def join_governors(parts: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Put the governors of sentences one after the other, each numbered on from those before."""
+    """Join the governors of several sentences, renumbering each to follow those before it."""
     joined: list[int] = []
     for governors in parts:
         first = len(joined)
@@ -64,7 +64,7 @@ def depths_of(governors: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_projective(governors: Sequence[int]) -> bool:
-    """Tell whether each word and all that it dominates stand together, without a gap.
+    """Tell whether each word and all words below it stand together, without a gap.
 
     Raises:
         TreeError: The governors hold a cycle.
@@ -74,7 +74,7 @@ def is_projective(governors: Sequence[int]) -> bool:
 
 
 def _find_cycle(governors: Sequence[int]) -> list[int]:
-    """Words of one cycle from its first word on, each followed by its governor; empty where there is none."""
+    """Words of one cycle from its first word on, each followed by its governor; empty if there is none."""
     visited_from = [ROOT] * len(governors)
     for start in range(len(governors)):
         word = start
@@ -95,11 +95,11 @@ def _walk_cycle(governors: Sequence[int], start: int) -> list[int]:
 
 
 def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:
-    """Give each word its lowest ancestor from which only words below that ancestor separate it.
+    """Give each word its lowest ancestor such that all words between the two are below that ancestor.
 
     Projective trees stay as they are. The result is projective: a word between a governor g and its new
-    dependent is below g, and so is every ancestor of it on the way to g, each with g as a candidate.
-    Governors are 0-based, -1 for a root, without cycles, `[words]`.
+    dependent is below g, and so are its ancestors up to g, which all have g as a candidate. Governors are
+    0-based, -1 for a root, without cycles, `[words]`.
 
     Source: Nivre & Nilsson (2005), lifting; differs: all words are lifted at once, against the given tree.
     """
@@ -108,7 +108,7 @@ def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:
     for word in reversed(order):
         if governors[word] != ROOT:
             sizes[governors[word]] += sizes[word]
-    # The words below word i are numbered right after it: sizes[i] numbers, its own among them.
+    # The words below word i are numbered right after it; with its own, these are sizes[i] numbers.
     free = 0
     for word in order:
         if governors[word] == ROOT:
@@ -128,9 +128,9 @@ def projective_governors(governors: Sequence[int]) -> tuple[int, ...]:
 
 
 def top_down(governors: Sequence[int], children: Sequence[Sequence[int]]) -> list[int]:
-    """List the words so that each governor stands before its words; words of a cycle are left out."""
+    """List the words so that each governor comes before its words; words of a cycle are left out."""
     order = [word for word, governor in enumerate(governors) if governor == ROOT]
-    for word in order:  # grows while it is walked: breadth first
+    for word in order:  # grows during the loop: breadth first
         order.extend(children[word])
     return order
 

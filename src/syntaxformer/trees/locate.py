@@ -1,8 +1,8 @@
-"""Finding words in the text that they were cut from.
+"""Find words in the text that they were cut from.
 
-Parsers store words, texts are characters; this module gives each word its character range.
-It never guesses: what cannot be found is an error that shows the place. Text that is split into words already
-is cut at ASCII white space only.
+Parsers store words, and texts are characters; this module gives each word its range of characters. It never
+guesses: a word that cannot be found is an error that shows the position. Text that is already split into
+words is cut at ASCII white space only.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _RUN = re.compile(r"[^ \t\n\r\v\f]+")
 
 
 def given_words(line: str) -> list[str]:
-    """The words of a line that is split already: what stands between spaces or tabs.
+    """The words of a line that is already split by spaces or tabs.
 
-    A no-break space may be part of a word ("10 000"), and is no word alone.
+    A no-break space may be part of a word ("10 000") but is not a word by itself.
     """
     return [run for run in _RUN.findall(line) if not run.isspace()]
 
@@ -46,13 +46,13 @@ def locate_words(text: str, words: Sequence[str], *, respelled: bool = False) ->
     """Find each word in the text, left to right, with nothing but white space between words.
 
     `respelled` also accepts the Penn Treebank's spellings (two back-quotes for a double quote, a slash after
-    a backslash, `-LRB-` for a bracket, a full stop that an abbreviation already used up).
+    a backslash, `-LRB-` for a bracket, one full stop both for an abbreviation and for the sentence's end).
 
     Returns:
         Start and end of each word, end exclusive, `[words]` pairs.
 
     Raises:
-        TreeError: A word is not where it should be, or text is left over; shows the word and the text there.
+        TreeError: A word is not where it should be, or text is left over; the message shows the text there.
     """
     offsets: list[tuple[int, int]] = []
     position = 0

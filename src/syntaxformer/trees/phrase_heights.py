@@ -1,8 +1,8 @@
-"""Where a dependent joins the phrases of its governor: a height for each, from beside the word to the clause.
+"""Where each dependent joins the phrases of its governor: at a height, from beside the word up to the clause.
 
-A word projects a chain of phrases, each around the one before: base noun phrase, noun phrase with what
-follows, prepositional phrase; verb phrase, one more over each auxiliary, clause, subordinate clause. Only the
-order of the heights matters. Penn Treebank conventions; relations of Universal Dependencies, any language.
+A word projects a chain of phrases, each around the one before: base noun phrase, noun phrase with modifiers,
+prepositional phrase; verb phrase, one more for each auxiliary, clause, subordinate clause. Only the order of
+the heights matters. The phrases follow the Penn Treebank, the relations Universal Dependencies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import IntEnum
 from syntaxformer.trees.dependency import check_governors, children_of, projective_governors, top_down
 from syntaxformer.trees.sentence import ROOT, Sentence
 
-# Taggers that never saw the Penn Treebank's quotes take `` for a noun.
+# Taggers that were not trained on the Penn Treebank's quotes take `` for a noun.
 _ONLY_PUNCTUATION = re.compile(r"[`'\"“”‘’«»„‚‹›,;:.!?…()\[\]{}–—-]+")
 _ONE_NAME = frozenset({"flat", "fixed", "goeswith"})
 _AUXILIARIES = frozenset({"aux", "cop"})
@@ -45,10 +45,10 @@ def after_word(part: Phrase | int) -> int:
 
 
 class Skeleton:
-    """The words of a sentence that are no punctuation, numbered anew.
+    """The words of a sentence without its punctuation, renumbered.
 
-    Words of one name or fixed expression hang from its first word, and so does what hung from a later one;
-    what hung from an auxiliary hangs from its verb.
+    The first word of a name or fixed expression governs its other words and their dependents; the dependents
+    of an auxiliary are given to its verb.
 
     Raises:
         TreeError: The governors hold a cycle.
@@ -77,14 +77,14 @@ class Skeleton:
         self.order = top_down(self.governors, self.children)
 
     def has(self, word: int, relations: frozenset[str]) -> bool:
-        """Whether a word governs one in any of these relations."""
+        """Whether a word governs another one by any of these relations."""
         return any(self.relations[child] in relations for child in self.children[word])
 
 
 def _move_up(
     governors: Sequence[int], relations: Sequence[str], is_left_out: Sequence[bool]
 ) -> dict[int, int]:
-    """Governor of each word once nothing hangs from punctuation or from a later word of a name."""
+    """Governor of each word after nothing is governed by punctuation or by a later word of a name."""
     moved: dict[int, int] = {}
     for word, governor in enumerate(governors):
         while governor != ROOT and (
@@ -96,7 +96,7 @@ def _move_up(
 
 
 def _passes_on(governor: int, word: int, governors: Sequence[int], relations: Sequence[str]) -> bool:
-    """Later words of a name govern nothing but names; auxiliaries nothing at all, whatever a parser says."""
+    """Whether a governor gives up a word: later words of a name govern only names, auxiliaries nothing."""
     if governors[governor] == ROOT:
         return False
     is_later = relations[governor] in _ONE_NAME and relations[word] not in _ONE_NAME
@@ -104,7 +104,7 @@ def _passes_on(governor: int, word: int, governors: Sequence[int], relations: Se
 
 
 class Height(IntEnum):
-    """Heights in the projection of a word, from the inside out; auxiliaries count on from `AUXILIARY`."""
+    """Heights in the projection of a word, from the inside out; auxiliaries count up from `AUXILIARY`."""
 
     NAME = 1
     BASE = 2
@@ -151,7 +151,7 @@ _RIGHT = {
     **dict.fromkeys(["parataxis", "discourse", "vocative", "list", "dislocated"], Height.CLAUSE),
 }
 
-# Universal features do not reach a `Sentence`, so that wh-words are known by their form.
+# A `Sentence` has no universal features, so wh-words are recognised by their form.
 _QUESTIONS_EN = "who whom whose which what whatever whoever whichever when where why how whenever wherever"
 _QUESTIONS_DE = "wer wen wem wessen was wo wohin woher wann warum weshalb wie welche welcher welches welchen"
 _RELATIVES = "that der die das den dem dessen deren denen"
@@ -163,10 +163,10 @@ _MAY_BE_WH_TAGS = frozenset({"PRON", "DET", "ADV", "SCONJ", "ADJ"})
 def heights_of(
     skeleton: Skeleton, word: int, left: Sequence[int], right: Sequence[int], firsts: Sequence[int]
 ) -> dict[int, int]:
-    """Choose the height of each dependent of a word; none is lower than one nearer to the word.
+    """Choose the height of each dependent of a word, never lower than that of a nearer dependent.
 
     `left` and `right` are its dependents before and after it, the nearest first; `firsts` are the first words
-    of the phrases of all words, where known, `[words]`.
+    of the phrases of all words, as far as they are known, `[words]`.
     """
     chooser = _Chooser(skeleton, word, left, right, firsts)
     return _outward(left, chooser.of_left) | _outward(right, chooser.of_right)
@@ -178,7 +178,7 @@ def is_clausal(skeleton: Skeleton, word: int) -> bool:
 
 
 def is_particle(skeleton: Skeleton, word: int) -> bool:
-    """Whether a word is what English "to" is before an infinitive."""
+    """Whether a word is an infinitive particle, such as English "to"."""
     return skeleton.relations[word] == "mark" and skeleton.upos[word] == "PART"
 
 
@@ -208,7 +208,7 @@ def _outward(dependents: Sequence[int], height: Callable[[int], int]) -> dict[in
 
 
 class _Chooser:
-    """What decides over the dependents of one word, looked up once."""
+    """The properties of one word that decide the heights of its dependents, looked up once."""
 
     def __init__(
         self, skeleton: Skeleton, word: int, left: Sequence[int], right: Sequence[int], firsts: Sequence[int]
@@ -273,10 +273,10 @@ class _Chooser:
         return may_open and starts_with_wh(self.skeleton, self.firsts[child], self.word)
 
     def _before_verb(self, child: int) -> int:
-        """Before a verb: adverbs beside the auxiliary that they follow, the rest in front of the clause.
+        """Before a verb, adverbs stand beside the auxiliary that they follow, others before the clause.
 
-        Objects that follow the subject or an auxiliary are in the verb phrase, and so is what follows them
-        ("dass er das Buch gestern las").
+        Objects that follow the subject or an auxiliary are in the verb phrase, and so are the words that
+        follow them ("dass er das Buch gestern las").
         """
         relation = self.relations[child]
         if relation in _INSIDE_WORD_GROUP:
@@ -301,11 +301,11 @@ class _Chooser:
         return self.auxiliaries[max(before)] if before else 0
 
     def _is_bare_number(self, child: int) -> bool:
-        """The year of "Nov. 30 , 1989"."""
+        """Whether a child is a number alone, such as the year of "Nov. 30 , 1989"."""
         return self.skeleton.upos[child] == "NUM" and not self.skeleton.children[child]
 
     def _together(self, child: int) -> int:
-        """Nouns of one list stand side by side, whether some have modifiers or not."""
+        """Nouns of one list stand side by side, whether or not they have modifiers."""
         nominal = [height for height in self.conjuncts.values() if height <= Height.COORDINATED]
         height = self.conjuncts[child]
         return max(nominal) if height <= Height.COORDINATED else height
@@ -324,7 +324,7 @@ class _Chooser:
         return Height.BASE if is_bare else Height.COORDINATED
 
     def _of_clause(self, child: int) -> int:
-        """As high as what the second clause brings itself: a subject, a conjunction, an auxiliary."""
+        """A second clause joins as high as its own parts require: a subject, a conjunction, an auxiliary."""
         if self.skeleton.has(child, _SUBJECTS):
             return Height.CLAUSE_COORDINATED
         if _has_mark(self.skeleton, child):

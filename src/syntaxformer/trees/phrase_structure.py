@@ -1,7 +1,7 @@
 """Phrase structure from a dependency parse: labelled brackets in the Penn Treebank's style, any UD language.
 
-No information beyond the parse: each word projects its phrases (`phrase_heights`), dependents join them, and
-punctuation is put in last. Deterministic, without a model; nothing here recurses.
+The tree holds no information beyond the parse: each word projects its phrases (`phrase_heights`), dependents
+join them, and punctuation is put in last. It is deterministic and needs no model; nothing here recurses.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _PAIRED_COMMA_IN = frozenset({"NP", "PP", "ADJP", "ADVP"})
 
 @dataclass(slots=True)
 class _Gap:
-    """Punctuation `start` to `end` before the part at `place` of a phrase, or after its last part."""
+    """Punctuation from `start` to `end`, before the part at `place` of a phrase or after its last part."""
 
     start: int
     end: int
     phrase: Phrase
     place: int
     ending: list[Phrase]
-    """Phrases that end before the gap and not after it, the highest first."""
+    """Phrases that end right before the gap, the highest first."""
 
 
 def insert_punctuation(tops: list[Phrase | int], words: Sequence[str]) -> Phrase:
-    """Put all words that are in no phrase yet into one over all words.
+    """Put all words that are in no phrase yet into the phrases, and return one phrase over all words.
 
-    `tops` are phrases side by side, of a subset of the words; they are changed in place.
+    `tops` are phrases side by side over some of the words; they are changed in place.
     """
     if not tops:
         return Phrase("FRAG", list(range(len(words))))
@@ -97,7 +97,7 @@ def _survey(top: Phrase) -> tuple[list[Phrase], list[_Gap]]:
 
 
 def _ending_with(part: Phrase | int) -> list[Phrase]:
-    """A part and its last parts, down to the word."""
+    """A part, its last part, the last part of that, and so on down to the word."""
     chain: list[Phrase] = []
     while isinstance(part, Phrase):
         chain.append(part)
@@ -106,7 +106,7 @@ def _ending_with(part: Phrase | int) -> list[Phrase]:
 
 
 class _Punctuation:
-    """Marks given to phrases: before a part (by the phrase's id and the part's place), or after the last."""
+    """Marks assigned to phrases: before a part (keyed by the phrase's id and its place) or after the last."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
@@ -115,14 +115,14 @@ class _Punctuation:
         self.openings: dict[str, Phrase] = {}
 
     def place(self, mark: int, gap: _Gap, is_between_sentences: bool) -> None:
-        """Give a mark to the phrase where its pair stands, else to the lowest phrase over its neighbours."""
+        """Assign a mark to the phrase of its partner, or else to the lowest phrase over its neighbours."""
         word = self.words[mark]
         phrase = self._phrase_of_pair(word, gap)
         if phrase is None and is_between_sentences and word in _SENTENCE_END and gap.ending:
             phrase = gap.ending[0]
         if phrase is not None:
             self.last[id(phrase)].append(mark)
-            # What follows in this gap may not go below this phrase: order is kept.
+            # Later marks in this gap may not go below this phrase, so that the order is kept.
             gap.ending = gap.ending[: 1 + [id(ending) for ending in gap.ending].index(id(phrase))]
             return
         gap.ending = []
@@ -133,7 +133,7 @@ class _Punctuation:
             self.openings["quote"] = gap.phrase
 
     def _phrase_of_pair(self, word: str, gap: _Gap) -> Phrase | None:
-        """The phrase that ends here and holds the mark that began what this one ends."""
+        """The phrase that ends here and holds the opening mark of the pair that this mark closes."""
         if word in _CLOSING_BRACKETS or word in _CLOSING_QUOTES or word == _EITHER_QUOTE:
             opened = self.openings.pop(word if word in _CLOSING_BRACKETS else "quote", None)
             return opened if any(phrase is opened for phrase in gap.ending) else None
@@ -147,7 +147,7 @@ class _Punctuation:
         return None
 
     def fill(self, phrase: Phrase) -> None:
-        """Put the marks that a phrase was given between its parts."""
+        """Put the marks that were assigned to a phrase between its parts."""
         places = range(len(phrase.children))
         parts = [
             part for place in places for part in (*self.before[id(phrase), place], phrase.children[place])
@@ -156,7 +156,7 @@ class _Punctuation:
 
 
 def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
-    """Bundle what stands between brackets or dashes, and a clause between commas ("… , he said , …")."""
+    """Make a phrase of parts between brackets or dashes, and of a clause between commas (", he said ,")."""
     place = 0
     while place < len(phrase.children):
         end = _parenthetical_end(phrase.children, place, words)
@@ -166,7 +166,7 @@ def _make_parentheticals(phrase: Phrase, words: Sequence[str]) -> None:
 
 
 def _parenthetical_end(parts: list[Phrase | int], place: int, words: Sequence[str]) -> int | None:
-    """Where the parenthetical ends that begins at a place, exclusive."""
+    """The end (exclusive) of the parenthetical that begins at a place; None if there is none."""
     mark = parts[place]
     if isinstance(mark, Phrase):
         return None
@@ -207,13 +207,13 @@ _OF_HEIGHT = (
 )
 _WH_LABELS = {"NP": "WHNP", "PP": "WHPP", "ADVP": "WHADVP", "ADJP": "WHADJP"}
 
-# Words that stand bare in their phrase: (PP (ADP of) ...), never (PP (PP (ADP of)) ...).
+# Words without a phrase of their own: (PP (ADP of) ...), never (PP (PP (ADP of)) ...).
 _BARE = frozenset({"aux", "cop", "mark", "cc", "case", "det", "fixed", "flat", "goeswith", "punct"})
-# Clauses also where nothing but a verb phrase is left of them: (VP (VERB stop) (S (VP (VERB using) ...))).
+# Clauses, even if they consist of a verb phrase alone: (VP (VERB stop) (S (VP (VERB using) ...))).
 _CLAUSES = frozenset({"xcomp", "ccomp", "advcl", "csubj", "parataxis"})
 _ONE_NAME = frozenset({"case", "fixed", "flat", "goeswith"})
 _NUMERIC_TAGS = frozenset({"NUM", "SYM"})
-# Prepositions of two words in which the second governs: (PP according (PP to (NP ...))).
+# Prepositions of two words, of which the second takes the noun: (PP according (PP to (NP ...))).
 _GOVERNED = frozenset({"to", "of", "with", "from", "for"})
 _GOVERNING = frozenset({"according", "due", "prior", "up", "thanks", "out", "next", "contrary", "owing"})
 
@@ -222,7 +222,7 @@ def brackets_of_parse(sentence: Sentence) -> str:
     """Write the phrases of a parse on one line; a space inside a word becomes a no-break space.
 
     Raises:
-        ValueError, TreeError: As `phrase_structure`, or a tag that holds a bracket or white space.
+        ValueError, TreeError: As for `phrase_structure`, or a tag holds a bracket or white space.
     """
     return format_tree(_finish(phrases_of_parse(sentence), sentence, list(map(leaf_of, sentence.words))))
 
@@ -230,8 +230,8 @@ def brackets_of_parse(sentence: Sentence) -> str:
 def phrase_structure(sentence: Sentence) -> Tree:
     """Convert a dependency parse into a phrase-structure tree.
 
-    Every word stands in it once, in order, under its universal tag. Words that hang across others move up to
-    where they do not. Several roots become several trees side by side under one S. The sentence has `upos`,
+    Every word stands in it once, in order, under its universal tag. Words whose arcs cross others move up
+    until they do not. Several roots become several trees side by side under one S. The sentence needs `upos`,
     `governors` and `deprels` of Universal Dependencies.
 
     Returns:
@@ -246,7 +246,7 @@ def phrase_structure(sentence: Sentence) -> Tree:
 
 
 def phrases_of_parse(sentence: Sentence) -> Phrase:
-    """The phrases of a parse over the places of its words; as `phrase_structure`, without words and tags."""
+    """The phrases of a parse over its words' indices: `phrase_structure` without words and tags."""
     missing = [column for column in NEEDED_COLUMNS if getattr(sentence, column) is None]
     if missing or not sentence.words:
         found = f"one without {', '.join(missing)}" if missing else "one without words"
@@ -257,18 +257,18 @@ def phrases_of_parse(sentence: Sentence) -> Phrase:
 
 
 class _Projection:
-    """Phrases of all words of a sentence, from the leaves up."""
+    """Builds the phrases of all words of a sentence, from the leaves up."""
 
     def __init__(self, skeleton: Skeleton) -> None:
         self.skeleton = skeleton
         n_words = len(skeleton.words)
         self.phrases: list[Phrase | int] = list(range(n_words))
         self.firsts = list(range(n_words))
-        # Conjunctions before a conjunct, which stand beside its phrase and not in it.
+        # Conjunctions before a conjunct, which stand beside its phrase, not in it.
         self.beside: list[list[Phrase | int]] = [[] for _ in range(n_words)]
 
     def tops(self) -> list[Phrase | int]:
-        """Phrases of the roots, in the numbers that words have in the sentence."""
+        """Phrases of the roots, with the word numbers of the whole sentence."""
         for word in reversed(self.skeleton.order):
             self._project(word)
         roots = [word for word, governor in enumerate(self.skeleton.governors) if governor < 0]
@@ -302,7 +302,7 @@ class _Projection:
         return is_inner and skeleton.relations[child] == "cc" and skeleton.subtypes[child] != "preconj"
 
     def _grow(self, word: int, height: int, children: list[int]) -> None:
-        """Put the children of one height around the phrase that a word has so far."""
+        """Put the children at one height around the phrase that a word has so far."""
         before = [part for child in children if child < word for part in self._parts(word, child, height)]
         core, after = self._core(word, height, before), self._after(word, height, children)
         phrase = Phrase(self._label(word, height), [*before, *core, *after])
@@ -313,7 +313,7 @@ class _Projection:
         self.phrases[word] = phrase
 
     def _after(self, word: int, height: int, children: list[int]) -> list[Phrase | int]:
-        """Parts after the word; an object and what is said of it, "let (S it go)", are a clause."""
+        """Parts after the word; an object and its predicate, "let (S it go)", form a clause."""
         parts: list[Phrase | int] = []
         previous = ""
         for child in children:
@@ -328,7 +328,7 @@ class _Projection:
         return parts
 
     def _core(self, word: int, height: int, before: list[Phrase | int]) -> list[Phrase | int]:
-        """The phrase so far as a part of the next, or its own parts where they stay on one level."""
+        """The phrase so far as a part of the next, or its own parts if they stay on one level."""
         tag = self.skeleton.upos[word]
         if height <= Height.BASE or (height == Height.MODIFIED and tag in ("ADJ", "ADV")):
             return _parts_of(self.phrases[word])
@@ -346,7 +346,7 @@ class _Projection:
         return len(before) == len(words) == 2 and words[0] in _GOVERNING and words[1] in _GOVERNED
 
     def _parts(self, word: int, child: int, height: int) -> list[Phrase | int]:
-        """What a child puts into its governor's phrase: itself, or its parts where it is no phrase there."""
+        """What a child adds to its governor's phrase: its phrase, or its parts if that dissolves."""
         phrase = self.phrases[child]
         if isinstance(phrase, Phrase) and self._dissolves(word, child, height):
             return [*self.beside[child], *phrase.children]
@@ -360,7 +360,7 @@ class _Projection:
         return [*self.beside[child], phrase]
 
     def _dissolves(self, word: int, child: int, height: int) -> bool:
-        """Names, compounds and fixed expressions are flat in a base noun phrase."""
+        """Whether a phrase dissolves, as names, compounds and fixed expressions do in a base noun phrase."""
         skeleton = self.skeleton
         relation, tags = skeleton.relations[child], skeleton.upos
         if relation in _ONE_NAME or height > Height.BASE:
@@ -380,7 +380,7 @@ class _Projection:
         )
 
     def _as_phrase(self, word: int, part: Phrase | int) -> Phrase | int:
-        """A single word as a phrase, unless its relation leaves it bare."""
+        """Turn a single word into a phrase, unless its relation keeps it a word."""
         relation = self.skeleton.relations[word]
         if isinstance(part, Phrase) or relation in _BARE:
             return part
@@ -403,7 +403,7 @@ class _Projection:
 
 
 def _without_clause(parts: list[Phrase | int]) -> list[Phrase | int]:
-    """Drop a clause that is nothing but a verb phrase."""
+    """Replace a clause that holds only a verb phrase by that phrase."""
     only = parts[0]
     is_only = len(parts) == 1 and isinstance(only, Phrase) and len(only.children) == 1
     return _parts_of(only) if is_only else parts
@@ -418,7 +418,7 @@ def _parts_of(phrase: Phrase | int) -> list[Phrase | int]:
 
 
 def _renumber(top: Phrase | int, places: list[int]) -> Phrase | int:
-    """Give words their numbers in the sentence, punctuation counted."""
+    """Give words their numbers in the sentence, which count punctuation."""
     if not isinstance(top, Phrase):
         return places[top]
     for phrase in _phrases_below(top):
@@ -428,7 +428,7 @@ def _renumber(top: Phrase | int, places: list[int]) -> Phrase | int:
 
 
 def _phrases_below(top: Phrase) -> list[Phrase]:
-    """A phrase and all in it, each before its parts."""
+    """A phrase and all phrases in it, each before its parts."""
     phrases = [top]
     for phrase in phrases:  # grows while it is walked
         phrases.extend(part for part in phrase.children if isinstance(part, Phrase))

@@ -1,7 +1,7 @@
 """Bracketed constituency trees, as in the Penn Treebank: `(S (NP (NNP John)) (VP (VBD slipped)))`.
 
-Reads files with a tree on each line or over several lines, SST's number labels, an empty or ROOT outer
-bracket, and binary parses without labels. Nothing here recurses, so trees may be thousands of levels deep.
+It reads files with trees on one line or several, SST's number labels, an empty or ROOT outer bracket, and
+binary parses without labels. Nothing here recurses, so trees may be thousands of levels deep.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from syntaxformer.base.files import read_lines
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]"}
 _ESCAPES = {character: escape for escape, character in BRACKETS.items()}
-# Penn's words have a backslash before these two; reading drops it, and writing one more keeps a real one.
+# Penn's words have a backslash before these two. Reading drops it; writing doubles it to keep a real one.
 BACKSLASHED = re.compile(r"\\(?=[/*])")
 _ESCAPED = re.compile("|".join([*BRACKETS, BACKSLASHED.pattern]))
 BRACKET = re.compile("[][(){}]")
@@ -30,7 +30,7 @@ class Tree:
     """A phrase: a label and its children, which are phrases or words.
 
     Args:
-        label: Category, "NP", or "" where the source has none.
+        label: Category such as "NP", or "" if the source has none.
         children: At least one phrase or word; words hold real brackets, not `-LRB-`, and no Penn backslashes.
     """
 
@@ -51,7 +51,7 @@ class Tree:
 
     @property
     def word(self) -> str | None:
-        """The word, where this phrase is one word with its tag: `(NNP John)`."""
+        """The word, if this phrase is one word with its tag, such as `(NNP John)`, else None."""
         only = self.children[0]
         return only if len(self.children) == 1 and isinstance(only, str) else None
 
@@ -59,7 +59,7 @@ class Tree:
 def parse_tree(text: str, *, labels: bool = True) -> Tree:
     """Read one tree from a string.
 
-    Without `labels` all tokens are words: binary parses as in SNLI and SICK, `( ( A girl ) dances )`.
+    Without `labels`, all tokens are words, as in the binary parses of SNLI and SICK: `( ( A girl ) dances )`.
 
     Raises:
         TreeError: The brackets do not match, a phrase is empty, or there is not exactly one tree.
@@ -71,7 +71,7 @@ def parse_tree(text: str, *, labels: bool = True) -> Tree:
 
 
 def read_ptb(path: str | Path, *, labels: bool = True) -> Iterator[Tree]:
-    """Yield the trees of a file, plain or gzip; a tree may take part of a line, a line or several.
+    """Yield the trees of a file, plain or gzip; a tree may be part of a line, a line or several lines.
 
     Raises:
         DataError: The file cannot be read.
@@ -114,7 +114,7 @@ def parse_trees(
 
 
 def format_tree(tree: Tree) -> str:
-    """Write a tree on one line, brackets in words as `-LRB-` and the like; slashes and stars stay.
+    """Write a tree on one line, with brackets in words as `-LRB-` and the like; slashes and stars stay.
 
     Raises:
         TreeError: A word or label is empty or holds white space that would cut it in two.

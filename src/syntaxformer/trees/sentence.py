@@ -1,6 +1,7 @@
-"""`Sentence`: one line of text with everything that an annotator said; the table of what that can be.
+"""`Sentence`: one line of text with everything that an annotator found; the table of possible annotations.
 
-Immutable and plain Python. It knows no subword (see `syntax`), and of file formats what `COLUMNS` says.
+It is immutable and plain Python. It knows nothing of pieces (see `syntax`) and little of file formats
+(see `COLUMNS`).
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ ROOT = -1
 """Governor of a word that has none."""
 
 OF_PARSE = "\n+phrases"
-"""As `constituency` of a sentence: the tree is made of its parse, and written out when it is asked for."""
+"""A value of `constituency`: the tree is made from the parse, and its brackets only when they are needed."""
 
 
 class Column(NamedTuple):
-    """What an annotation is, for those who store, read and check it.
+    """What kind of annotation a column holds, for code that stores, reads and checks it.
 
     Args:
-        kind: "tag" is one of few strings for each word, "text" any string, "number" a place among the words;
+        kind: "tag" is one of few strings for each word, "text" any string, "number" the index of a word;
             "tree" is one string for the whole sentence.
-        unknown: What stands for a word whose value a source left open; None where none may be.
-        conllu: Its place in a row of CoNLL-U, from 0; None where it is no column there.
+        unknown: The value of a word for which a source gives none; None if every word must have one.
+        conllu: Its position in a row of CoNLL-U, from 0; None if it is not a column there.
     """
 
     kind: Literal["tag", "text", "number", "tree"]
@@ -41,14 +42,14 @@ COLUMNS = {
     "lemmas": Column("text", "_", 2),
     "constituency": Column("tree"),
 }
-"""The one table of what an annotation can hold beside its words, each a field of `Sentence`."""
+"""The only table of annotations besides words; each is a field of `Sentence`."""
 
 PER_WORD = tuple(name for name, column in COLUMNS.items() if column.kind != "tree")
 """The columns with a value for each word."""
 
 
 class _Constituency:
-    """A field whose brackets are made of the parse when they are asked for, where `OF_PARSE` was given."""
+    """A field whose brackets are made from the parse when they are read, if `OF_PARSE` was given."""
 
     def __get__(self, sentence: Sentence | None, owner: object = None) -> str | None:
         source = None if sentence is None else sentence.tree_source
@@ -64,7 +65,7 @@ class _Constituency:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One input line: its words and, where known, tags, lemmas and trees over the words.
+    """One input line: its words and, if known, tags, lemmas and trees over the words.
 
     Args:
         text: The line as it was read.
@@ -74,8 +75,8 @@ class Sentence:
         upos: Universal part of speech of each word, or None if unknown.
         xpos: Treebank-specific tag of each word.
         lemmas: Lemma of each word.
-        governors: 0-based index of each word's governor, `ROOT` (-1) where there is none. Several roots are
-            allowed: a line may hold several grammatical sentences.
+        governors: 0-based index of each word's governor, `ROOT` (-1) if it has none. Several roots are
+            allowed, since a line may hold several grammatical sentences.
         deprels: Relation of each word to its governor.
         constituency: Bracketed tree over the words, or `OF_PARSE`.
 
@@ -99,7 +100,7 @@ class Sentence:
             values = getattr(self, column)
             if values is not None and len(values) != len(self.words):
                 raise TreeError(
-                    f"{column}: expected {len(self.words)} values, one a word, got {len(values)}."
+                    f"{column}: expected {len(self.words)} values, one per word, got {len(values)}."
                 )
         for word, (start, end) in zip(self.words, self.offsets, strict=True):
             if not 0 <= start <= end <= len(self.text):
@@ -120,13 +121,13 @@ class Sentence:
 
     @property
     def tree_source(self) -> str | Sentence | None:
-        """What its constituency tree is read from: brackets, or the sentence, whose parse is converted."""
+        """What its constituency tree is read from: brackets, or the sentence itself, to convert its parse."""
         given: str | None = vars(self)["constituency"]
         return self if given == OF_PARSE else given
 
     @property
     def roots(self) -> tuple[int, ...]:
-        """Indices of the words without a governor; empty where nothing was parsed."""
+        """Indices of the words without a governor; empty if nothing was parsed."""
         return tuple(word for word, governor in enumerate(self.governors or ()) if governor == ROOT)
 
     @classmethod

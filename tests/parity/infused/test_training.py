@@ -115,7 +115,7 @@ def test_a_loss_of_pointing_that_cannot_be_added_is_left_for_the_caller(tiny, ca
         assert float(gradient.abs().max()) > 0
     (record,) = caplog.records
     assert record.getMessage().endswith(
-        "Add infusion.config.lisa.weight * infusion.seen.governor_loss() to yours."
+        "Add infusion.config.lisa.weight * infusion.seen.governor_loss() to your loss."
     )
 
 

@@ -187,6 +187,6 @@ def test_a_language_without_words_is_refused(model):
     with pytest.raises(ConfigError) as caught:
         load_annotator(f"benepar:{model}")
     assert str(caught.value) == (
-        f"annotator benepar: expected +words=ANNOTATOR behind {str(model)!r}: no pipeline for its language is "
-        "bundled. Give one that tokenizes it, +words=spacy:NAME."
+        f"annotator benepar: expected +words=ANNOTATOR after {str(model)!r}, got none, and no pipeline for its "
+        "language is bundled. Give one that tokenizes it, such as +words=spacy:NAME."
     )

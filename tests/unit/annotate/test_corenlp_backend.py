@@ -204,7 +204,7 @@ def test_a_server_that_does_not_answer(server):
     with pytest.raises(SyntaxformerError) as caught:
         load(server, "+timeout=0.1+retries=1")
     assert str(caught.value) == (
-        f"corenlp: expected an answer of {server.url} in 0.1 s, got none in 2 attempt(s). Wait longer "
+        f"corenlp: expected an answer from {server.url} in 0.1 s, got none in 2 attempt(s). Wait longer "
         "(+timeout=300)."
     )
 

@@ -64,7 +64,7 @@ def test_a_dead_worker_is_one_clear_error(monkeypatch):
     with pytest.raises(SyntaxformerError) as caught:
         list(wrappers.stream_in_processes("en", ["a"], 2))
     assert str(caught.value).startswith(
-        "annotation with 2 processes: expected all to live, got a dead one (out of"
+        "annotation with 2 processes: expected all to survive, got a dead one (out of"
     )
 
 

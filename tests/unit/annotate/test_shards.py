@@ -137,7 +137,7 @@ def test_an_error_costs_its_shard_only(job, annotator):
         annotate_sharded([job], counting(choosy, seen), lines_per_shard=10)
     assert str(caught.value) == (
         f"annotation: expected all 11 shards to succeed, got 1 that failed, the first {job.source}, lines 21 to 30: "
-        "RuntimeError: out of luck The others are kept; the same command goes on with those that failed."
+        "RuntimeError: out of luck The others are kept; the same command retries those that failed."
     )
     assert not list(job.target.parent.glob(".out.parquet.*.shards/000002.parquet"))
     choosy.bad = "nothing"

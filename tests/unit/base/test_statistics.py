@@ -32,7 +32,7 @@ def test_differences_without_spread():
     assert math.isnan(paired_t_test(one_more, [score + 1 / 277 for score in one_more]))
     assert paired_t_test([0.1 + 0.2, 0.3], [0.3, 0.3]) == 1.0
     assert paired_t_test([0.0, 0.0], [0.0, 0.0]) == 1.0
-    with pytest.raises(ValueError, match=r"^scores: expected 2, one a seed of the baseline, got 1\.$"):
+    with pytest.raises(ValueError, match=r"^scores: expected 2, one for each seed, got 1\.$"):
         paired_t_test([1.0, 2.0], [1.0])
 
 

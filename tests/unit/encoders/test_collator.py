@@ -390,7 +390,7 @@ def test_what_lacks_is_named(tokenizer):
     )
     parsed = sentence("Dogs bark", [1, -1])
     assert refused(sf.SyntaxExample((parsed,))) == (
-        "constituency: expected a tree of 'Dogs bark', or a parse to convert, got neither: without upos, deprels. "
+        "constituency: expected a tree of 'Dogs bark', or a parse to convert, got neither: it lacks upos, deprels. "
         'Annotate with a parser (annotator "en"), or leave the constituency tree out of the config.'
     )
     assert refused(sf.SyntaxExample((bare,)), "pos_add") == (

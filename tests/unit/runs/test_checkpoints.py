@@ -224,7 +224,7 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
     with (
         pytest.raises(
             DataError,
-            match=r"b: expected to write the folder, got: .*No space left.*\. Nothing was kept of it\.",
+            match=r"b: expected to write the folder, got: .*No space left.*\. Nothing of it was kept\.",
         ),
         atomic_folder(tmp_path / "b"),
     ):

@@ -142,7 +142,7 @@ def test_refusals():
         (AlignmentError, lambda: piece_relations(relations, [[0, 2]]),
          "words_of_pieces: expected -1 to 1, a word of the batch, got 0 to 2."),
         (AlignmentError, lambda: pair_words_of_pieces([0], [0, 1], [0, 1]),
-         "row_splits: expected two rows a pair, got 1 of pieces and 1 of words."),
+         "row_splits: expected two rows per pair, got 1 of pieces and 1 of words."),
     ]  # fmt: skip
     for kind, call, message in cases:
         with pytest.raises(kind) as error:

@@ -46,24 +46,23 @@ def test_a_line_without_what_others_have():
     with pytest.raises(AlignmentError) as error:
         WordColumns.from_sentences([DOGS, EMPTY, Sentence.from_words(["x"])], first_line=10)
     assert str(error.value) == (
-        "line 12: upos: expected a value for every word or for none, "
-        "got a line without, while others have it."
+        "line 12: upos: expected a value for every word or for none, got one line without, unlike others."
     )
 
 
 def test_user_column_that_does_not_fit():
     with pytest.raises(AlignmentError) as error:
         WordColumns.from_sentences([DOGS, GO], {"tone": [["a", "b"], ["c", "d"]]}, first_line=5)
-    assert str(error.value) == "line 6: column tone: expected 1 values, one a word, got 2."
+    assert str(error.value) == "line 6: column tone: expected 1 values, one per word, got 2."
     with pytest.raises(AlignmentError, match=r"^column tone: expected 2 lines, got 1\.$"):
         WordColumns.from_sentences([DOGS, GO], {"tone": [["a", "b"]]})
-    with pytest.raises(AlignmentError, match=r"^tone: expected 3 values, one a word, got 1\.$"):
+    with pytest.raises(AlignmentError, match=r"^tone: expected 3 values, one per word, got 1\.$"):
         WordColumns.from_sentences([DOGS, GO]).with_user_column("tone", ["a"])
 
 
 def test_wrong_columns():
     zero = np.zeros(1, np.int32)
-    with pytest.raises(AlignmentError, match=r"^ends: expected 1 values, one a word, got 2\.$"):
+    with pytest.raises(AlignmentError, match=r"^ends: expected 1 values, one per word, got 2\.$"):
         WordColumns(["a"], np.array([0, 1]), zero, np.zeros(2, np.int32))
     with pytest.raises(AlignmentError, match=r"^row_splits: expected 3 positions for 2 lines, got 2\.$"):
         WordColumns(["a", ""], np.array([0, 1]), zero, zero)

@@ -96,7 +96,7 @@ def test_one_word_and_very_deep():
 
 
 def test_refusals():
-    with pytest.raises(TreeError, match=r"^governors: expected 5, one a word of the tree, got 2\.$"):
+    with pytest.raises(TreeError, match=r"^governors: expected 5, one per word of the tree, got 2\.$"):
         constituency_relations(DOG, governors=[-1, 0])
     with pytest.raises(ValueError, match=r"^nodes: expected one of headed, leaves, got 'heads'\.$"):
         constituency_relations(DOG, nodes="heads")  # type: ignore[arg-type]

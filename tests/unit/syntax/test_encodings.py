@@ -80,7 +80,7 @@ def test_refusals(letters):
         (
             encoding_offsets,
             letters.encode("a"),
-            "encodings: expected a list, one a sentence, got a single one. Put it into a list.",
+            "encodings: expected a list, one per sentence, got a single one. Put it into a list.",
         ),
         (
             encoding_offsets,

@@ -96,8 +96,8 @@ def test_all_problems_at_once():
         )
     remedy = "Choose an annotator that gives it, or drop the factor."
     assert error.value.problems == [
-        "factors: 'case' stands 2 times. Name it once.",
-        "user column 'case': expected another name, this one is a built-in factor.",
+        "factors: expected each once, got 'case' 2 times.",
+        "user column 'case': expected another name, got that of a built-in factor.",
         "factors: expected one of pos, case, subword, predicate, deprel, depth, tone, case, got 'poss'. "
         "Did you mean 'pos'?",
         f"factor 'depth': expected governors, got none from tagger. {remedy}",

@@ -35,15 +35,15 @@ def test_last_line_may_lack_its_end_and_sentences_are_words(factor_file):
 @pytest.mark.parametrize(
     ("content", "line", "problem"),
     [
-        ("a b\n\nc d\n", 1, "expected 3 values, one a word, got 2. Word 3, 'sleeps', is the first "
+        ("a b\n\nc d\n", 1, "expected 3 values, one per word, got 2. Word 3, 'sleeps', is the first "
          "without a value, after 'b' for 'man'."),
-        ("a b c\nd\ne f\n", 2, "expected 0 values, one a word, got 1. Value 1, 'd', is the first without a "
+        ("a b c\nd\ne f\n", 2, "expected 0 values, one per word, got 1. Value 1, 'd', is the first without a "
          "word."),
-        ("a b c\n\nd e f\n", 3, "expected 2 values, one a word, got 3. Value 3, 'f', is the first "
+        ("a b c\n\nd e f\n", 3, "expected 2 values, one per word, got 3. Value 3, 'f', is the first "
          "without a word, after 'e' for 'bark'."),
-        ("\n\nc d\n", 1, "expected 3 values, one a word, got 0. Word 1, 'A', is the first without a value."),
+        ("\n\nc d\n", 1, "expected 3 values, one per word, got 0. Word 1, 'A', is the first without a value."),
         # Slipped by one word: as many values as words altogether, and still caught where it begins.
-        ("a b\n\nc d e\n", 1, "expected 3 values, one a word, got 2. Word 3, 'sleeps', is the first "
+        ("a b\n\nc d e\n", 1, "expected 3 values, one per word, got 2. Word 3, 'sleeps', is the first "
          "without a value, after 'b' for 'man'."),
     ],
 )  # fmt: skip
@@ -91,6 +91,6 @@ def test_some_lines_of_the_file(factor_file):
     path = factor_file("x\na b c\ny y\n\nd e\nz\n")
     assert read_user_column(path, WORDS, rows=[1, 3, 4]).decode() == list("abcde")
     with pytest.raises(
-        AlignmentError, match=r"tone\.txt:3: factor file: expected 0 values, one a word, got 2"
+        AlignmentError, match=r"tone\.txt:3: factor file: expected 0 values, one per word, got 2"
     ):
         read_user_column(path, WORDS, rows=[1, 2, 4])

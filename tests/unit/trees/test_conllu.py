@@ -119,7 +119,7 @@ def test_a_missing_file_is_named(tmp_path):
         (Sentence("a\nb", (), ()), r"text: expected one line without NUL, got 'a\nb'."),
         (
             Sentence("a\tb", ("a\tb",), ((0, 3),)),
-            r"words: expected values without tab, line end or NUL and not empty, got 'a\tb'.",
+            r"words: expected non-empty values without tab, line end or NUL, got 'a\tb'.",
         ),
     ],
 )

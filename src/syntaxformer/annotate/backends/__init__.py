@@ -1,1 +1,1 @@
-"""Who annotates: a module for each backend of the table in `annotator`, imported when it is asked for."""
+"""The backends: one module for each row of the table in `annotator`, imported when it is needed."""

@@ -1,7 +1,7 @@
-"""What backends share: options behind a name, and parses as sentences.
+"""What backends share: the options after a name, and the conversion of parses to sentences.
 
-A parser splits a line into sentences of its own, with numbers and trees that start anew in each; here they
-become one sentence with several roots and, where there are trees, one tree over all words.
+A parser splits a line into its own sentences, each with its own word numbers and trees. Here they become one
+sentence with several roots and, if there are trees, one tree over all words.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syntaxformer.trees.dependency import join_governors
 from syntaxformer.trees.sentence import COLUMNS
 
 OptionTypes = Mapping[str, Callable[[str], Any]]
-"""Name of each option and what reads its value; a `ValueError` says what was expected."""
+"""Name of each option and the function that reads its value; its `ValueError` says what was expected."""
 
 _START = re.compile(r"\+(?=[a-z_]+=)")
 
@@ -28,7 +28,7 @@ def split_options(name: str, argument: str, types: OptionTypes) -> tuple[str, di
     """Split what follows an annotator's colon into its subject and its options.
 
     Raises:
-        ConfigError: An unknown option, one given twice, or a value of the wrong kind; all that are wrong.
+        ConfigError: An option is unknown or given twice, or has a bad value; all problems are listed.
     """
     subject, *settings = _START.split(argument)
     options: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def positive_int(text: str) -> int:
     """Read a whole number above zero.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not one.
     """
     if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) < 1:
         raise ValueError(f"expected a whole number from 1, got {text!r}.")
@@ -66,7 +66,7 @@ def positive_number(text: str) -> float:
     """Read a number above zero.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not one.
     """
     try:
         number = float(text)
@@ -78,7 +78,7 @@ def positive_number(text: str) -> float:
 
 
 PHRASE = "S"
-"""Label over several sentences of a line, as `phrase_structure` has it."""
+"""Label of the node over several sentences of a line, the same as in `phrase_structure`."""
 
 
 @dataclass(slots=True)
@@ -86,8 +86,8 @@ class ParsedSentence:
     """A sentence as a parser found it.
 
     Args:
-        spans: Character start and end of each in the line, `[words]`.
-        tags: Values of "upos", "xpos", "lemmas" and "deprels", `[words]` each; None where one is unknown.
+        spans: Start and end of each word in the line, in characters, `[words]`.
+        tags: Values of "upos", "xpos", "lemmas" and "deprels", `[words]` each; None for an unknown value.
         governors: Governor of each word within this sentence, 0-based, -1 = root.
     """
 
@@ -101,7 +101,7 @@ class ParsedSentence:
 def join_parsed(line: str, parsed: Sequence[ParsedSentence], provides: frozenset[str]) -> Sentence:
     """Join the sentences that a parser found in a line, in order.
 
-    Offsets of what was parsed count from the start of the line.
+    Offsets count from the start of the line.
 
     Raises:
         TreeError: A governor is out of range, or there is a cycle.
@@ -134,13 +134,13 @@ def _column(sentence: ParsedSentence, column: str) -> Sequence[str | None]:
 
 
 def join_trees(trees: Sequence[Tree]) -> Tree:
-    """Put trees, one at least, side by side under one S; a single tree stays. Outer ROOT brackets go."""
+    """Put one or more trees under one S; a single tree stays as it is. Outer ROOT brackets are removed."""
     stripped = [strip_root(tree) for tree in trees]
     return stripped[0] if len(stripped) == 1 else Tree(PHRASE, tuple(stripped))
 
 
 def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) -> Tree:
-    """The tree of a sentence that a parser gave up on: all words under one S."""
+    """A tree for a sentence that the parser could not parse: all words under one S."""
     labels = tags or [None] * len(words)
     return Tree(
         PHRASE, tuple(Tree(tag or "X", (leaf_of(word),)) for word, tag in zip(words, labels, strict=True))
@@ -148,7 +148,7 @@ def flat_tree(words: Sequence[str], tags: Sequence[str | None] | None = None) ->
 
 
 def read_tree(node: Any, label_of: Callable[[Any], str], children_of: Callable[[Any], Sequence[Any]]) -> Tree:
-    """Copy a tree of another library; its leaves are what has no children."""
+    """Copy a tree of another library, whose leaves are the nodes without children."""
     made: dict[int, Tree | str] = {}
     for place in reversed(order := list(_below(node, children_of))):
         children = children_of(place)

@@ -1,7 +1,7 @@
 """Phrase structure by the Berkeley neural parser: `benepar:NAME` adds constituency to another annotator.
 
-benepar parses words; it has no tokenizer and no tagger of its own. Words, tags and dependencies come from the
-annotator given as `+words=`, by default the bundled one of the model's language.
+benepar parses words but has no tokenizer and no tagger. Words, tags and dependencies come from the annotator
+given as `+words=`, by default the bundled one of the model's language.
 """
 
 # pyright: basic
@@ -37,7 +37,7 @@ from syntaxformer.trees.constituency import tree_over_words
 OPTIONS = {"words": str, "batch": positive_int, "max_words": positive_int}
 BATCH_LINES = 200
 MAX_WORDS = 150
-"""Words of a sentence beyond which it is parsed in parts; the encoders behind benepar end at 512 pieces."""
+"""Words beyond which a sentence is parsed in parts; benepar's encoders take at most 512 pieces."""
 
 _LANGUAGE = re.compile(r"benepar_([a-z]{2})")
 _FAILED = (ValueError, IndexError, AssertionError, StopIteration, RuntimeError)
@@ -49,8 +49,8 @@ class BeneparParser:
     """A benepar model over the words of another annotator.
 
     Args:
-        parser: `benepar.Parser`, or what has its `parse_sents`.
-        new_input: `benepar.InputSentence`, or what takes its `words` and `space_after`.
+        parser: `benepar.Parser`, or an object with its `parse_sents`.
+        new_input: `benepar.InputSentence`, or a function that takes its `words` and `space_after`.
     """
 
     def __init__(self, parser: Any, new_input: Any, base: Annotator, max_words: int = MAX_WORDS) -> None:
@@ -61,11 +61,11 @@ class BeneparParser:
         self.n_failed = 0
 
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
-        """Return the base's sentence of each line, with its phrases."""
+        """Return the base annotator's sentence of each line, with its phrases."""
         return self._with_trees(list(self.base.stream(lines)))
 
     def parse_words(self, sentences: Sequence[tuple[str, ...]]) -> list[Sentence]:
-        """Return the base's sentence of each list of words, with its phrases."""
+        """Return the base annotator's sentence of each list of words, with its phrases."""
         return self._with_trees(self.base.annotate_words(sentences))
 
     def _with_trees(self, sentences: Sequence[Sentence]) -> list[Sentence]:
@@ -86,7 +86,7 @@ class BeneparParser:
     def _trees(
         self, sentences: Sequence[Sentence], parts: Sequence[tuple[int, int, int]]
     ) -> Iterator[Tree | None]:
-        """Parse all parts together; if that fails, one by one: then only the bad ones have no tree."""
+        """Parse all parts together or, if that fails, one by one, so that only the bad ones have no tree."""
         inputs = [self._input(sentences[number], start, stop) for number, start, stop in parts]
         try:
             yield from self._parse(inputs)
@@ -126,7 +126,7 @@ class BeneparParser:
 
 
 def grammatical_sentences(sentence: Sentence, max_words: int) -> Iterator[tuple[int, int]]:
-    """Cut a line into its grammatical sentences, by its dependency trees, and these into parts.
+    """Cut a line into grammatical sentences by its dependency trees, and long sentences into parts.
 
     A line without governors is one sentence.
 
@@ -142,7 +142,7 @@ def grammatical_sentences(sentence: Sentence, max_words: int) -> Iterator[tuple[
             reach[left] = max(reach[left], right)
     start = 0
     for word, furthest in enumerate(accumulate(reach, max)):
-        # Every arc that begins here or before has ended: nothing spans the gap behind this word.
+        # Every arc that begins here or before has ended: none spans the gap after this word.
         if furthest <= word:
             for first in range(start, word + 1, max_words):
                 yield first, min(first + max_words, word + 1)
@@ -160,7 +160,7 @@ def load_benepar(argument: str) -> BatchedAnnotator:
     `max_words` (longer sentences are parsed in parts).
 
     Raises:
-        ConfigError: An option is wrong, or it cannot be told whose words to parse.
+        ConfigError: An option is wrong, or `words` is missing and no bundled annotator fits the model.
         BackendMissingError: The package or the model is not installed.
         DataError: The file or folder is no model.
     """
@@ -205,8 +205,8 @@ def _language_of(name: str) -> str:
     found = _LANGUAGE.search(Path(name).name)
     if found is None or found[1] not in BUNDLED:
         raise ConfigError(
-            f"annotator benepar: expected +words=ANNOTATOR behind {name!r}: no pipeline for its language is "
-            "bundled. Give one that tokenizes it, +words=spacy:NAME."
+            f"annotator benepar: expected +words=ANNOTATOR after {name!r}, got none, and no pipeline for its "
+            "language is bundled. Give one that tokenizes it, such as +words=spacy:NAME."
         )
     return found[1]
 
@@ -222,7 +222,7 @@ def _hash(name: str) -> str:
 
 @contextmanager
 def _special_pieces() -> Iterator[None]:
-    """Give tokenizers, while a model loads, a method that benepar 0.2 calls and transformers 5 dropped."""
+    """Give tokenizers, while a model is loaded, a method that benepar 0.2 calls and transformers 5 lacks."""
     tokenizers = import_module("benepar.retokenization").transformers.PreTrainedTokenizerBase
     name = "build_inputs_with_special_tokens"
     if hasattr(tokenizers, name):
@@ -236,7 +236,7 @@ def _special_pieces() -> Iterator[None]:
 
 
 def _between_specials(tokenizer: Any, ids: list[int], _: list[int] | None = None) -> list[int]:
-    """Put ids where a tokenizer puts the pieces of a text: between its special pieces."""
+    """Put ids between the tokenizer's special pieces, as it does with the pieces of a text."""
     encoded = tokenizer("a", return_special_tokens_mask=True)
     mask = encoded["special_tokens_mask"]
     first, last = mask.index(0), len(mask) - mask[::-1].index(0)

@@ -1,6 +1,6 @@
 """Annotation by a running Stanford CoreNLP server, the parser of Bai et al. (2021): `corenlp:http://localhost:9000`.
 
-A line is a request. The address's path, user and password stand in no name, message or log.
+Each line is one request. The path, user and password of the address appear in no name, message or log.
 """
 
 # pyright: basic
@@ -35,7 +35,7 @@ from syntaxformer.trees import ROOT, Sentence, parse_tree
 from syntaxformer.trees.constituency import tree_over_words
 
 ADDRESS_VARIABLE = "SYNTAXFORMER_CORENLP"
-"""Environment variable with the full address of a server, where that holds a password or a secret path."""
+"""Environment variable for the full address of a server, for passwords and secret paths."""
 PAUSE_S = 0.5  # before the first retry; each further one waits twice as long
 OPTIONS = {"language": str, "annotators": str, "timeout": positive_number}
 OPTIONS |= dict.fromkeys(("retries", "threads"), positive_int)
@@ -43,7 +43,7 @@ _START = "java -mx4g -cp '*' edu.stanford.nlp.pipeline.StanfordCoreNLPServer -po
 _ENGLISH, _OTHERS = "tokenize,ssplit,pos,lemma,depparse,parse", "tokenize,ssplit,mwt,pos,depparse,parse"
 _HEADERS = {"Content-Type": "application/x-www-form-urlencoded;charset=UTF-8"}
 _CUTS = re.compile(r"[^\S ]|[\0\u200b\ufeff]")  # within a given word, for the server's whitespace tokenizer
-# httpx logs the whole address of a request; ours are known by what they ask for.
+# httpx logs the whole address of a request; ours are recognised by the property outputFormat.
 logging.getLogger("httpx").addFilter(lambda record: "outputFormat" not in record.getMessage())
 
 PENN_TO_UPOS = {
@@ -57,7 +57,7 @@ PENN_TO_UPOS = {
     "VBN": "VERB", "VBP": "VERB", "VBZ": "VERB", "WDT": "DET", "WP": "PRON", "WP$": "PRON", "WRB": "ADV",
     "XX": "X",
 }  # fmt: skip
-"""UD's conversion table for English, for a server that gives no other tags; what is not in it is X."""
+"""UD's conversion table for English, for servers that give Penn tags; any other tag becomes X."""
 
 _WITH_RELATION = {
     **{
@@ -68,7 +68,7 @@ _WITH_RELATION = {
     **{(tag, deprel): "PRON" for tag in ("DT", "WDT") for deprel in ("nsubj", "obj", "obl")},
     ("RB", "neg"): "PART",
 }
-"""Parts of speech that follow from tag and relation (without its subtype) together."""
+"""Parts of speech that depend on both the tag and the relation (without its subtype)."""
 
 _NEGATIONS = frozenset({"not", "n't", "n’t"})
 
@@ -82,7 +82,7 @@ class CoreNLPParser:
         self.language = {"pipelineLanguage": options["language"]} if "language" in options else {}
         self.english, self.universal = options.get("language") in (None, "en", "english"), False
         self.annotators: str = options.get("annotators", _ENGLISH if self.english else _OTHERS)
-        self.client = httpx.Client(timeout=self.timeout_s)  # follows no redirect, with the password
+        self.client = httpx.Client(timeout=self.timeout_s)  # no redirects: they could leak the password
         weakref.finalize(self, self.client.close)
         self.example = self._read("The quick dogs (two) can't bark, I said.")
         tags = {tag for one in self.example for tag in one.tags["xpos"] if tag}
@@ -116,7 +116,7 @@ class CoreNLPParser:
 
     def _read(self, text: str, as_words: bool = False) -> list[ParsedSentence]:
         """The sentences that the server finds in a text."""
-        # It counts UTF-16 code units: the character of each.
+        # The server counts UTF-16 code units; this is the character of each.
         units = [place for place, one in enumerate(f"{text} ") for _ in range(1 + (ord(one) > 0xFFFF))]
         try:
             found = [self._sentence(raw, text, units) for raw in self._ask(text, as_words)]
@@ -135,7 +135,7 @@ class CoreNLPParser:
                 raise ValueError(f"offsets within the text, got {begin} to {end}")
             spans.append((units[begin], units[end]))
         shared = Counter(spans)
-        # A token's "word" is respelled (-LRB-, British to American); the text is right, unless words share it
+        # "word" may be respelled (-LRB-, American spelling); the text is right unless several words share it.
         words = [
             str(token["word"]) if shared[span] > 1 or span[0] == span[1] else text[slice(*span)]
             for token, span in zip(tokens, spans, strict=True)
@@ -155,7 +155,7 @@ class CoreNLPParser:
             text, asked["annotators"] = _CUTS.sub("_", text), self.annotators.replace("mwt,", "")
             asked |= {"tokenize.whitespace": "true", "ssplit.eolonly": "true"}
         query = {"properties": json.dumps(asked)} | self.language
-        # Percent-encoded: the one form that servers of all versions read alike ("+" and "%" in text).
+        # Percent-encoding is the only form in which all versions of the server read "+" and "%" alike.
         body = quote(encodable(text), safe="")
         for attempt in range(self.retries + 1):
             time.sleep(PAUSE_S * 2 ** (attempt - 1) if attempt else 0)
@@ -180,7 +180,7 @@ class CoreNLPParser:
     def _problem(self, got: httpx.Response | httpx.HTTPError, text: str) -> SyntaxformerError:
         if isinstance(got, httpx.TimeoutException):
             return SyntaxformerError(
-                f"corenlp: expected an answer of {self.place} in {self.timeout_s:g} s, got none in "
+                f"corenlp: expected an answer from {self.place} in {self.timeout_s:g} s, got none in "
                 f"{self.retries + 1} attempt(s). Wait longer (+timeout=300)."
             )
         if isinstance(got, httpx.HTTPError):
@@ -196,7 +196,7 @@ class CoreNLPParser:
 
 
 def _dependencies(arcs: Any, n_words: int) -> tuple[list[int] | None, list[str | None]]:
-    """Governors and relations; a word that the graph leaves out hangs from the root."""
+    """Governors and relations; the root governs words that the graph leaves out."""
     found: dict[int, tuple[int, str]] = {}
     for arc in arcs or ():
         governor, dependent = int(arc["governor"]), int(arc["dependent"])
@@ -218,7 +218,7 @@ def _address(text: str) -> tuple[httpx.URL, str]:
 
 
 def server_address(url: str) -> tuple[httpx.URL, str, bool]:
-    """The whole address of a server, what of it may be shown, and whether its password is the variable's."""
+    """The address of a server, the part that may be shown, and whether its password is from the variable."""
     (address, place), (full, same) = _address(url), _address(os.environ.get(ADDRESS_VARIABLE) or url)
     takes_variable = same == place and not address.userinfo and address.path == "/"
     return (full if takes_variable else address), place, takes_variable and bool(full.userinfo)
@@ -232,14 +232,14 @@ def load_corenlp(argument: str) -> BatchedAnnotator:
 
     Raises:
         ConfigError: The address or an option is wrong.
-        BackendMissingError: No server answers; names the command that starts one.
-        SyntaxformerError: The server refuses, is late, or is no CoreNLP.
+        BackendMissingError: No server answers; the message gives the command that starts one.
+        SyntaxformerError: The server refuses, answers too late, or is not CoreNLP.
     """
     url, options = split_options("corenlp", argument, OPTIONS)
     address, place, _ = server_address(url)
     parser = CoreNLPParser(address, place, options)
     settings = "".join(f"+{key}={options[key]}" for key in ("language", "annotators") if key in options)
-    # A server does not tell its version: what it was asked, where, and what it said to an example.
+    # A server does not tell its version, so this hashes the request and the answer for an example.
     asked = repr([address.path, parser.language, parser.annotators, parser.example])
     name, version = f"corenlp:{place}{settings}", f"corenlp+{hash_lines([asked])[:12]}"
     threads = options.get("threads", 1)
@@ -251,7 +251,7 @@ def upos_of_penn(
 ) -> list[str | None]:
     """Return the universal part of speech of each word.
 
-    Relations are universal ones, `[words]` as the tags; None where nothing was parsed.
+    Relations are universal ones, `[words]` like the tags; None if nothing was parsed.
     """
     relations = deprels or [None] * len(words)
     return [

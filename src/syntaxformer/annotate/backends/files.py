@@ -1,7 +1,7 @@
 """Annotation that already exists: the n-th line of a text gets the n-th sentence of a parsed file.
 
-CoNLL-U and Penn Treebank files. Nothing is predicted, and nothing is matched by luck: a sentence whose words
-are not those of its line is an error.
+It reads CoNLL-U and Penn Treebank files. Nothing is predicted or guessed: a sentence whose words are not
+those of its line is an error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from syntaxformer.trees.conllu import surface_of, tokens_of
 from syntaxformer.trees.sentence import COLUMNS
 
 _FIRST_SENTENCES = 100
-"""Sentences that are looked at for the columns of a file."""
+"""Sentences that are read to learn the columns of a file."""
 
 _OPEN = "_"
-"""Where it stands for no value, a sentence may lack the column ("_" is the lemma of an underscore, too)."""
+"""The sign for no value. A sentence may lack a column with this sign ("_" is also an underscore's lemma)."""
 
 _OTHER_TEXT = f"Is it the parse of this text? {SPLIT} in a path stands for train, dev and test."
 
@@ -32,9 +32,9 @@ _VERSION = "+parsed2"
 
 
 class PreparsedAnnotator(Annotator):
-    """Sentences of a file, handed out line by line.
+    """Gives the sentences of a file, line by line.
 
-    A blank line takes the next sentence only if that has no words either, so files may leave blank lines out.
+    A blank line takes the next sentence only if that has no words either, so files may omit blank lines.
 
     Args:
         name: "conllu:PATH" or "ptb:PATH".
@@ -59,9 +59,9 @@ class PreparsedAnnotator(Annotator):
         """Yield the n-th sentence for the n-th line, with its offsets in that line.
 
         Raises:
-            DataError: More or fewer sentences than lines, or a sentence with other words than its line, or
-                without a column that others have.
-            TreeError: The file is malformed; names the line.
+            DataError: There are more or fewer sentences than lines, or a sentence has other words than its
+                line or lacks a column that others have.
+            TreeError: The file is malformed; the message names the line.
         """
         del n_processes
         sentences = self._read(self.path)
@@ -87,7 +87,7 @@ class PreparsedAnnotator(Annotator):
             )
 
     def _with_columns(self, sentence: Sentence, line: str, number: int) -> Sentence:
-        """A sentence with every column that the file has: lemmas and xpos may be "_" throughout."""
+        """Give a sentence every column that the file has; lemmas and xpos may be "_" throughout."""
         if not sentence.words:
             return sentence
         missing = sorted(column for column in self.provides if getattr(sentence, column) is None)
@@ -102,7 +102,7 @@ class PreparsedAnnotator(Annotator):
         return replace(sentence, **open_values) if missing else sentence
 
     def _fit(self, sentence: Sentence, line: str, number: int) -> Sentence:
-        """Give a sentence the text of its line and the offsets there."""
+        """Give a sentence the text of its line, and its words' offsets there."""
         if sentence.text == line:
             return sentence
         tokens = tokens_of(sentence)
@@ -128,7 +128,7 @@ def load_conllu(path: str) -> PreparsedAnnotator | SplitAnnotator:
 
 
 def load_ptb(path: str) -> PreparsedAnnotator | SplitAnnotator:
-    """Take tags (`xpos`) and constituency from bracketed trees; path and errors as of `load_conllu`."""
+    """Take tags (`xpos`) and constituency from bracketed trees; path and errors are as in `load_conllu`."""
     return _load("ptb", path, _sentences_of_trees, respelled=True)
 
 

@@ -1,8 +1,8 @@
 """Annotation with spaCy: the bundled pipelines and any installed one.
 
-Wrapped so that one line gives one `Sentence`: several sentences on a line are several roots, blank lines do
-not reach the pipeline, very long ones go through it in parts. Tokens of white space are no words: they are
-dropped, and words governed by one go to its governor.
+Each line gives one `Sentence`: several sentences on a line give several roots, blank lines do not reach the
+pipeline, and very long lines are processed in parts. Tokens of white space are not words: they are dropped,
+and the words that they govern get their governor.
 """
 
 # pyright: basic
@@ -37,12 +37,12 @@ from syntaxformer.trees.dependency import join_governors
 from syntaxformer.trees.sentence import COLUMNS
 
 BATCH_SIZE, BATCH_WORDS, MAX_WORDS = 256, 4000, 20_000
-"""Documents worked on at once, their words (37 KB each meanwhile), and those of a long one (13 KB each)."""
+"""Documents at once, words of them (37 KB of memory each), and words of a long document (13 KB each)."""
 
 LINES_PER_ZONE, CHARACTERS_PER_ZONE = 2000, 2_000_000
-"""Lines after which spaCy forgets the words that it met, so that memory stays constant over millions."""
+"""Lines after which spaCy forgets the words that it has seen, so that millions need no more memory."""
 
-# Components that no column of `Sentence` comes from.
+# Components that fill no column of `Sentence`.
 _UNUSED = {
     *("ner", "beam_ner", "entity_linker", "entity_ruler", "senter", "textcat", "textcat_multilabel"),
     *("spancat", "spancat_singlelabel", "span_finder", "span_ruler"),
@@ -59,7 +59,7 @@ _PROVIDED_BY = {
     "experimental_edit_tree_lemmatizer": {"lemmas"},
 }
 _SEPARATE = {"governors", "deprels", "lemmas"}
-"""Columns whose components no other one builds on."""
+"""Columns whose components no other component depends on."""
 
 
 class SpacyParser:
@@ -78,7 +78,7 @@ class SpacyParser:
         self._reach = _reach(nlp)
 
     def limit_to(self, columns: Collection[str]) -> frozenset[str]:
-        """Switch off parser and lemmatizer where no column of theirs is wanted; return what is left."""
+        """Switch off the parser or lemmatizer if none of its columns is wanted; return the columns left."""
         for pipe in self.nlp.pipe_names:
             given = _PROVIDED_BY.get(self.nlp.get_pipe_meta(pipe).factory, set())
             if given and given <= _SEPARATE and given.isdisjoint(columns):
@@ -90,7 +90,7 @@ class SpacyParser:
     def parse_lines(self, lines: Sequence[str]) -> list[Sentence]:
         """Return one sentence for each line."""
         parts: list[list[Part]] = [[] for _ in lines]
-        with self.nlp.memory_zone():  # which is one for the whole pipeline
+        with self.nlp.memory_zone():  # one for the whole pipeline
             for doc in self._parsed(self._docs(lines)):
                 number, start = doc.user_data["place"]
                 parts[number].append(self._reader.read(doc, start))
@@ -107,7 +107,7 @@ class SpacyParser:
         ]
 
     def _docs(self, lines: Sequence[str]) -> Iterator[Doc]:
-        """Documents that know the number of their line and their first character there."""
+        """Documents that store the number of their line and their start in it."""
         for number, line in enumerate(lines):
             for start, segment in segments_of(line):
                 whole = self.nlp.make_doc(encodable("" if segment.isspace() else segment))
@@ -117,7 +117,7 @@ class SpacyParser:
                     yield doc
 
     def _parsed(self, docs: Iterable[Doc]) -> Iterator[Doc]:
-        """Documents with their tags and trees, some at a time; a very long one gets its vectors before."""
+        """Tag and parse documents in batches; for a very long one, the vectors are computed first."""
         for batch in chunks_of(docs, BATCH_SIZE, BATCH_WORDS):
             is_long = self._reach > 0 and len(batch[0]) > BATCH_WORDS
             if is_long:
@@ -125,7 +125,7 @@ class SpacyParser:
             yield from self.nlp.pipe(batch, batch_size=BATCH_SIZE, disable=["tok2vec"] if is_long else [])
 
     def _vectors(self, doc: Doc) -> Any:
-        """Vectors of the words, made a thousand at a time together with all words that these depend on."""
+        """Vectors of the words, computed a thousand at a time, with all words that they depend on."""
         model, parts = self.nlp.get_pipe("tok2vec").model, []
         for first in range(0, len(doc), 1000):
             start = max(0, first - self._reach)
@@ -142,7 +142,7 @@ def spacy_annotator(nlp: Language, name: str, version: str) -> BatchedAnnotator:
 
 
 def _reach(nlp: Language) -> int:
-    """On how many words to each side the vector of a word depends; 0 where it may be on all."""
+    """Number of words on each side that a word's vector depends on; 0 if it may depend on all."""
     model = nlp.config["components"].get("tok2vec", {}).get("model", {})
     encode, embed = model.get("encode", {}), model.get("embed", {})
     kinds = f"{encode.get('@architectures')} {embed.get('@architectures')}"
@@ -168,7 +168,7 @@ def load_spacy(name: str) -> BatchedAnnotator:
     """
     if Path(name).exists() or "/" in name:
         return _from_folder(Path(name), f"spacy:{name}")
-    # Told by its files: loading a package imports it, whatever it is.
+    # Check its files first, since loading a package imports it, whatever it is.
     spec = find_spec(name) if name.isidentifier() and spacy.util.is_package(name) else None
     homes = [] if spec is None else spec.submodule_search_locations or []
     if not any((Path(home) / "meta.json").is_file() for home in homes):
@@ -181,7 +181,7 @@ def load_spacy(name: str) -> BatchedAnnotator:
 def _from_folder(folder: Path, name: str) -> BatchedAnnotator:
     try:
         nlp = spacy.load(folder)
-    except Exception as error:  # of srsly, of thinc, or of a part
+    except Exception as error:  # from srsly, thinc or a component
         reason = str(error).split("\n")[0]
         raise DataError(
             f"annotator: expected a folder with a spaCy pipeline, got: {reason}", folder
@@ -195,7 +195,7 @@ _UNKNOWN = {name: column.unknown for name, column in COLUMNS.items() if column.u
 
 
 class Part(NamedTuple):
-    """Columns of one document; `None` where the pipeline does not provide one."""
+    """Columns of one document; `None` if the pipeline does not provide one."""
 
     starts: list[int]
     ends: list[int]
@@ -204,14 +204,14 @@ class Part(NamedTuple):
 
 
 class _Names(dict[int, str]):
-    """Names of spaCy's hashes, looked up once each."""
+    """Names for spaCy's hashes, each looked up once."""
 
     def __init__(self, strings: Any, unknown: str) -> None:
         super().__init__({0: unknown})
         self.strings = strings
 
     def __missing__(self, key: int) -> str:
-        # A copy of the string: it outlives the memory zone that it was read in.
+        # A copy of the string outlives the memory zone that it was read in.
         name = self[key] = str(self.strings[key])
         return name
 
@@ -247,7 +247,7 @@ class DocReader:
         return Part(starts.tolist(), ends.tolist(), tags, governors)
 
     def sentence(self, line: str, parts: list[Part]) -> Sentence:
-        """Join the parts of a line, in order, to its sentence."""
+        """Join the parts of a line, in order, into its sentence."""
         offsets = tuple(pair for part in parts for pair in zip(part.starts, part.ends, strict=True))
         columns: dict[str, Any] = {
             column: tuple(value for part in parts for value in part.tags[column])
@@ -259,7 +259,7 @@ class DocReader:
         return Sentence(line, tuple([line[start:end] for start, end in offsets]), offsets, **columns)
 
     def _named(self, column: str, codes: np.ndarray[Any, Any]) -> list[str]:
-        if column == "lemmas":  # open class: not kept, so that memory stays constant
+        if column == "lemmas":  # an open class: not stored, so that memory stays constant
             return [self._strings[code] or _UNKNOWN[column] for code in codes.astype(np.uint64).tolist()]
         names = self._names[column]
         keys = codes if column == "upos" else codes.astype(np.uint64)

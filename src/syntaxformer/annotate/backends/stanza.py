@@ -1,7 +1,7 @@
 """Annotation with Stanza's pipelines, for the 60 and more languages that have one.
 
-Its tokenizer and sentence splitter first, all other processors on the sentences of many lines together.
-Models must be there: nothing is downloaded behind the user's back.
+Its tokenizer and sentence splitter run first, then all other processors on the sentences of many lines
+together. Models must be installed: nothing is downloaded without the user's knowledge.
 """
 
 # pyright: basic
@@ -31,7 +31,7 @@ from syntaxformer.trees.constituency import tree_over_words
 OPTIONS = {"package": str, "dir": str, "device": str, "batch": positive_int, "max_words": positive_int}
 BATCH_LINES = 200
 MAX_WORDS = 500
-"""Words of a sentence beyond which it is parsed in parts: a parser's memory grows with their square."""
+"""Words beyond which a sentence is parsed in parts: the parser's memory grows with their square."""
 
 _TOKENIZERS = "tokenize,mwt"
 _OTHERS = "pos,lemma,depparse,constituency"
@@ -47,8 +47,8 @@ class StanzaParser:
     """A Stanza pipeline that takes batches of lines.
 
     Args:
-        pipeline: `stanza.Pipeline`, or what has its `bulk_process`, `process` and `processors`.
-        new_document: `stanza.Document`, or what takes its lists of words.
+        pipeline: `stanza.Pipeline`, or an object with its `bulk_process`, `process` and `processors`.
+        new_document: `stanza.Document`, or a function that takes the same lists of words.
     """
 
     def __init__(self, pipeline: Any, new_document: Any, max_words: int = MAX_WORDS) -> None:
@@ -123,7 +123,7 @@ class StanzaParser:
 
 
 def _words_of(sentence: Any, line: str, start: int) -> tuple[list[str], list[tuple[int, int]]]:
-    """Words and their places; the words of a multiword token that have no place of their own share its."""
+    """Words and their spans; words of a multiword token that have no span of their own get the token's."""
     words: list[str] = []
     spans: list[tuple[int, int]] = []
     for token in sentence.tokens:
@@ -132,7 +132,7 @@ def _words_of(sentence: Any, line: str, start: int) -> tuple[list[str], list[tup
             if first is None or last is None:
                 first, last = token.start_char, token.end_char
             span = (start + first, start + last)
-            # Stanza shortens very long tokens to "<UNK>" and cleans white space: the text knows better.
+            # Stanza shortens very long tokens to "<UNK>" and cleans white space, so the text is used.
             words.append(" ".join(line[slice(*span)].split()) if len(token.words) == 1 else word.text)
             spans.append(span)
     return words, spans
@@ -211,7 +211,7 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
 
 
 def _listed(folder: str | None) -> dict[str, Any]:
-    """Stanza's own list of languages and models, where it was downloaded."""
+    """Stanza's own list of languages and models, if it was downloaded."""
     from stanza.resources.common import DEFAULT_MODEL_DIR
 
     try:
@@ -222,7 +222,7 @@ def _listed(folder: str | None) -> dict[str, Any]:
 
 
 def _offered(language: dict[str, Any], listed: dict[str, Any], package: str) -> list[str]:
-    """The processors that a language has; Stanza would look for the files of all that are asked for."""
+    """The processors that a language has, since Stanza looks for the files of every one that is requested."""
     language = listed.get(language.get("alias", ""), language)
     of_package = language.get("packages", {}).get(package, {})
     wanted = ["tokenize", *_OTHERS.split(",")]
@@ -230,7 +230,7 @@ def _offered(language: dict[str, Any], listed: dict[str, Any], package: str) -> 
 
 
 def _hash_models(config: dict[str, Any]) -> str:
-    """A hash over all files that a pipeline was made of."""
+    """A hash of all model files of a pipeline."""
     files = {Path(value) for value in config.values() if isinstance(value, str) and value.endswith(".pt")}
     hashes = sorted(f"{path.parent.name}/{path.name}:{hash_file(path)}" for path in files if path.is_file())
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:12]

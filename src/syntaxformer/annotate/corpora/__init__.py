@@ -1,1 +1,1 @@
-"""Annotated corpora on disk: stored, made once, made in shards."""
+"""Annotated corpora on disk: their file format, the cache, and annotation in shards."""

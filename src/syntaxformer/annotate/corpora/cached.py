@@ -1,4 +1,4 @@
-"""Annotation that is made once: into a file, into the cache, or looked up in files that were made before."""
+"""Annotate once: into a file, into the cache, or by looking lines up in files that were made before."""
 
 # pyright: basic
 # (pyarrow has no complete types.)
@@ -31,7 +31,7 @@ from syntaxformer.base.progress import track
 from syntaxformer.trees import Sentence
 
 _LINES_AT_A_TIME = 100_000
-"""Worker processes, where there are some, start anew for the unknown lines of so many."""
+"""Lines that are looked up together; worker processes, if any, are started again for each such group."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +47,11 @@ def annotate_to_file(
 ) -> AnnotatedCorpus:
     """Annotate lines into a file, unless it already holds exactly that.
 
-    The text is a list or `TextLines`; an iterator, which gives its lines but once, is held in memory.
-    `content_hash` is `hash_lines` of them, where that is known.
+    The text is a list or `TextLines`; the lines of an iterator, which can be read only once, are kept in
+    memory. `content_hash` is `hash_lines` of them, if it is known.
 
     Raises:
-        DataError: The text cannot be read or the file not be written.
+        DataError: The text cannot be read, or the file cannot be written.
     """
     lines = list(lines) if isinstance(lines, Iterator) else lines
     content_hash = content_hash or hash_lines(lines)
@@ -77,25 +77,25 @@ def annotate_cached(
     n_processes: int = 1,
     progress: bool = False,
 ) -> AnnotatedCorpus:
-    """Annotate lines, or return what was annotated before: same text, annotator and version.
+    """Annotate lines, or return an earlier annotation of the same text, annotator and version.
 
-    Two processes that want the same at once do it once: the second waits. Lines are those of
+    If two processes want the same annotation at once, the second waits for the first. Lines are as in
     `annotate_to_file`; `cache_dir` is by default `$SYNTAXFORMER_CACHE` or `~/.cache/syntaxformer`.
 
     Raises:
-        DataError: The text cannot be read or the cache not be written.
+        DataError: The text cannot be read, or the cache cannot be written.
     """
     lines = list(lines) if isinstance(lines, Iterator) else lines
     content_hash = hash_lines(lines)
     path = cache_path(cache_dir, annotator, content_hash)
     with one_at_a_time(path):
-        remove_partials(path.parent, of=path.name)  # by processes that were killed
+        remove_partials(path.parent, of=path.name)  # left by processes that were killed
         about = {"n_processes": n_processes, "progress": progress, "content_hash": content_hash}
         return annotate_to_file(path, lines, annotator, **about)
 
 
 def cache_folder() -> Path:
-    """Return `$SYNTAXFORMER_CACHE`, else the folder `syntaxformer` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    """Return `$SYNTAXFORMER_CACHE`, or else the folder `syntaxformer` in `$XDG_CACHE_HOME` or `~/.cache`."""
     named = os.environ.get("SYNTAXFORMER_CACHE")
     if named:
         return Path(named).expanduser()
@@ -103,7 +103,7 @@ def cache_folder() -> Path:
 
 
 def cache_path(cache_dir: str | Path | None, annotator: Annotator, content_hash: str) -> Path:
-    """Where the cache keeps the annotation of a text, told by its hash."""
+    """Where the cache keeps the annotation of a text with this hash."""
     identity = "\0".join([str(FORMAT), annotator.name, annotator.version, content_hash])
     folder = (Path(cache_dir) if cache_dir else cache_folder()) / "annotations"
     return folder / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.parquet"
@@ -111,7 +111,7 @@ def cache_path(cache_dir: str | Path | None, annotator: Annotator, content_hash:
 
 @contextmanager
 def one_at_a_time(path: Path) -> Generator[None, None, None]:
-    """Hold a path of the cache against other processes that would make the same.
+    """Lock a path of the cache against other processes that would write the same.
 
     Raises:
         DataError: The cache cannot be written.
@@ -130,9 +130,9 @@ def one_at_a_time(path: Path) -> Generator[None, None, None]:
 
 
 def read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus | None:
-    """Return what a file holds, if that is the annotation wanted: annotator, version and hash of the text.
+    """Return a file's annotation if its annotator, version and hash of the text are those wanted, else None.
 
-    A file that is damaged anywhere is not.
+    A damaged file also gives None.
     """
     if not path.is_file():
         return None
@@ -150,12 +150,12 @@ def read_if_current(path: Path, wanted: tuple[str, str, str]) -> AnnotatedCorpus
 
 
 class AnnotatedBefore(Annotator):
-    """An annotator with files of what it annotated before; its name and version stay the same.
+    """An annotator with files that it annotated before; its name and version stay the same.
 
-    Lines are found by their text, whatever their order. 16 bytes of memory a line of the files.
+    Lines are found by their text, in any order. Each line of the files takes 16 bytes of memory.
 
     Raises:
-        ConfigError: A file is of another annotator or version, or lacks a column.
+        ConfigError: A file comes from another annotator or version, or lacks a column.
         DataError: A file cannot be read.
     """
 
@@ -216,7 +216,7 @@ class _File:
         self._sorted = hashes[self._rows]
 
     def find(self, lines: Sequence[str]) -> tuple[np.ndarray, pa.Table]:
-        """The places of the lines that are in the file, and their rows."""
+        """The positions of those lines that are in the file, and their rows."""
         wanted = _hashes(lines)
         places = np.searchsorted(self._sorted, wanted)
         known = np.flatnonzero(np.append(self._sorted, 0)[places] == wanted)

@@ -1,8 +1,8 @@
-"""Annotation of big or many files in shards: each made once, kept once, and put together in order.
+"""Annotate large or many files in shards: each shard is made once, stored, and merged in order.
 
-A shard is a run of lines of one source. Whoever works on it, a process here or a Ray actor elsewhere, writes
-its sentences to a file of its own, whole or not at all; a killed worker leaves nothing, and a file that is
-not of those lines counts for nothing. The result is, byte for byte, what one process writes.
+A shard is a run of lines of one source. A process here or a Ray actor elsewhere writes its sentences to one
+file, whole or not at all. A killed worker leaves nothing behind, and a file of other lines is ignored. The
+result is, byte for byte, what one process writes.
 """
 
 # pyright: basic
@@ -47,10 +47,10 @@ from syntaxformer.base.progress import track
 from syntaxformer.base.ray_cluster import connect, import_ray, reason
 
 LINES_PER_SHARD = 20_000
-"""Lines of a shard: about a minute of one core."""
+"""Lines of a shard, about a minute of work for one core."""
 
 MAX_ATTEMPTS = 5
-"""Workers that a shard may cost in one run."""
+"""Number of workers that a shard may kill in one run."""
 
 TEXT_COLUMN = "text"
 _ROWS_AT_A_TIME = 4096
@@ -61,15 +61,15 @@ _log = logging.getLogger(__name__)
 
 
 class SourceLines:
-    """The lines of a source, to be walked through as often as needed.
+    """The lines of a source, which can be read any number of times.
 
     Args:
-        source: A path; `.gz` is unpacked, `.parquet` gives its column `text`, a line for each row: line ends
-            in a row become spaces.
+        source: A path; `.gz` is unpacked, `.parquet` gives its column `text`, one line for each row: line
+            ends in a row become spaces.
 
     Raises:
-        DataError: While reading: it cannot be read, a line is no UTF-8 or holds a NUL, or there is no such
-            column.
+        DataError: During iteration: the source cannot be read, a line is not UTF-8 or holds a NUL, or there
+            is no such column.
     """
 
     def __init__(self, source: str) -> None:
@@ -79,7 +79,7 @@ class SourceLines:
         return self._from(0)
 
     def part(self, first: int, n_lines: int) -> list[str]:
-        """Return `n_lines` lines from `first` on, fewer at the end; what comes before is not decoded."""
+        """Return `n_lines` lines from `first` on, fewer at the end; earlier lines are not decoded."""
         return list(islice(self._from(first), n_lines))
 
     def _from(self, first: int) -> Iterator[str]:
@@ -123,7 +123,7 @@ class SourceLines:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One source and the Parquet file for it, on a disk that the workers of all machines see."""
+    """One source and its Parquet file, on a disk that the workers on all machines can reach."""
 
     source: str
     target: Path
@@ -137,8 +137,8 @@ class Shard:
 
     Args:
         first: Its first line, from 0.
-        content_hash: `hash_lines` of them.
-        path: The Parquet file to make.
+        content_hash: `hash_lines` of its lines.
+        path: The Parquet file to write.
     """
 
     source: str
@@ -152,20 +152,20 @@ class Shard:
 
     @property
     def attempts(self) -> Path:
-        """The file with a line, a process id, for each worker that began it."""
+        """The file with one line, a process id, for each worker that has started the shard."""
         return Path(f"{self.path}.attempts")
 
     def is_done(self) -> bool:
-        """Whether its file is there, undamaged, and of its lines."""
+        """Whether its file exists, is undamaged, and has its lines."""
         return read_if_current(Path(self.path), (self.annotator, self.version, self.content_hash)) is not None
 
 
 Engine = Callable[[Sequence[Shard]], Iterator[tuple[Shard, str | None]]]
-"""Works on shards, in any order, and yields each when it is done, with what went wrong."""
+"""Works on shards in any order, and yields each when it is done, with its error or None."""
 
 
 def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
-    """Annotate a shard and write its file; return what went wrong, None if it is done."""
+    """Annotate a shard and write its file; return the error, or None if it is done."""
     try:
         _count_attempt(shard)
         annotator = load()
@@ -184,13 +184,13 @@ def annotate_shard(shard: Shard, load: Callable[[], Annotator]) -> str | None:
         write_annotations(shard.path, annotator.stream(lines), **about)
     except SyntaxformerError as error:
         return str(error)
-    except Exception as error:  # a parser's own: this shard is lost, the others need not be
+    except Exception as error:  # a parser's own error: only this shard is lost
         return f"{type(error).__name__}: {error}"
     return None
 
 
 def _count_attempt(shard: Shard) -> None:
-    """Leave a trace of each attempt: a shard that kills whoever takes it is given up, not tried for ever."""
+    """Record each attempt, so that a shard that kills every worker is given up at last."""
     with shard.attempts.open("a") as file:
         file.write(f"{os.getpid()}\n")
     if (n_attempts := len(shard.attempts.read_text().splitlines())) > MAX_ATTEMPTS:
@@ -201,12 +201,12 @@ def _count_attempt(shard: Shard) -> None:
 
 
 def in_this_process(annotator: Annotator) -> Engine:
-    """Return the engine that works on one shard after the other, here."""
+    """Return the engine that works on one shard after the other in this process."""
     return lambda shards: (_with(annotator, shard) for shard in shards)
 
 
 def in_processes(name: str, n_processes: int) -> Engine:
-    """Return the engine of processes here, each of which loads annotator `name` once; of one, this."""
+    """Return the engine of processes here, each of which loads annotator `name` once; 1 is this process."""
 
     def work(shards: Sequence[Shard]) -> Iterator[tuple[Shard, str | None]]:
         if n_processes == 1 or len(shards) == 1:
@@ -224,12 +224,12 @@ def ray_engine(annotator: str, n_workers: int, address: str | None = None) -> En
     """Return the engine of a Ray cluster: a pool of actors that each load the annotator once.
 
     Ray restarts actors that die and gives their shard to another. The actors, each with one processor, load
-    the annotator by its name, with the backend's options; it is not written to the disk. `address` is that of
-    a running cluster, "auto" or "ray://host:10001"; None starts one here, for this job.
+    the annotator by its name, with the backend's options; it is not written to disk. `address` is that of a
+    running cluster, "auto" or "ray://host:10001"; None starts one here for this job.
 
     Raises:
         BackendMissingError: Ray is not installed.
-        SyntaxformerError: While it works: there is no cluster at the address, or it cannot go on.
+        SyntaxformerError: During the work: there is no cluster at the address, or the cluster fails.
     """
     return partial(_on_ray, import_ray("ray.data"), annotator, n_workers, address)
 
@@ -244,7 +244,7 @@ def _on_ray(
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
-        # Shards are handed out one by one, and none before an actor is free to take it.
+        # Shards are handed out one by one, each only when an actor is free to take it.
         dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map(
             _Worker,
             fn_constructor_args=(annotator,),
@@ -253,13 +253,13 @@ def _on_ray(
             ),
             num_cpus=1,
         )
-        # Ray tells of dead workers on stdout, which is for results.
+        # Ray reports dead workers on stdout, which is for results.
         with redirect_stdout(sys.stderr):
             for row in dataset.iter_rows():
                 yield Shard(**json.loads(row["shard"])), row["error"] or None
     except (ray.exceptions.RayError, ConnectionError) as error:
         raise SyntaxformerError(
-            f"ray: expected the cluster to work, got: {reason(error)} What is done is kept; run the same "
+            f"ray: expected the cluster to work, got: {reason(error)} Finished shards are kept; run the same "
             "command again."
         ) from error
     finally:
@@ -268,7 +268,7 @@ def _on_ray(
 
 
 class _Worker:
-    """An actor; its annotator is loaded with the first shard, so that what fails then is that shard."""
+    """An actor that loads its annotator with the first shard, so that an error then belongs to that shard."""
 
     def __init__(self, annotator: str) -> None:
         self.name = annotator
@@ -285,16 +285,16 @@ class _Worker:
 def annotate_sharded(
     jobs: Sequence[Job], engine: Engine, *, lines_per_shard: int = LINES_PER_SHARD, progress: bool = False
 ) -> list[AnnotatedCorpus]:
-    """Give the corpus of each job, made in shards; what is done, as a whole or in shards, is not done again.
+    """Return the corpus of each job, made in shards; finished sources and shards are not made again.
 
     Raises:
-        DataError: A source cannot be read or changed meanwhile, or shards failed: the other ones are kept,
-            the other sources are finished, and the same call goes on with those that failed.
+        DataError: A source cannot be read or has changed meanwhile, or shards failed. The other shards are
+            kept, the other sources are finished, and the same call retries those that failed.
     """
     plans, unreadable = _plans(jobs, lines_per_shard)
     left = [plan for plan in plans if not plan.is_made()]
     waiting = [shard for plan in left for shard in plan.shards if not shard.is_done()]
-    # The longest first: nobody should begin a long one when the others are about to be out of work.
+    # The longest first, so that no worker begins a long one when the others have nearly finished.
     waiting.sort(key=lambda shard: shard.n_chars, reverse=True)
     n_shards = sum(len(plan.shards) for plan in plans)
     if not (unreadable or left):
@@ -307,7 +307,7 @@ def annotate_sharded(
     what = f"annotating ({jobs[0].annotator if jobs else ''})"
     done = engine(waiting) if waiting else iter(())
     errors = dict(track(done, what, len(waiting), "shards", enabled=progress and bool(waiting)))
-    # Another command on the same output may have been first, and have deleted shards that it needed no more.
+    # Another command on the same output may have finished first and deleted the shards.
     lost = [plan for plan in left if any(map(errors.get, plan.shards)) and not plan.is_made()]
     corpora = [plan.finish(is_made=plan not in left) for plan in plans if plan not in lost]
     failed = [shard for plan in lost for shard in plan.shards if errors.get(shard)]
@@ -317,7 +317,7 @@ def annotate_sharded(
         problems[:0] = [
             f"annotation: expected all {n_shards} shards to succeed, got {len(failed)} that failed, the "
             f"first {first.source}, lines {first.first + 1} to {first.first + first.n_lines}: "
-            f"{errors[first]} The others are kept; the same command goes on with those that failed."
+            f"{errors[first]} The others are kept; the same command retries those that failed."
         ]
     if problems:
         raise DataError("\n".join(problems))
@@ -325,11 +325,11 @@ def annotate_sharded(
 
 
 def _plans(jobs: Sequence[Job], lines_per_shard: int) -> tuple[list[_Plan], list[SyntaxformerError]]:
-    """A plan of each source that can be read, and what is wrong with the others.
+    """Return a plan for each source that can be read, and the errors of the others.
 
     Raises:
-        DataError: None can be read.
-        BackendMissingError: None can be read, the first for want of a package.
+        DataError: No source can be read.
+        BackendMissingError: No source can be read, the first because a package is missing.
     """
     plans: list[_Plan] = []
     unreadable: list[SyntaxformerError] = []
@@ -355,7 +355,7 @@ class _Plan:
 
     @classmethod
     def of(cls, job: Job, lines_per_shard: int) -> _Plan:
-        """Count and hash the lines of a source, and cut it; another annotator or size has another folder."""
+        """Count, hash and cut the lines of a source; each annotator and shard size has its own folder."""
         identity = "\0".join([str(FORMAT), job.source, job.annotator, job.version, str(lines_per_shard)])
         key = hashlib.sha256(identity.encode()).hexdigest()[:_KEY_LENGTH]
         folder = job.target.parent / f".{job.target.name}.{key}.shards"
@@ -373,15 +373,15 @@ class _Plan:
         return cls(job, whole.hexdigest(), tuple(shards))
 
     def is_made(self) -> bool:
-        """Whether the target is there, whoever made it."""
+        """Whether the target exists, whichever command made it."""
         wanted = (self.job.annotator, self.job.version, self.content_hash)
         return read_if_current(self.job.target, wanted) is not None
 
     def finish(self, is_made: bool) -> AnnotatedCorpus:
-        """Put the shards together, look whether all lines are there in order, and delete them.
+        """Merge the shards, check that all lines are there in order, and delete the shards.
 
-        Another command may be at the same: what it makes is the same, and once the target is there neither
-        needs shards or anything half-written any more.
+        Another command may do the same work. Its result is the same, and once the target exists, neither
+        command needs the shards or partial files.
         """
         target, about = self.job.target, {"annotator": self.job.annotator, "version": self.job.version}
         if not is_made:
@@ -391,7 +391,7 @@ class _Plan:
             except DataError:
                 if not self.is_made():
                     raise
-        # Those of another size or annotator, too: nobody comes back for them.
+        # Also those of another size or annotator, which nobody needs any more.
         for folder in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * _KEY_LENGTH}.shards"):
             shutil.rmtree(folder, ignore_errors=True)
         remove_partials(target.parent, of=target.name)

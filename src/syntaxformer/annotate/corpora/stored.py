@@ -1,7 +1,7 @@
-"""Annotated corpora on disk: a Parquet file, one row a line, written whole or not at all.
+"""Annotated corpora on disk: a Parquet file, one row per line, written whole or not at all.
 
-Its header says who annotated what. Tags are text, which Parquet keeps as codes; words are stored only where
-they are not simply their characters in the text. Rows are read group by group: no corpus is ever in memory.
+Its header names the annotator and the text. Tags are text, which Parquet stores as codes; words are stored
+only if they differ from their characters in the text. Rows are read group by group, never all at once.
 """
 
 # pyright: basic
@@ -29,10 +29,10 @@ from syntaxformer.base.files import atomic_file
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.sentence import COLUMNS, PER_WORD
 
-pc: Any = import_module("pyarrow.compute")  # whose functions are made as it is imported
+pc: Any = import_module("pyarrow.compute")  # its functions are created on import
 
 FORMAT = 2
-"""Version of the layout; files of another are refused."""
+"""Version of the layout; files with another version are refused."""
 
 ROWS_PER_GROUP = 4096
 """Lines that are in memory at once."""
@@ -55,10 +55,10 @@ SCHEMA = pa.schema(
 )
 _CODES = pa.list_(pa.dictionary(pa.int32(), pa.string()))
 _CODED = pa.schema([field.with_type(_CODES) if field.name in _STRINGS else field for field in SCHEMA])
-"""As the file is read: its codes are not looked up before somebody wants the strings."""
+"""The schema for reading codes, which are turned into strings only if these are needed."""
 
 MAX_WORDS = 32_767
-"""Words of a line whose governors fit 16 bits."""
+"""Most words of a line, so that governors fit into 16 bits."""
 
 _HEADER_KEY = "syntaxformer"
 _REMEDY = "Annotate the text again with `syntaxformer annotate`"
@@ -86,7 +86,7 @@ class AnnotationHeader:
         """Read a header.
 
         Raises:
-            ValueError: It is none, or of another format.
+            ValueError: It is no header, or has another format.
         """
         values = json.loads(text)
         if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
@@ -99,17 +99,17 @@ class AnnotationHeader:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Some rows of a corpus, words of all rows one after the other.
+    """Some rows of a corpus as flat arrays: the words of all rows, one after the other.
 
-    Words of row i are `row_offsets[i]` to `row_offsets[i + 1]`.
+    The words of row i are `row_offsets[i]` to `row_offsets[i + 1]`.
 
     Args:
         row_offsets: int64 `[rows + 1]`.
         starts: int32 `[words]`, first character of each word in its line.
         ends: int32 `[words]`, character after the last.
-        values: `[words]` of each column that was wanted and that every sentence of the corpus has: governors
-            are int16, 0-based within the row, -1 for roots; the others int32, codes into `tags`. Of trees the
-            brackets of each row.
+        values: `[words]` for each column that was requested and that every sentence has. Governors are int16,
+            0-based within the row, -1 for roots; others are int32 codes into `tags`; trees are the brackets
+            of each row.
         tags: The strings that the codes 0, 1, … of a column stand for.
     """
 
@@ -149,7 +149,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
             yield from sentences_of(table)
 
     def tables(self) -> Iterator[pa.Table]:
-        """Give all rows once, in order, as Arrow.
+        """Yield all rows once, in order, as Arrow tables.
 
         Raises:
             DataError: The file is damaged.
@@ -158,7 +158,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
             yield self._read(group)
 
     def table(self, start: int = 0, stop: int | None = None, schema: pa.Schema = SCHEMA) -> pa.Table:
-        """Return rows `start` to `stop` (exclusive) as Arrow, with the columns of a schema.
+        """Return rows `start` to `stop` (exclusive) as an Arrow table with the columns of a schema.
 
         Raises:
             DataError: The file is damaged.
@@ -171,7 +171,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
         return rows.slice(first - int(self._bounds[groups[0]]), last - first)
 
     def take(self, rows: np.ndarray[Any, Any]) -> pa.Table:
-        """Return some rows, in the order given; each group that holds any is read once.
+        """Return some rows in the given order; each group that holds any of them is read once.
 
         Raises:
             DataError: The file is damaged.
@@ -186,7 +186,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
     def columns(
         self, start: int = 0, stop: int | None = None, names: Collection[str] = (*_TAGS, "governors")
     ) -> Columns:
-        """Return rows `start` to `stop` (exclusive) as flat arrays, with what is there of some columns."""
+        """Return rows `start` to `stop` (exclusive) as flat arrays, with those named columns that exist."""
         wanted = [name for name in COLUMNS if name in names and name in self.header.columns]
         table = self.table(
             start, stop, pa.schema([_CODED.field(name) for name in ("starts", "ends", *wanted)])
@@ -217,7 +217,7 @@ class AnnotatedCorpus(Sequence[Sentence]):
 
     def _read(self, group: int, schema: pa.Schema = SCHEMA) -> pa.Table:
         try:
-            # With threads of its own Arrow is slower: a column of a group is too little work for one.
+            # Arrow's own threads make it slower: a column of a group is too little work for a thread.
             read = self._file.read_row_group(group, columns=schema.names, use_threads=False)
             return read.select(schema.names).cast(schema)
         except (pa.ArrowException, OSError) as error:
@@ -228,7 +228,7 @@ def read_annotations(path: str | Path) -> AnnotatedCorpus:
     """Open an annotated corpus.
 
     Raises:
-        DataError: There is no such file, or it is no annotated corpus; damage to rows is found when they are
+        DataError: There is no such file, or it is no annotated corpus. Damaged rows are found when they are
             read.
     """
     path = Path(path)
@@ -252,7 +252,7 @@ def read_annotations(path: str | Path) -> AnnotatedCorpus:
     coded = [f"{name}.list.element" for name in _STRINGS]
     try:
         file = pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True, read_dictionary=coded)
-    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column of another type
+    except (pa.ArrowException, OSError, KeyError) as error:  # KeyError: a column has another type
         raise _damaged(error, path) from error
     return AnnotatedCorpus(path, header, file)
 
@@ -262,7 +262,7 @@ def _damaged(error: Exception, path: Path) -> DataError:
 
 
 def sentences_of(table: pa.Table) -> Iterator[Sentence]:
-    """Give the sentences of some rows, one after the other."""
+    """Yield the sentences of some rows, one after the other."""
     for batch in table.to_batches(max_chunksize=1000):
         for row in batch.to_pylist():
             text, words = row["text"], row["words"]
@@ -285,7 +285,7 @@ def write_annotations(
 ) -> None:
     """Write sentences as they come, in constant memory; the file appears whole or not at all.
 
-    A file of that name is replaced. `content_hash` is `hash_lines` of the text.
+    An older file of that name is replaced. `content_hash` is `hash_lines` of the text.
 
     Raises:
         DataError: The disk is full or not writable, or a sentence does not fit the format.
@@ -298,9 +298,9 @@ def write_annotations(
 def merge_annotations(
     path: str | Path, parts: Iterable[str | Path], *, annotator: str, version: str, content_hash: str
 ) -> None:
-    """Write the rows of several annotated corpora into one: byte for byte what writing all sentences gives.
+    """Write the rows of several annotated corpora into one file, the same bytes as `write_annotations` gives.
 
-    The parts are files that `write_annotations` wrote, in order; the other arguments are as there.
+    The parts are files of `write_annotations`, in order; the other arguments are the same as there.
 
     Raises:
         DataError: A part cannot be read, the lines are not those of the text, or the disk is full.
@@ -348,7 +348,7 @@ def _write(
 
 
 def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, `ROWS_PER_GROUP` in each table but the last."""
+    """Regroup the rows into tables of `ROWS_PER_GROUP`; the last may be shorter."""
     rest = SCHEMA.empty_table()
     for table in tables:
         rest = pa.concat_tables([rest, table])
@@ -360,7 +360,7 @@ def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _table(rows: Sequence[tuple[int, Sentence]]) -> pa.Table:
-    """Numbered sentences as rows."""
+    """Turn numbered sentences into rows."""
     for number, sentence in rows:
         if len(sentence) > MAX_WORDS:
             raise DataError(

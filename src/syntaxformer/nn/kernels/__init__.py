@@ -1,1 +1,1 @@
-"""What is only there for speed or memory, each behind the plain operation that it replaces."""
+"""Code that only saves time or memory, each behind the plain operation that it replaces."""

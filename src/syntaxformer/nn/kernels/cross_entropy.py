@@ -1,9 +1,9 @@
 """Output projection and smoothed cross-entropy as one operation of autograd.
 
-The logits of a training batch are its largest tensor. Here they are kept once, in the type of the states:
-block by block, each small enough for a processor's cache, they become probabilities in fp32 and then, in
-their own memory, the gradient. Smoothing costs no pass over them, because sums over the vocabulary are
-products with one vector:
+The logits of a training batch are its largest tensor. Here they are kept once, in the type of the states.
+Block by block, each small enough for a processor's cache, they become probabilities in fp32 and then, in the
+same memory, the gradient. Smoothing needs no pass over them, because sums over the vocabulary are products
+with one vector:
 
     losses:    -(1 - ε) log p(y) - (ε / V) Σᵥ log p(v),   Σᵥ log p(v) = h · Σᵥ wᵥ - V logsumexp(h Wᵀ)
     gradients: G = softmax(h Wᵀ) - (1 - ε) onehot(y);   dh = G W - (ε / V) Σᵥ wᵥ;   dwᵥ = Gᵀ h - (ε / V) Σ h
@@ -25,7 +25,7 @@ IGNORED_LABEL = -100
 """A label that takes no part in a loss."""
 
 _CPU_BLOCK, _BLOCK = 1 << 21, 1 << 26
-"""Logits that are made fp32 together: 8 MB stay in a processor's cache, other devices want few blocks."""
+"""Logits that become fp32 together: 8 MB fit into a processor's cache, other devices need few blocks."""
 
 
 def linear_cross_entropy(
@@ -38,12 +38,12 @@ def linear_cross_entropy(
 
     Args:
         states: h.
-        weight: W, of the same type as the states unless autocast is on, whose type both then take.
-        labels: y; `IGNORED_LABEL` where no loss is wanted.
+        weight: W, of the same type as the states; under autocast both take its type.
+        labels: y; `IGNORED_LABEL` for pieces without a loss.
         label_smoothing: ε, the share of a target that is spread over the vocabulary.
 
     Returns:
-        In fp32, or fp64 for states in fp64.
+        The sum in fp32, or in fp64 for states in fp64.
 
     Raises:
         RuntimeError: A label is outside the vocabulary.
@@ -63,7 +63,7 @@ def linear_cross_entropy(
 def cross_entropy(
     logits: Float[Tensor, "*axes vocab"], labels: Int[Tensor, "*axes"], label_smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Sum of the cross-entropies of labels, from logits, whatever their type, in fp32 (or fp64)."""
+    """Sum of the cross-entropies of labels, from logits of any type, in fp32 (or fp64)."""
     flat = logits.flatten(0, -2)
     with torch.autocast(logits.device.type, enabled=False):
         return F.cross_entropy(
@@ -80,11 +80,11 @@ def _precise(tensor: Tensor) -> torch.dtype:
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """States `[pieces, d_model]`, weight `[vocab, d_model]`, labels `[pieces]` and ε to the sum of losses."""
+    """The summed loss of states `[pieces, d_model]`, weight `[vocab, d_model]`, labels `[pieces]` and ε."""
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-        """The loss; what stays of the logits is G."""
+        """Compute the loss; G takes the place of the logits."""
         n_vocab, precise = len(weight), _precise(states)
         counted = labels != IGNORED_LABEL
         targets = torch.where(counted, labels, 0)[:, None]
@@ -110,7 +110,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """G is linear in what comes from above, so that is applied to the small factors of the products."""
+        """The incoming gradient scales G, so it is applied to the smaller factors of the products instead."""
         states, weight, gradient, counted, weight_sum = ctx.saved_tensors
         factor = torch.where(counted, grad, 0.0)[:, None]
         d_states = d_weight = None

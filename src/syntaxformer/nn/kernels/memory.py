@@ -1,4 +1,4 @@
-"""Memory that a beam search frees at each step stays with the process, for the next step to take."""
+"""Keep the memory that a beam search frees at each step in the process, so that the next step reuses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from functools import cache
 
 KEPT = 1 << 30
-"""Bytes at the top of the heap that are not given back, and size from which memory is mapped for itself."""
+"""Free bytes at the top of the heap that are kept, and the size from which a block is mapped separately."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _SET_BY_USER = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
@@ -16,11 +16,11 @@ _SET_BY_USER = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHO
 
 @cache
 def keep_freed_memory() -> None:
-    """Have the C library keep up to `KEPT` bytes that were freed, for the whole process.
+    """Make the C library keep up to `KEPT` freed bytes, for the whole process.
 
-    Each step of a search makes keys and values anew, one position longer, and frees the last ones. glibc
-    gives such pages back to the system and faults them in again, which takes two fifths of a search's
-    processor time. Nothing changes with another C library, or where the environment tunes this one.
+    Each step of a search makes new keys and values, one position longer, and frees the old ones. glibc gives
+    such pages back to the system and faults them in again, which takes two fifths of a search's processor
+    time. Nothing changes with another C library, or if environment variables already tune this one.
     """
     if not sys.platform.startswith("linux") or any(name in os.environ for name in _SET_BY_USER):
         return
@@ -31,10 +31,10 @@ def keep_freed_memory() -> None:
 
 
 BOUNDS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256", "LRU_CACHE_CAPACITY": "256"}
-"""Kernels of oneDNN itself, and of PyTorch's layer over it; an update of a translator needs about 60."""
+"""Most kernels that oneDNN and PyTorch's layer over it keep; an update of a translator needs about 60."""
 
 
 def bound_kernel_cache() -> None:
-    """Set the bounds, unless the environment has others; in vain once PyTorch has computed something."""
+    """Set the bounds, unless the environment has others; this must precede any computation of PyTorch."""
     for name, bound in BOUNDS.items():
         os.environ.setdefault(name, bound)

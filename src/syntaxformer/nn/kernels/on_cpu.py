@@ -1,13 +1,13 @@
-"""What a processor does faster than PyTorch's plain operations, and the one place that asks where that is so.
+"""Operations that are faster on a CPU than PyTorch's plain ones; only this module decides when to use them.
 
-Each question has the plain operation as its other answer. `plain_operations` answers all of them with no, so
-that the textbook path can be run, and compared.
+Each has a plain twin. `plain_operations` switches all of them off, so that the textbook path can be run and
+compared.
 
-Dropout takes 15 random bits for each element where PyTorch's own draws a whole number. Pieces of a batch are
-rows of a matrix, in one of few numbers: oneDNN, which multiplies 16-bit matrices, makes a kernel for every
-number of rows that it meets, 3 to 6 ms and 3.5 MB each. Batches of a token budget have hundreds of numbers of
-pieces, and a fifth of a training step went there. With rows of zeros added, eight numbers are left between a
-power of two and the next.
+Dropout draws 15 random bits for each element, where PyTorch draws a whole number. The pieces of a batch
+become the rows of a matrix, padded so that few numbers of rows occur: oneDNN, which multiplies 16-bit
+matrices, builds a kernel for every number of rows that it meets, each in 3 to 6 ms and 3.5 MB. Batches of a
+token budget have hundreds of different numbers of pieces, which took a fifth of a training step. With rows of
+zeros added, only eight numbers remain between a power of two and the next.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _plain = False
 
 @contextmanager
 def plain_operations() -> Iterator[None]:
-    """Within it everything is computed by the plain operations, in this process."""
+    """Compute everything inside the `with` block by the plain operations, in this process."""
     global _plain
     before, _plain = _plain, True
     try:
@@ -38,16 +38,16 @@ def plain_operations() -> Iterator[None]:
 
 
 def fuses_attention(query: Tensor, bias: Tensor | None) -> bool:
-    """Whether attention is PyTorch's fused kernel, not the formula.
+    """Whether attention uses PyTorch's fused kernel instead of the formula.
 
-    With a bias it is the formula. So it is for training in bf16 on a CPU: the fused backward pass takes 6
-    times as long there on sentences of 16 pieces, and 2.5 times on 128.
+    The formula is used with a bias, and for training in bf16 on a CPU, where the fused backward pass takes 6
+    times as long on sentences of 16 pieces, and 2.5 times on 128.
     """
     return not (_plain or bias is not None or _trains_in_bf16_on_cpu(query))
 
 
 def keep_type(query: Tensor) -> AbstractContextManager[Any]:
-    """For the formula in that case: without autocast, which would make its softmax fp32."""
+    """Switch autocast off for the formula in bf16 on a CPU, since it would make the softmax fp32."""
     return torch.autocast("cpu", enabled=False) if _trains_in_bf16_on_cpu(query) else nullcontext()
 
 
@@ -56,7 +56,7 @@ def _trains_in_bf16_on_cpu(query: Tensor) -> bool:
 
 
 def rows_dtype(states: Tensor) -> torch.dtype | None:
-    """Type of 16 bits in which a CPU multiplies rows of one of few numbers (`to_rows`); None: as they are."""
+    """The 16-bit type in which a CPU multiplies padded rows (`to_rows`); None to leave states as they are."""
     if _plain or states.device.type != "cpu":
         return None
     autocast = torch.is_autocast_enabled("cpu") and states.is_floating_point()
@@ -81,11 +81,10 @@ _SIGN_BIT = torch.iinfo(torch.int16).min
 
 
 def drop(states: Float[Tensor, "*axes"], prob: float) -> Float[Tensor, "*axes"]:
-    """Set each element to zero with probability `prob` and scale the others so that the mean stays.
+    """Set each element to zero with probability `prob`, and scale the others so that the mean stays the same.
 
-    On a CPU the probability is rounded to 1/32768, and the scale is that of the rounded one, to the digits of
-    the states' type; it takes an eighth of the time of `torch.nn.functional.dropout`, which is used on other
-    devices.
+    On a CPU the probability is rounded to 1/32768, and the scale fits the rounded one, in the precision of
+    the states' type. It takes an eighth of the time of `torch.nn.functional.dropout`, used on other devices.
 
     Raises:
         ValueError: The probability is 1 or more, or negative.
@@ -128,7 +127,7 @@ def _minus_kept(shape: Sequence[int], n_dropped: int) -> Int16[Tensor, "*shape"]
 
 
 def _random_16_bits(shape: torch.Size) -> Int16[Tensor, "*shape"]:
-    """Uniform over all int16 values, from a generator that PyTorch's own seeds: twice as fast as itself."""
+    """Uniform int16 values from NumPy's generator, seeded by PyTorch's own and twice as fast as that."""
     seed = int(torch.randint(torch.iinfo(torch.int64).max, (), device="cpu"))
     words = np.random.SFC64(seed).random_raw((shape.numel() + 3) // 4)
     return torch.from_numpy(words.view(np.int16))[: shape.numel()].view(shape)
@@ -143,51 +142,51 @@ class Dropout(nn.Dropout):
 
     @classmethod
     def take_over(cls, model: nn.Module) -> None:
-        """Make PyTorch's dropout modules in a model such as these; nothing else of it changes."""
+        """Turn PyTorch's dropout modules in a model into this class; nothing else in it changes."""
         for module in model.modules():
             if type(module) is nn.Dropout and module.p < 1:
                 module.__class__ = cls
 
 
-# Rows in few numbers.
+# Few different numbers of rows.
 
 _STEPS = 8
-"""Numbers of rows from a power of two to the next: on average 4 % of the rows are added."""
+"""Allowed numbers of rows between a power of two and the next; on average this adds 4 % of the rows."""
 
 
 def pointwise(
     layer: Callable[[Tensor], Tensor], states: Float[Tensor, "batch pieces *features"]
 ) -> Float[Tensor, "batch pieces out"]:
-    """layer(states), for what treats each piece on its own; several axes of features become one."""
+    """layer(states), for a layer that treats each piece separately; several axes of features become one."""
     return from_rows(layer(to_rows(states)), *states.shape[:2])
 
 
 def padded_count(n_rows: int) -> int:
-    """The next number of rows of which there are few."""
+    """The next allowed number of rows."""
     step = max(1, (1 << (n_rows.bit_length() - 1)) // _STEPS) if n_rows else 1
     return -(-n_rows // step) * step
 
 
 def to_rows(states: Float[Tensor, "batch pieces *features"]) -> Tensor:
-    """What a sequence of position-wise layers is to be given instead of states; `from_rows` undoes it.
+    """Turn states into the rows that position-wise layers take; `from_rows` undoes it.
 
-    The states may have any memory layout; more than one axis of features becomes one.
+    The states may have any memory layout; several axes of features become one.
 
     Returns:
-        `[rows, features]`, in the type of autocast, where 16-bit matrices are multiplied on a processor; else
-        `[batch, pieces, features]` as they are.
+        `[rows, features]`, in the type of autocast, if 16-bit matrices are multiplied on a CPU; otherwise the
+        states themselves, `[batch, pieces, features]`.
     """
     dtype = rows_dtype(states)
     return states.flatten(2) if dtype is None else _ToRows.apply(states, dtype)
 
 
 def from_rows(rows: Tensor, batch: int, pieces: int) -> Float[Tensor, "batch pieces features"]:
-    """States again, after what `to_rows` gave went through position-wise layers."""
+    """Turn the rows of `to_rows`, after position-wise layers, into states again."""
     return rows if rows.dim() == 3 else _FromRows.apply(rows, batch, pieces)
 
 
 def _padded(states: Tensor, n_rows: int, dtype: torch.dtype) -> Tensor:
-    """Rows of zeros after the pieces of states."""
+    """Put rows of zeros after the pieces of states."""
     n_pieces = states.shape[0] * states.shape[1]
     rows = states.new_empty(n_rows, states.shape[2:].numel(), dtype=dtype)
     rows[:n_pieces].view(states.shape).copy_(states)
@@ -196,28 +195,28 @@ def _padded(states: Tensor, n_rows: int, dtype: torch.dtype) -> Tensor:
 
 
 class _ToRows(torch.autograd.Function):
-    """One copy: of layout, type and padding together."""
+    """Change layout, type and padding in one copy."""
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, dtype: torch.dtype) -> Tensor:
-        """Pad."""
+        """Add the padding."""
         ctx.shape, ctx.dtype = states.shape, states.dtype
         return _padded(states, padded_count(states.shape[0] * states.shape[1]), dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """Forget the padding."""
+        """Drop the padding."""
         n_pieces = ctx.shape[0] * ctx.shape[1]
         return grad[:n_pieces].view(ctx.shape).to(ctx.dtype), None
 
 
 class _FromRows(torch.autograd.Function):
-    """The rows that are pieces, without a copy."""
+    """Take the rows that are pieces, without a copy."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, batch: int, pieces: int) -> Tensor:
-        """Forget the padding."""
+        """Drop the padding."""
         ctx.n_rows, ctx.dtype = len(rows), rows.dtype
         return rows[: batch * pieces].view(batch, pieces, rows.shape[-1])
 

@@ -1,7 +1,7 @@
 """The collapsed syntax attention as one operation of autograd.
 
-It goes block by block, so that nothing of size [heads, keys, keys] outlives its block (a CPU's cache holds
-one), and its backward pass makes the attention weights anew. The formulas are those of `Block`.
+It works block by block, so that no tensor of size [heads, keys, keys] outlives its block (which fits into a
+CPU's cache), and its backward pass computes the attention weights again. The formulas are in `Block`.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from syntaxformer.nn.kernels.on_cpu import keep_mask
 from syntaxformer.nn.relation_index import RelationIndex, RowIndex
 
 HEADROOM = 40.0
-"""Largest exponent of a row, up or down; logits within it are left as they are, which is the most exact."""
+"""Largest exponent of a row, up or down; logits within it are not shifted, which is most exact."""
 
 SMALLEST = 1e-30
-"""e^-69, stands for a denominator without any key; what it divides is zero."""
+"""e^-69, used as the denominator if there is no key; the numerator is then zero."""
 
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """What is not part of the graph.
+    """The arguments that are not part of the graph.
 
     Args:
-        multiplicative: Masked keys keep logit 0; otherwise they are removed.
-        full_on_empty: Where keys are removed: the slot without any keys attends to all keys.
-        uses_full: Whether attention to all keys is needed at all: as a sub-network, in its place, or by a
-            gate; if not, all that belongs to it is zero.
-        bias: `[batch, keys, slots]`, of `RelationIndex.slot_bias`.
-        full_bias: 0 where attention to all keys is a sub-network that takes part, otherwise -inf.
-        network_scale: What α adds up to.
+        multiplicative: Masked keys get logit 0; otherwise they are removed.
+        full_on_empty: If keys are removed, the slot without any keys attends to all keys.
+        uses_full: Whether attention to all keys is needed, as a sub-network, in place of an empty one, or by
+            a gate; if not, everything that belongs to it is zero.
+        bias: `[batch, keys, slots]`, from `RelationIndex.slot_bias`.
+        full_bias: 0 if attention to all keys is a sub-network that takes part, otherwise -inf.
+        network_scale: The sum of α.
     """
 
     index: RelationIndex
@@ -52,7 +52,7 @@ class KernelOptions:
 
 @dataclass
 class Sums:
-    """For backward: 1/den, mean `[b, q, r, h]`, those of all keys `[b, q, 1, h]`, α `[b, q, r + 1]`."""
+    """Kept for backward: 1/den, mean `[b, q, r, h]`, those of all keys `[b, q, 1, h]`, α `[b, q, r + 1]`."""
 
     inverse: Tensor
     mean: Tensor
@@ -63,7 +63,7 @@ class Sums:
 
 @dataclass
 class Gradients:
-    """Of query, key and value `[b, h, ., d]`, of y `[b, k, h]`, logits `[b, h, q, k]` and gate `[h]`."""
+    """Gradients of query, key, value `[b, h, ., d]`, y `[b, k, h]`, logits `[b, h, q, k]` and gate `[h]`."""
 
     query: Tensor
     key: Tensor
@@ -85,7 +85,7 @@ class Block:
         bias: `[b or 1, h, q, k]`.
         valid: `[b, k]`, 1 or 0.
         slot_bias: `[b, q, r]`.
-        gate: `[h]`, None for an open one.
+        gate: `[h]`, None for an open gate.
         keep: `[b, h, q, k]`, 1 for attention weights that are not dropped.
         padded: Whether any key is invalid.
     """
@@ -119,7 +119,7 @@ class Block:
         return (attention.to(self.value.dtype) @ self.value.contiguous()).mul_(self._kept_scale), sums
 
     def backward(self, grad: Tensor, grad_alpha: Tensor, sums: Sums) -> Gradients:
-        """Gradients from those of the output and of α."""
+        """Gradients of all inputs, from those of the output and of α."""
         grad = grad * self._kept_scale
         exp, zero = self._exponentials()
         weights = _heads_last(exp - zero.permute(0, 3, 1, 2))
@@ -142,7 +142,7 @@ class Block:
         constant = zero * beta.sum(2, keepdim=True)
 
         shares, by_numerator = self._look_up(beta), self._look_up(d_numerator)
-        if self.options.uses_full:  # each key stands in one slot of the first tree
+        if self.options.uses_full:  # each key is in one slot of the first tree
             d_den[:, :, : self.options.index.n_tree_slots] += d_full_den
         d_exp = self._look_up(d_den).addcmul_(by_numerator, self.y).addcmul_(shares, d_attention)
         d_y = by_numerator.mul_(weights).sum(1) + d_zero_y.sum(1)
@@ -172,7 +172,7 @@ class Block:
         lowest = -HEADROOM if self.options.multiplicative else 0.0
         shift = (top - top.clamp(lowest, HEADROOM)).masked_fill(top == -torch.inf, 0)
         zero = torch.zeros_like(shift)
-        if self.options.multiplicative:  # e^-40 beside 1 is nothing: in a row below it z may stay 1
+        if self.options.multiplicative:  # e^-40 is negligible beside 1, so z may stay 1 in lower rows
             zero = shift.neg().exp_().clamp_(SMALLEST, 1)
         return exp.sub_(shift).exp_(), zero.permute(0, 2, 3, 1)
 
@@ -195,7 +195,7 @@ class Block:
         return Sums(inverse, mean, inverse_full, mean_full, alpha)
 
     def _coefficients(self, sums: Sums) -> tuple[Tensor, Tensor]:
-        """Gated β `[b, q, r, h]` and that of attention to all keys `[b, q, 1, h]`."""
+        """Gated β `[b, q, r, h]`, and the coefficient of attention to all keys `[b, q, 1, h]`."""
         beta, full = sums.alpha[..., :-1, None] * sums.inverse, self._alpha_full(sums)[..., None]
         if self.gate is None:
             return beta, full * sums.inverse_full
@@ -209,7 +209,7 @@ class Block:
     def _topical_gradient(
         self, ratio: Tensor, full_ratio: Tensor, grad_alpha: Tensor, sums: Sums
     ) -> tuple[Tensor, Tensor]:
-        """Of the topical logits `[b, q, r, 1]`, and of that of attention to all keys `[b, q, 1, 1]`."""
+        """Gradients of the topical logits `[b, q, r, 1]`, and of that of full attention `[b, q, 1, 1]`."""
         gate = ratio.new_ones(ratio.shape[-1]) if self.gate is None else self.gate
         d_alpha, d_full = ratio @ gate, full_ratio @ gate
         if self.options.full_on_empty:
@@ -232,14 +232,14 @@ class Block:
     def _attention(
         self, weights: Tensor, shares: Tensor, constant: Tensor, exp: Tensor, full: Tensor
     ) -> Tensor:
-        """P with heads first, after dropout; each key of a row gets the constant `[b, q, 1, h]`."""
+        """P with heads first, after dropout; the constant `[b, q, 1, h]` is added to each key of a row."""
         pairs = _heads_first(torch.addcmul(constant, weights, shares))
         if self.options.uses_full:
             pairs.addcmul_(exp, full.permute(0, 3, 1, 2))
         return self._drop(pairs)
 
     def _drop(self, pairs: Tensor) -> Tensor:
-        """[b, h, q, k] with 0 on invalid keys and dropped weights, in place; does not scale the others."""
+        """Set invalid keys and dropped weights of [b, h, q, k] to 0 in place; the others are not scaled."""
         if self.padded:
             pairs.mul_(self.valid[:, None, None])
         return pairs if self.keep is None else pairs.mul_(self.keep)
@@ -258,7 +258,7 @@ class Block:
 
     @property
     def _kept_scale(self) -> float:
-        """What dropout does to the weights that are kept, done to what they are multiplied with."""
+        """The scale that dropout gives to kept weights, applied to their products instead."""
         return 1 / (1 - self.options.dropout)
 
     @property
@@ -280,14 +280,14 @@ def _heads_first(pairs: Tensor) -> Tensor:
 
 
 _CPU_BLOCK = 1 << 18
-"""Heads · queries · keys of a block on a CPU; elsewhere all is one block."""
+"""Heads · queries · keys of a block on a CPU; on other devices there is only one block."""
 
 
 class SyntaxKernel(torch.autograd.Function):
     """`syntax_attention` after its arguments have been checked.
 
-    Takes query, key, value `[batch, heads, keys, d_head]`, topical query `[heads, d_head]`, position bias
-    `[1 or batch, heads, keys, keys]` or None, gate `[heads]` or None, and options. Returns the heads'
+    It takes query, key, value `[batch, heads, keys, d_head]`, topical query `[heads, d_head]`, position bias
+    `[1 or batch, heads, keys, keys]` or None, gate `[heads]` or None, and options. It returns the heads'
     outputs and α `[batch, keys, slots + 1]`.
     """
 
@@ -312,7 +312,7 @@ class SyntaxKernel(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor, grad_alpha: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of all tensors."""
-        saved = ctx.saved_tensors  # asked for once: gradient checkpointing gives them only once
+        saved = ctx.saved_tensors  # read once, since gradient checkpointing gives them only once
         tensors, sums = saved[:6], Sums(*saved[6:])
         with torch.autocast(grad_output.device.type, enabled=False):
             batch = _Batch.of(tensors, ctx.options, ctx.keep)
@@ -325,7 +325,7 @@ class SyntaxKernel(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class _Batch:
-    """Tensors in the types they are computed in."""
+    """All tensors, in the types in which they are computed."""
 
     query: Tensor
     key: Tensor
@@ -340,7 +340,7 @@ class _Batch:
 
     @classmethod
     def of(cls, tensors: Sequence[Tensor | None], options: KernelOptions, keep: Tensor | None) -> _Batch:
-        """Sums are in float32 (or float64), and so are matrix products on a CPU."""
+        """Convert the tensors: sums are float32 (or float64), and so are matrix products on a CPU."""
         query, key, value, topical_query, bias, gate = tensors
         exact = torch.float64 if value.dtype == torch.float64 else torch.float32
         dtype = _product_dtype(value, exact)
@@ -351,7 +351,7 @@ class _Batch:
         return cls(query, key, value, y, topical_query, bias, gate, keep, valid, options)
 
     def forward(self) -> tuple[Tensor, Sums]:
-        """Output `[batch, heads, keys, d_head]`, in memory heads after keys, and the sums of all rows."""
+        """Output `[batch, heads, keys, d_head]`, stored with heads after keys, and the sums of all rows."""
         batch, n_heads, n_keys, d_head = self.value.shape
         n_slots = self.options.bias.shape[2]
         output = self.value.new_empty(batch, n_keys, n_heads, d_head).transpose(1, 2)
@@ -392,7 +392,7 @@ class _Batch:
         return d_query, d_key, d_value, d_topical, d_bias, d_gate
 
     def _place_of_bias(self, place: _Place) -> tuple[slice, slice, slice]:
-        """Of a block's bias, which all sentences may share."""
+        """The place of a block in the bias, which all sentences may share."""
         return slice(None) if self.bias is not None and len(self.bias) == 1 else place.batch, *place.heads[1:]
 
     def _blocks(self) -> Iterator[tuple[_Place, Block]]:
@@ -421,7 +421,7 @@ class _Batch:
 
 
 def _product_dtype(value: Tensor, exact: torch.dtype) -> torch.dtype:
-    """What matrix products are computed in: on a CPU bf16 gains nothing."""
+    """The type of matrix products; on a CPU bf16 would gain nothing."""
     return exact if value.device.type == "cpu" else value.dtype
 
 
@@ -434,12 +434,12 @@ class _Place:
 
     @property
     def heads(self) -> tuple[slice, slice, slice]:
-        """Where heads stand before queries."""
+        """Index of a tensor with heads before queries."""
         return self.batch, slice(None), self.queries
 
     @property
     def rows(self) -> tuple[slice, slice]:
-        """Where heads stand last."""
+        """Index of a tensor with heads last."""
         return self.batch, self.queries
 
 

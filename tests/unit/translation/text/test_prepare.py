@@ -150,7 +150,7 @@ def test_a_user_column_that_slips_by_one_word_is_refused(tmp_path, annotator):
     with pytest.raises(AlignmentError) as caught:
         annotated_columns(text, annotator, config, "train", ("animacy",))
     assert str(caught.value) == (
-        f"{tmp_path / 'train.ani'}:2: factor file: expected 1 values, one a word, got 2. Value 2, 'no', is the "
+        f"{tmp_path / 'train.ani'}:2: factor file: expected 1 values, one per word, got 2. Value 2, 'no', is the "
         "first without a word, after 'yes' for 'cats'."
     )
 

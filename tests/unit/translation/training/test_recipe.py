@@ -141,10 +141,10 @@ def test_widths_that_do_not_add_up_show_the_sum():
             ["infusion.kind=add", "infusion.factors=[pos, poss]"],
             "factors: expected one of pos, case, subword, predicate, deprel, depth, got 'poss'. Did you mean 'pos'?",
         ),
-        (["infusion.kind=add", "infusion.factors=[pos, pos]"], "factors: 'pos' stands 2 times. Name it once."),
+        (["infusion.kind=add", "infusion.factors=[pos, pos]"], "factors: expected each once, got 'pos' 2 times."),
         (
             ["infusion.kind=add", "data.factor_files={case: cs}"],
-            "user column 'case': expected another name, this one is a built-in factor.",
+            "user column 'case': expected another name, got that of a built-in factor.",
         ),
     ],
 )  # fmt: skip

@@ -358,8 +358,8 @@ HOSTILE = [
     # Manifests.
     ("plain", "no files", manifest(lambda _, found: {"files": {}}), "manifest.json: expected a list of files"),
     ("bert", "no files", manifest(lambda _, found: {"files": {}}), "manifest.json: expected a list of files"),
-    ("plain", "one file", manifest(lambda _, found: {"files": {"config.json": found["files"]["config.json"]}}), "lacking "),
-    ("bert", "no tokenizer", manifest(lambda _, found: found["files"].pop("tokenizer.json") and found), "lacking tokenizer.j"),
+    ("plain", "one file", manifest(lambda _, found: {"files": {"config.json": found["files"]["config.json"]}}), "got none for "),
+    ("bert", "no tokenizer", manifest(lambda _, found: found["files"].pop("tokenizer.json") and found), "got none for tokenizer.j"),
     ("plain", "above", listing("../secret"), "expected a file of "),
     ("plain", "from the root", listing("/etc/hostname"), "expected a file of "),
     ("plain", "NUL", listing("a\0b"), "expected a file of "),

@@ -284,7 +284,7 @@ def test_user_factors_that_slip(toned, monkeypatch):
     monkeypatch.setattr(translator_module, "CHUNK_LINES", 2)
     lines = ["the cat", "", "cats sit ."]
     with pytest.raises(
-        AlignmentError, match=r"^line 3: column tone: expected 3 values, one a word, got 2\.$"
+        AlignmentError, match=r"^line 3: column tone: expected 3 values, one per word, got 2\.$"
     ):
         list(toned.translate(lines, user_factors={"tone": [["h", "l"], [], ["h", "h"]]}))
     with pytest.raises(AlignmentError) as caught:

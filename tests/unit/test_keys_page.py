@@ -89,7 +89,7 @@ def test_no_key_is_left_out(keys):
         ("Recipe", "model.norm", "`pre`", "layer normalisation before or after each sublayer (`pre`, `post`)"),
         ("Recipe", "training.adam_epsilon", "`1e-9`", "added to the root of squared gradients"),
         ("Recipe", "pretrained_embeddings.target.freeze", "`false`", "do not train the table"),
-        ("Fine-tuning", "training.learning_rates", "`[5e-5, 4e-5, 3e-5, 2e-5]`", "what auto tries (Sundararaman et al. 2019)"),
+        ("Fine-tuning", "training.learning_rates", "`[5e-5, 4e-5, 3e-5, 2e-5]`", "learning rates that auto tries (Sundararaman et al. 2019)"),
         ("Infusion of an encoder", "embedding.min_count", "`2`", "values of open factors seen less often are read as unknown"),
         ("Infusion of an encoder", "masks.layers", "`null`", "layers, from 0; null: all"),
         ("Experiment", "report.paper[].value", "*required*", "as the paper prints it"),

@@ -312,7 +312,7 @@ def test_an_unfinished_model(digits, cli, tmp_path):
     _refused(
         cli("translate", model, digits.corpus / "test.en"),
         f"{model}: expected a finished model, got a run that is not finished. "
-        "Wait for it, or go on with `syntaxformer train … --resume`.",
+        "Wait for it, or continue it with `syntaxformer train … --resume`.",
     )
 
 

@@ -93,7 +93,7 @@ def test_no_key_is_left_out(keys):
         ("Infusion of an encoder", "embedding.min_count", "`2`", "values of open factors seen less often are read as unknown"),
         ("Infusion of an encoder", "masks.layers", "`null`", "layers, from 0; null: all"),
         ("Experiment", "report.paper[].value", "*required*", "as the paper prints it"),
-        ("Experiment", "search.space.KEY.log", "`false`", "search the logarithm"),
+        ("Experiment", "search.space.KEY.log", "`false`", "search on a logarithmic scale"),
         ("Experiment", "report.notes", "`[]`", "paragraphs for the reader"),
     ],
 )  # fmt: skip

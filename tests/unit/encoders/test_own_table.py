@@ -107,7 +107,7 @@ def test_rows_without_a_label_where_there_need_be_none(table):
 ])  # fmt: skip
 def test_a_blank_line_between_rows_that_are_counted(table, name, content, line):
     path = table(content, name)
-    with pytest.raises(DataError, match=rf"{name}:{line}: expected a row, got a blank line: "):
+    with pytest.raises(DataError, match=rf"{name}:{line}: expected a row, got a blank line, after which"):
         read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
     path = table(content.replace("\n\n", "\n") + "\n\n", name)
     texts, _, _ = read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)

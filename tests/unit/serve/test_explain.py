@@ -140,7 +140,7 @@ def test_an_encoder_that_tells_nothing_is_refused(tiny_engines, monkeypatch):
     monkeypatch.setattr(
         type(classifier.model.base_model), "forward", lambda *_, **__: SimpleNamespace(attentions=())
     )
-    expected = r"^model: expected an encoder that tells its attention, got BertModel, which does not\.$"
+    expected = r"^model: expected an encoder that returns its attention, got BertModel, which does not\.$"
     with pytest.raises(ConfigError, match=expected):
         encoder_attention(classifier, TEXT)
 

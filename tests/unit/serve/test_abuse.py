@@ -196,7 +196,7 @@ def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo, error
         for thread in threads:
             thread.join()
         assert error_of(answers.pop("panic"), 500, "internal") == (
-            "service: expected to answer, got an error of its own. Its log tells more."
+            "service: expected to answer, got an internal error. See its log."
         )
         assert {text: one.json()["translations"][0]["text"] for text, one in answers.items()} == {
             "first": "FIRST", "a": "A", "b": "B",

@@ -298,8 +298,8 @@ def run_experiment(
 
     Raises:
         ConfigError: Another runner uses this store, there is no such axis or level, settings or test files
-                cannot work (all of them together), or the recipe is not that of the finished runs, even if it was
-                edited after the first run started.
+            cannot work (all of them together), or the recipe is not that of the finished runs, even if it
+            was edited after the first run started.
         DataError: The store cannot be written.
         BackendMissingError: A search needs Optuna, which is not installed.
         SyntaxformerError: Any error of `executor`; running runs are ended, and resumed the next time.

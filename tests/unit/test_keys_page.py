@@ -92,7 +92,7 @@ def test_no_key_is_left_out(keys):
         ("Fine-tuning", "training.learning_rates", "`[5e-5, 4e-5, 3e-5, 2e-5]`", "learning rates that auto tries (Sundararaman et al. 2019)"),
         ("Infusion of an encoder", "embedding.min_count", "`2`", "values of open factors seen less often are read as unknown"),
         ("Infusion of an encoder", "masks.layers", "`null`", "layers, from 0; null: all"),
-        ("Experiment", "report.paper[].value", "*required*", "as the paper prints it"),
+        ("Experiment", "report.paper[].value", "*required*", "the number as the paper prints it"),
         ("Experiment", "search.space.KEY.log", "`false`", "search on a logarithmic scale"),
         ("Experiment", "report.notes", "`[]`", "paragraphs for the reader"),
     ],

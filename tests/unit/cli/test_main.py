@@ -95,7 +95,7 @@ def test_version(run):
         (["frobnicate"], "error: No such command 'frobnicate'. See `syntaxformer --help`."),
         (["doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
         (["--debug", "doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
-        (["doctor", "--debug"], "error: No such option: --debug. It stands before the verb: `syntaxformer --debug doctor …`."),
+        (["doctor", "--debug"], "error: No such option: --debug. Put it before the verb: `syntaxformer --debug doctor …`."),
     ],
 )  # fmt: skip
 def test_usage_errors_are_one_line(run, arguments, line):

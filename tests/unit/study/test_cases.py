@@ -259,7 +259,7 @@ def test_the_command(tmp_path):
     )
     for names in ("a,b,c", "a,a"):
         done = CliRunner().invoke(app, [*arguments, "--names", names])
-        assert str(done.exception) == f"--names: expected two with a comma between, got {names}."
+        assert str(done.exception) == f"--names: expected two names with a comma between, got {names}."
 
 
 class _Model:

@@ -28,7 +28,10 @@ AddressOption = Annotated[
 BeamSizeOption = Annotated[int | None, Option(min=1, help="Default: the model's setting.")]
 BlankOption = Annotated[
     list[str] | None,
-    Option(metavar="NAME", help="Blank one of these, or parent, child, sibling, or pair; repeatable."),
+    Option(
+        metavar="NAME",
+        help="Blank a factor, a tree, syntax, governors, parent, child, sibling or pair; repeatable.",
+    ),
 ]
 DeviceOption = Annotated[str | None, Option(help="cpu, cuda, …; default: the best one available.")]
 EngineOption = Annotated[
@@ -48,7 +51,7 @@ SettingsArgument = Annotated[
 ]
 ShuffleOption = Annotated[
     list[str] | None,
-    Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors, to test their use."),
+    Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors to test its use; repeatable."),
 ]
 SrcOption = Annotated[Path, Option(help="Source text, plain or .gz.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]

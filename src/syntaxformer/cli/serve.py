@@ -31,7 +31,7 @@ def serve(
     ] = 30.0,
     max_texts: Annotated[int, Option(min=1, help="Largest number of texts in a request.")] = 128,
     max_characters: Annotated[int, Option(min=1, help="Largest number of characters in a text.")] = 5000,
-    max_body_bytes: Annotated[int | None, Option(min=1, help="Size of a request; default: 1 MB.")] = None,
+    max_body_bytes: Annotated[int | None, Option(min=1, help="Bytes of a request; default: 1 MB.")] = None,
     api_key_file: Annotated[
         Path | None, Option(help="File with the key that requests must send, or set SYNTAXFORMER_API_KEY.")
     ] = None,

@@ -345,7 +345,9 @@ class WrittenLabel(OneLabel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.words is None or len(self.words) != len(self.labels):
-            raise ValueError(f"words: expected {len(self.labels)}, one a label, got {len(self.words or ())}.")
+            raise ValueError(
+                f"words: expected {len(self.labels)}, one for each label, got {len(self.words or ())}."
+            )
 
     @classmethod
     def over(cls, labels: tuple[str, ...]) -> WrittenLabel:

@@ -105,7 +105,7 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
         allowed = headers.get("Allow") or headers.get("allow", "another method")
         return Problem(405, f"method: expected {allowed}, got {request.method[:60]}.", headers=headers)
     if error.status_code == 400:
-        return Problem(400, "body: expected JSON, got brackets too deep, too long a number, or no UTF-8.")
+        return Problem(400, "body: expected JSON, got brackets too deep, a number too long, or no UTF-8.")
     code, _ = STATUSES.get(error.status_code, ("http", ""))
     return Problem(error.status_code, f"request: {error.detail}.", code, headers)
 

@@ -423,7 +423,7 @@ def plain_attention_beside(
     Raises:
         ConfigError: The model's attention is not plain, it has no such layer or head, reads other pieces, or
             does not return its attention.
-        DataError: The text is single where the model expects pairs, or the reverse.
+        DataError: A single text is given for a model of pairs, or the reverse.
 
     Source: Bai et al. (2021), section 5.2 and figure 2.
     """

@@ -234,8 +234,8 @@ def test_doctor_says_which_extra_brings_a_package_that_is_missing(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "tiny"], "interrupted: with --resume the command goes on from its last checkpoint\n"),
-        (["--quiet", "annotate", "a"], "interrupted: the same command goes on\n"),
+        (["train", "tiny"], "interrupted: with --resume the command continues from its last checkpoint\n"),
+        (["--quiet", "annotate", "a"], "interrupted: the same command continues the work\n"),
         (["translate", "runs/sit"], "interrupted\n"),
     ],
 )

@@ -13,7 +13,7 @@ JSON = {"content-type": "application/json"}
 TEXTS = "body: expected at most 128 texts, got far more values than these take. Send several requests."
 KEYS = "body: expected at most 50 keys, got more."
 DEEP = "body: expected brackets at most 10 deep, got more."
-NO_JSON = "body: expected JSON, got brackets too deep, too long a number, or no UTF-8."
+NO_JSON = "body: expected JSON, got brackets too deep, a number too long, or no UTF-8."
 
 
 def _listing(item, n_items=300_000):

@@ -40,7 +40,7 @@ def test_a_missing_file(train, corpus, tmp_path):
         (b"a\nb\xff\nc\n", "train.de:2", "expected UTF-8, got byte 0xff at byte 2 of the line (4 of the file). Convert the file to UTF-8."),
         (b"a\nb\nc\0\n", "train.de:3", "expected text, got a NUL at byte 2 of the line (6 of the file)."),
         (b"a\tx\nb\nc\n", "train.de:1", "expected one sentence, got a tab at character 2. If the file is not a table, set data.tabs=space to read tabs as spaces."),
-        (b"\n\n\n", "train.en", "expected at least one pair of lines with text, got 3 lines without."),
+        (b"\n\n\n", "train.en", "expected at least one pair of lines with text, got 3 lines without text."),
     ],
 )  # fmt: skip
 def test_a_corpus_that_cannot_be_used(train, corpus, tmp_path, content, place, message):
@@ -53,7 +53,7 @@ def test_an_empty_corpus(train, corpus, tmp_path):
     (corpus / "train.en").write_bytes(b"")
     (corpus / "train.de").write_bytes(b"")
     _refused(
-        train(), f"{corpus / 'train.en'}: expected at least one pair of lines with text, got 0 lines without."
+        train(), f"{corpus / 'train.en'}: expected at least one pair of lines with text, got 0 lines without text."
     )
     assert not (tmp_path / "run").exists()
 
@@ -312,7 +312,7 @@ def test_an_unfinished_model(digits, cli, tmp_path):
     _refused(
         cli("translate", model, digits.corpus / "test.en"),
         f"{model}: expected a finished model, got a run that is not finished. "
-        "Wait for it, or go on with `syntaxformer train … --resume`.",
+        "Wait for it, or continue it with `syntaxformer train … --resume`.",
     )
 
 

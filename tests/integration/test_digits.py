@@ -77,9 +77,9 @@ def test_evaluate_against_a_baseline(digits, cli, tmp_path):
     )
     assert done.code == 0
     assert done.err == (
-        f"{digits.none} shares its table of source words with the target side, {digits.sum_then_concat} has one of "
-        f"its own: part of the difference may be the table's. Train {digits.none} with "
-        "model.share_source_embedding=false to tell.\n"
+        f"{digits.none} shares its table of source words with the target side, {digits.sum_then_concat} has a "
+        f"separate one, which may cause part of the difference. To find out, train {digits.none} with "
+        "model.share_source_embedding=false.\n"
     )
     found, references = _lines(tmp_path / "out"), _lines(digits.corpus / "test.de")
     bleu = sacrebleu.corpus_bleu(found, [references])

@@ -106,7 +106,7 @@ def test_where_the_best_checkpoint_is_lost_the_model_and_its_metrics_are_those_o
     assert f"skipping a checkpoint: {best / 'model.safetensors'}: " in done.err
     assert reason in done.err
     assert (
-        f"the best checkpoint is lost: taking the last one, {run / 'checkpoints' / 'checkpoint-4'}"
+        f"the best checkpoint is lost; the last one, {run / 'checkpoints' / 'checkpoint-4'}, is used"
         in done.err
     )
     report = json.loads((run / "run.json").read_text())

@@ -171,7 +171,7 @@ def test_a_killed_process_ends_the_run_and_costs_updates_since_the_last_checkpoi
 
 def test_batches_that_two_cannot_share(train):
     said = train("odd", 2, 5, "training.accumulate=3", fails=True)
-    assert "error: training.accumulate: expected a multiple of the 2 processes, got 3" in said
+    assert "error: training.accumulate: expected a multiple of 2, the number of processes, got 3" in said
 
 
 def _printed_by_two(content: str, tmp_path) -> list[str]:

@@ -223,8 +223,8 @@ def test_whom_others_call_must_know_its_names(cli, tmp_path, monkeypatch, addres
     done = cli("serve", tmp_path, "--port", 0, "--host", address)
     assert (done.code, done.err) == (
         2,
-        f"error: --allowed-host: expected the names that others call {address} by, got none. Give each that may stand "
-        "in the header `Host`: --allowed-host NAME.\n",
+        f"error: --allowed-host: expected the names by which others call {address}, got none. Give each name that "
+        "the header `Host` may have: --allowed-host NAME.\n",
     )
 
 

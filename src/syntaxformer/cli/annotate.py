@@ -1,6 +1,6 @@
-"""`syntaxformer annotate`: text files to annotated corpora.
+"""`syntaxformer annotate`: annotates text files.
 
-One output for each input, line for line. Names and messages only; the work is in `annotate`.
+Each input gives one output, line for line. Only names and messages are here; the work is in `annotate`.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ def annotate(
         list[str],
         Argument(
             metavar="IN...",
-            help="Text files, a sentence or segment on each line; .gz too. Also Parquet files with a column "
-            "`text`.",
+            help="Text files with a sentence or segment on each line, plain or .gz, or Parquet files with a "
+            "column `text`.",
         ),
     ],
     output: Annotated[
-        Path, Option("-o", "--output", help="The Parquet file for one input; a folder for several (created).")
+        Path, Option("-o", "--output", help="Parquet file for one input, or (new) folder for several.")
     ],
     annotator: Annotated[
         str | None,
         Option(
-            help="Such as en or spacy:NAME_OR_PATH (`syntaxformer doctor` lists all); +phrases behind one "
-            "that parses adds phrase structure made of its dependency trees. Default: the bundled one of the "
+            help="For example en or spacy:NAME_OR_PATH; `syntaxformer doctor` lists all. +phrases after a "
+            "parser adds phrase structure made from its dependency trees. Default: the bundled one of the "
             "language."
         ),
     ] = None,
-    language: Annotated[str | None, Option(help="Of the text; default: by the names.")] = None,
-    processes: Annotated[int, Option(min=1, help="Worker processes.")] = 1,
+    language: Annotated[str | None, Option(help="Language of the text; default: by the file names.")] = None,
+    processes: Annotated[int, Option(min=1, help="Number of worker processes.")] = 1,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
     lines_per_shard: Annotated[
         int | None,
         Option(
-            min=1, help="Lines that a worker takes at once, and can lose. Default: 5,000; 20,000 with Ray."
+            min=1, help="Lines that a worker takes, and may lose, at once. Default: 5,000; 20,000 with Ray."
         ),
     ] = None,
 ) -> None:
     """Tag and parse text once, for training and analysis: words, parts of speech, dependency trees.
 
-    A line is a sentence in the output, whatever it holds. An output that already holds the annotation of the
-    same text by the same annotator is left as it is; one that was broken off goes on where it was.
+    Each line becomes one sentence of the output. An output that already has the annotation of the same text
+    by the same annotator does not change; an interrupted one is continued.
 
     syntaxformer annotate train.en -o train.parquet --annotator en+phrases
     """
@@ -132,20 +132,20 @@ def _in_shards(
 
 
 def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
-    """Return where the annotation of each input goes.
+    """Return the path of the annotation of each input.
 
-    One input goes to `output`, or into it where that is a folder; several go into the folder `output`, each
+    One input goes to `output`, or into it if that is a folder; several go into the folder `output`, each
     under its own name without `.gz` and with `.parquet`.
 
     Raises:
-        ConfigError: A URL, several inputs and a file as output, two inputs of one name, an
-            input that is an output, a file of another ending than `.parquet`.
+        ConfigError: A path is a URL, the output of several inputs is a file, two inputs have the same name,
+            an input is an output, or the output does not end in `.parquet`.
     """
     if urls := [str(one) for one in inputs if _URL.match(str(one))]:
         raise ConfigError(f"INPUT: expected a file, got the URL {urls[0]}. Download it first.")
     if _URL.match(str(output)):
         raise ConfigError(
-            "-o: expected a path on a disk of this machine or one that all see, got a URL. "
+            "-o: expected a path on a disk of this machine or a shared one, got a URL. "
             "Write to a disk and copy the file."
         )
     into_folder = len(inputs) > 1 or output.is_dir()
@@ -159,7 +159,7 @@ def output_paths(inputs: Sequence[str | Path], output: Path) -> list[Path]:
     for target in targets:
         if targets.count(target) > 1:
             raise ConfigError(
-                f"-o: expected inputs of different names, got two that would be {target}. Run them apart."
+                f"-o: expected inputs of different names, got two for {target}. Annotate them separately."
             )
         refuse_inputs(target, inputs)
     return targets

@@ -1,4 +1,4 @@
-"""`syntaxformer attend`: attention of one sentence as a figure, or its spread over a test set as numbers."""
+"""`syntaxformer attend`: draws the attention of one sentence, or prints its spread over a test set."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ _INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
 
 
 def attend(
-    model: Annotated[Path, Argument(help="Folder that `train` wrote, or `finetune` with masks.")],
+    model: Annotated[Path, Argument(help="Folder of `train`, or of `finetune` with masks.")],
     text: Annotated[str | None, Argument(help="The sentence.")] = None,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="PNG, PDF or SVG; default: attention.png.")
+        Path | None, Option("-o", "--output", help="PNG, PDF or SVG file; default: attention.png.")
     ] = None,
     beside: Annotated[
         Path | None,
-        Option(help="A second translator, drawn to the left; or a model fine-tuned without masks."),
+        Option(help="A second translator, drawn on the left, or a model fine-tuned without masks."),
     ] = None,
     layer: Annotated[int, Option(help="Layer, counted from 0; -1 is the last.")] = -1,
-    head: Annotated[int | None, Option(min=0, help="One head; default: the mean.")] = None,
+    head: Annotated[int | None, Option(min=0, help="Number of a head; default: the mean over heads.")] = None,
     factor: FactorOption = None,
-    pair: Annotated[str | None, Option(help="Second text of a fine-tuned model of pairs.")] = None,
+    pair: Annotated[str | None, Option(help="Second text, for a model of pairs.")] = None,
     network: Annotated[
-        str | None, Option(help='Sub-network: "dependency sibling 3"; default: the strongest.')
+        str | None, Option(help='Sub-network, such as "dependency sibling 3"; default: the strongest.')
     ] = None,
     spread: Annotated[
-        Path | None, Option(help="Source text: print how widely its attention is spread.")
+        Path | None, Option(help="Source text for which to print how widely attention is spread.")
     ] = None,
     annotator: Annotated[
         str | None,
-        Option(help="Whose trees --spread counts edges in; default: the bundled one of the source."),
+        Option(help="Annotator whose trees --spread uses; default: the bundled one of the source."),
     ] = None,
     model_annotator: ModelAnnotatorOption = None,
     as_json: Annotated[bool, Option("--json", help="Print --spread as one JSON object.")] = False,
     trust_annotator: TrustOption = False,
 ) -> None:
-    """Draw which source pieces each target piece attends to; of a fine-tuned model, its sub-networks.
+    """Draw which source pieces each target piece attends to, or the sub-networks of a fine-tuned model.
 
     syntaxformer attend runs/sit "Two dogs play in the snow." --beside runs/base -o attention.png
 
@@ -90,7 +90,7 @@ def attend(
 
 
 def _refuse(use: str, options: Mapping[str, object]) -> None:
-    """Options that would be passed over in silence."""
+    """Refuse options that would be ignored."""
     if problems := [
         f"{name}: expected none with {use}, got {value}. {_INSTEAD.get(name, 'Leave it out.')}"
         for name, value in options.items()
@@ -102,7 +102,7 @@ def _refuse(use: str, options: Mapping[str, object]) -> None:
 def _translators(
     folders: Sequence[Path], loading: Mapping[str, Any], factors: Mapping[str, object] | None = None
 ) -> dict[str, Translator]:
-    """Folder → translator; the one that the command is about comes last."""
+    """Folder → translator; the main one comes last."""
     from syntaxformer.translation.scoring import check_directions
     from syntaxformer.translation.translator import Translator
 
@@ -183,7 +183,7 @@ def _spread(
     chosen = choose_annotator(annotator, language_of_side(info, info.src), "--annotator")
     parser = prepare(chosen, words_given=preparation.tokenized)
     lines = [preparation.clean(line) for line in read_lines(source)]
-    if preparation.unescape:  # done with: "&amp;quot;" is text now
+    if preparation.unescape:  # the lines are already unescaped
         for one in translators.values():
             one.encoder.preparation = replace(one.encoder.preparation, unescape=False)
     if not any(line.strip() for line in lines):
@@ -205,5 +205,5 @@ def _spread(
 
 
 def _plain(one: Interval) -> dict[str, float | None]:
-    """Mean, low and high; None for what is not known."""
+    """Mean, low and high, with None for NaN."""
     return {name: None if math.isnan(value) else value for name, value in vars(one).items()}

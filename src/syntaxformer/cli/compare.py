@@ -23,31 +23,29 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[Path, Argument(help="Model folder or file of translations: the baseline.")],
-    second: Annotated[Path, Argument(help="The other model, or its translations.")],
+    first: Annotated[Path, Argument(help="The baseline: a model folder or a file of translations.")],
+    second: Annotated[Path, Argument(help="The other model or its translations.")],
     src: SrcOption,
     ref: RefOption,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="Report, .md or .html; default: to the terminal.")
+        Path | None, Option("-o", "--output", help="Report, .md or .html; default: print to the terminal.")
     ] = None,
     train: Annotated[
-        Path | None, Option(help="Source text of training, in which words are rare or not.")
+        Path | None, Option(help="Source text of training, to group sentences by rare words.")
     ] = None,
     annotator: Annotated[
-        str | None, Option(help="Parses the source; default: the bundled one of its language.")
+        str | None, Option(help="Annotator of the source; default: the bundled one of its language.")
     ] = None,
     model_annotator: ModelAnnotatorOption = None,
     target_annotator: Annotated[
         str | None,
-        Option(
-            help="Tags the reference, splits it and the outputs into words; default: as above, of the target."
-        ),
+        Option(help="Annotator of references and outputs; default: the bundled one of the target language."),
     ] = None,
-    examples: Annotated[int, Option(min=0, help="Sentences shown on each side.")] = 10,
-    names: Annotated[str | None, Option(help="What to call them: baseline,syntax.")] = None,
+    examples: Annotated[int, Option(min=0, help="Number of example sentences for each system.")] = 10,
+    names: Annotated[str | None, Option(help="Names of the systems: baseline,syntax.")] = None,
     trust_annotator: TrustOption = False,
 ) -> None:
-    """Show where two systems differ: by length, tree depth, part of speech, rare words, and the sentences.
+    """Show where two systems differ: by length, tree depth, part of speech and rare words, with examples.
 
     syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
     """
@@ -62,7 +60,7 @@ def compare(
     refuse_other_endings(output, (".md", ".html"))
     called = tuple(names.split(",")) if names else _names(first, second)
     if len(called) != 2 or called[0] == called[1]:
-        raise ConfigError(f"--names: expected two with a comma between, got {names}.")
+        raise ConfigError(f"--names: expected two names with a comma between, got {names}.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
     (one, one_model), (other, other_model) = (
         _outputs(path, sources, model_annotator, trust_annotator) for path in (first, second)
@@ -77,7 +75,7 @@ def compare(
     parser = prepare(choose_annotator(annotator, texts[0], "--annotator"))
     tagger = prepare(choose_annotator(target_annotator, texts[1], "--target-annotator"))
     for model in (one for one in models if one.info.rewrites_target):
-        clean = model.info.preparation(model.info.tgt).clean  # before its pieces, as in training
+        clean = model.info.preparation(model.info.tgt).clean  # as in training
         cleaned = [clean(line) for line in references]
         references, one, other = map(model.as_written, (cleaned, one, other))
     counted = () if train is None else read_lines(train)
@@ -92,7 +90,7 @@ def compare(
 
 
 def _names(first: Path, second: Path) -> tuple[str, str]:
-    """The last part of both paths in which they differ: of cells/a/model and cells/b/model a and b."""
+    """The last parts in which two paths differ: a and b for cells/a/model and cells/b/model."""
     pairs = zip(reversed(first.absolute().parts), reversed(second.absolute().parts), strict=False)
     return next(((one, other) for one, other in pairs if one != other), (f"{first}", f"{second} (again)"))
 
@@ -100,7 +98,7 @@ def _names(first: Path, second: Path) -> tuple[str, str]:
 def _outputs(
     path: Path, sources: list[str], annotator: str | None, trust: bool
 ) -> tuple[list[str], Translator | None]:
-    """Translations and the model that made them; None for a file."""
+    """The translations, and the model that made them or None for a file."""
     from syntaxformer.base.files import read_lines
     from syntaxformer.syntax import FACTORS
     from syntaxformer.translation.scoring import best_translations

@@ -1,4 +1,4 @@
-"""`syntaxformer demo`: a first look in a few minutes, on everyday sentences that the package brings."""
+"""`syntaxformer demo`: a first look in a few minutes, on bundled everyday sentences."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def demo(
     overwrite: OverwriteOption = False,
     settings: SettingsArgument = None,
 ) -> None:
-    """Train a baseline and an infused translator, print their BLEU, draw their attention.
+    """Train a baseline and an infused translator, print their BLEU and draw their attention.
 
-    A first look, not a benchmark: short everyday sentences of Tatoeba, one seed, a tiny model.
+    This is a first look and not a benchmark: short everyday sentences of Tatoeba, one seed, a tiny model.
 
     syntaxformer demo -o demo
     """

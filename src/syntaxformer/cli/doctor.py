@@ -1,4 +1,4 @@
-"""`syntaxformer doctor`: what is installed, and which annotators and devices work."""
+"""`syntaxformer doctor`: shows what is installed, and which annotators and devices work."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ EXTRAS = {
     "ray": "ray",
     "optuna": "search",
 }
-"""Packages that verbs need beyond the plain installation, and the extra that installs each."""
+"""Packages that some verbs need → the extra that installs them."""
 
 
 def doctor() -> None:
-    """Check the installation by using it: packages, devices and annotators, with what to do about each.
+    """Check the installation by using it: packages, devices and annotators, with remedies.
 
     syntaxformer doctor
     """
@@ -50,7 +50,7 @@ def _packages() -> list[str]:
 
 
 def _version(package: str) -> str | None:
-    """None where it is not installed."""
+    """The version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -91,7 +91,7 @@ def _backends() -> list[str]:
         if backend.package is not None:
             found = f"{backend.package} is not installed. Run: python -m pip install {backend.package}"
             if installed := _version(backend.package):
-                found = f"{backend.package} {installed}; its models are installed apart"
+                found = f"{backend.package} {installed}; its models are installed separately"
         elif backend.argument == "URL":
             address = os.environ.get(ADDRESS_VARIABLE)
             found = _server(address) if address else "needs a running server"
@@ -100,7 +100,7 @@ def _backends() -> list[str]:
 
 
 def _cache() -> str:
-    """What annotation and large corpora keep on disk: nothing but its owner ever removes it."""
+    """The size of the cache of annotation and large corpora, which only the user ever deletes."""
     from syntaxformer.annotate.corpora.cached import cache_folder
 
     folder = cache_folder()
@@ -109,7 +109,7 @@ def _cache() -> str:
 
 
 def _server(address: str) -> str:
-    """What the server of the environment says to a line; the address itself is kept secret."""
+    """Try the server that the environment names; the address itself is not shown."""
     from syntaxformer.annotate import load_annotator
 
     try:

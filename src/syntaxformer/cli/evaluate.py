@@ -1,4 +1,4 @@
-"""`syntaxformer evaluate`: sacreBLEU and chrF of a model on a test set."""
+"""`syntaxformer evaluate`: scores a model on a test set with sacreBLEU's BLEU and chrF."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def evaluate(
     src: SrcOption,
     ref: RefOption,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="Write the translations here, plain or .gz.")
+        Path | None, Option("-o", "--output", help="File for the translations, plain or .gz.")
     ] = None,
     baseline: Annotated[
-        Path | None, Option(help="A second model: report the difference and its p-value.")
+        Path | None, Option(help="A second model; the difference is reported with its p-value.")
     ] = None,
     beam_size: BeamSizeOption = None,
     as_json: JsonOption = False,
@@ -48,7 +48,7 @@ def evaluate(
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
 ) -> None:
-    """Translate a test set and score it, with signatures: cased and detokenised, unless the model is not.
+    """Translate a test set and score it, cased and detokenised unless the model is not; prints signatures.
 
     syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
     """
@@ -84,7 +84,7 @@ def evaluate(
         info = translators[model].info
         clean = info.preparation(info.tgt).clean
         sides = others, found.hypotheses, [clean(line) for line in references]
-        for one in translators.values():  # what one of them cannot write decides nothing between them
+        for one in translators.values():  # text that one model cannot write must not decide between them
             sides = tuple(map(one.as_written, sides))
         comparison = compare_translations(*sides, **common)
         report |= {
@@ -108,7 +108,7 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _table_note(model: Path, baseline: Path) -> str | None:
-    """What a difference may be of besides syntax: one model has a table for source words alone."""
+    """A note if only one model has a separate table for source words, which may cause a difference."""
     from syntaxformer.base.files import read_json
     from syntaxformer.runs.run_folder import RUN
 
@@ -118,7 +118,7 @@ def _table_note(model: Path, baseline: Path) -> str | None:
     if kinds.keys() != {"shared", "own"}:
         return None
     return (
-        f"{kinds['shared']} shares its table of source words with the target side, {kinds['own']} has one of "
-        "its own: part of the difference may be the table's. Train "
-        f"{kinds['shared']} with model.share_source_embedding=false to tell."
+        f"{kinds['shared']} shares its table of source words with the target side, {kinds['own']} has a "
+        "separate one, which may cause part of the difference. To find out, train "
+        f"{kinds['shared']} with model.share_source_embedding=false."
     )

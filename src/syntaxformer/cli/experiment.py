@@ -1,4 +1,4 @@
-"""`syntaxformer experiment run|report SPEC.yaml`: grids of runs, and what came of them."""
+"""`syntaxformer experiment run|report SPEC.yaml`: does grids of runs and reports their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 experiment = Typer(
     name="experiment",
-    help="Run a grid of trainings from a YAML file, and report it.\n\nsyntaxformer experiment run SPEC.yaml",
+    help="Do and report a grid of runs from a YAML file.\n\nsyntaxformer experiment run SPEC.yaml",
     no_args_is_help=True,
 )
 
@@ -33,17 +33,17 @@ StorePath = Annotated[
 def run(
     spec: SpecPath,
     store: StorePath = None,
-    jobs: Annotated[int, Option(min=1, help="Runs side by side; with GPUs, one each.")] = 1,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show runs, states and cost; run none.")] = False,
-    retry_failed: Annotated[bool, Option("--retry-failed", help="Run failed ones again.")] = False,
+    jobs: Annotated[int, Option(min=1, help="Number of parallel runs, at most one for each GPU.")] = 1,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show runs, states and cost.")] = False,
+    retry_failed: Annotated[bool, Option("--retry-failed", help="Do failed runs again.")] = False,
     only: Annotated[
         list[str] | None,
-        Option(metavar="AXIS=LEVEL", help="Run only these; repeatable, also for several levels of an axis."),
+        Option(metavar="AXIS=LEVEL", help="Do only these runs; repeatable, also for levels of one axis."),
     ] = None,
     engine: EngineOption = Engine.local,
     address: AddressOption = None,
 ) -> None:
-    """Run what is missing. Killed runs are resumed; failed ones keep their error until --retry-failed.
+    """Do the missing runs. Killed runs are resumed; failed runs are done again only with --retry-failed.
 
     syntaxformer experiment run experiments/sundararaman2019_table1_multi30k.yaml --jobs 2
     """
@@ -72,7 +72,7 @@ def report(
         Path | None, Option("-o", "--output", help="Folder of the report; default: STORE/report.")
     ] = None,
 ) -> None:
-    """Write report.md with its PNG figures, and the same as one report.html.
+    """Write report.md with PNG figures, and the same report as one file, report.html.
 
     syntaxformer experiment report experiments/sundararaman2019_table1_multi30k.yaml
     """
@@ -87,7 +87,7 @@ def report(
 
 @experiment.command(hidden=True)
 def cell(folder: Annotated[Path, Argument(help="Folder of one run.")]) -> None:
-    """Do one run; `experiment run` starts this in a process of its own."""
+    """Do one run; `experiment run` starts this command in a separate process."""
     from syntaxformer.study.experiments import run_cell
 
     run_cell(folder)

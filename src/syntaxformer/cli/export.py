@@ -1,4 +1,4 @@
-"""`syntaxformer export`: a trained translator for CTranslate2, a fine-tuned classifier for ONNX Runtime."""
+"""`syntaxformer export`: exports translators to CTranslate2 and fine-tuned classifiers to ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def export(
     model: Annotated[Path, Argument(help="Folder that `train` or `finetune` wrote.")],
     output: Annotated[Path, Argument(metavar="OUT", help="The new folder.")],
     quantization: Annotated[
-        Quantization, Option(help="Type of a translator's weights; int8 is the fastest on a processor.")
+        Quantization, Option(help="Type of a translator's weights; int8 is the fastest on processors.")
     ] = Quantization.float32,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Write a model for fast inference.
 
-    A translator becomes a CTranslate2 folder, which `translate`, `evaluate` and `serve` take as a model; a
-    fine-tuned classifier an ONNX one for `predict` and `serve`.
+    A translator becomes a CTranslate2 folder, which `translate`, `evaluate` and `serve` accept as a model. A
+    fine-tuned classifier becomes an ONNX folder for `predict` and `serve`.
 
     syntaxformer export runs/sit runs/sit-int8 --quantization int8
 

@@ -1,4 +1,4 @@
-"""`syntaxformer finetune`: a pretrained encoder for a task, with or without syntax."""
+"""`syntaxformer finetune`: fine-tunes a pretrained encoder for a task, with or without syntax."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def finetune(
         str,
         Option(
             help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, sst1, sst2_trees, snli, sick, "
-            "sick_relatedness; classify or regress for a table of your own."
+            "sick_relatedness; classify or regress for your own table."
         ),
     ],
     model: Annotated[str, Option(help="Folder of a pretrained checkpoint, or its name on the Hub.")],
     output: Annotated[Path, Option("-o", "--output", help="Folder of the finished model.")],
     data: Annotated[
-        str | None, Option(help="Folder of the task's official files or of a saved data set; or hub:NAME.")
+        str | None, Option(help="Folder of the task's official files or of a saved data set, or hub:NAME.")
     ] = None,
     infuse: Annotated[
         str, Option(help="masks, relation_bias, lisa, pos_add, pos_concat, let, with commas; or none.")
@@ -30,31 +30,31 @@ def finetune(
     dev: Annotated[
         str | None, Option(help="Development table; without it a tenth of the rows is held out.")
     ] = None,
-    text_column: Annotated[str | None, Option(help="Your text's column: name, or number.")] = None,
+    text_column: Annotated[str | None, Option(help="Column of the text: name or number.")] = None,
     text_pair_column: Annotated[str | None, Option(help="Column of a second text.")] = None,
     label_column: Annotated[str | None, Option(help="Column of the label or score.")] = None,
     epochs: Annotated[int | None, Option(min=1, help="Default: 3.")] = None,
     learning_rate: Annotated[
         str | None,
-        Option(help="A number, or auto: the best on dev of 5e-5, 4e-5, 3e-5, 2e-5. Default: 5e-5."),
+        Option(help="A number, or auto for the best of 5e-5, 4e-5, 3e-5, 2e-5 on dev. Default: 5e-5."),
     ] = None,
     fraction: Annotated[
         float | None, Option(min=0.0, max=1.0, help="Share of the training data; smaller ones are nested.")
     ] = None,
     annotator: Annotated[
-        str | None, Option(help="Default: en, with +phrases where constituency is needed.")
+        str | None, Option(help="Default: en, with +phrases if constituency trees are needed.")
     ] = None,
     seed: Annotated[int | None, Option(min=0, help="Default: 1.")] = None,
     settings: Annotated[
         list[str] | None,
         Option(
-            "--set", metavar="KEY=VALUE", help="Any other setting: infusion.masks.without=parent; repeatable."
+            "--set", metavar="KEY=VALUE", help="Other settings, as infusion.masks.without=parent; repeatable."
         ),
     ] = None,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Fine-tune a pretrained encoder, and print its scores on the development set.
+    """Fine-tune a pretrained encoder and print its scores on the development set.
 
     syntaxformer finetune --task cola --data glue/CoLA --model CHECKPOINT --infuse masks,pos_add -o runs/cola
 

@@ -1,7 +1,7 @@
 """The `syntaxformer` command: its verbs, and how errors and warnings reach the user.
 
-Importing this file must stay quick (`--help` in under half a second): each verb imports its work when it
-runs.
+Importing this file must stay fast (`--help` takes less than half a second), so each verb imports its code
+only when it runs.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ GROUPS = {
     "Look into models": (attend, compare, probe),
     "Prepare and deliver": (annotate, export, serve),
 }
-"""What one wants to do → verbs, in the order of the help."""
+"""Purpose → verbs, in the order of the help."""
 
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 
 app = typer.Typer(
     name="syntaxformer",
     help="Syntax in Transformers: train, translate and evaluate with parts of speech and trees.",
-    epilog="`syntaxformer VERB --help` has an example of each.",
+    epilog="`syntaxformer VERB --help` shows an example.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 _PACKAGE = Path(__file__).parents[1]
-_RESUMES = ": with --resume the command goes on from its last checkpoint"
-_REPEATS = ": the same command goes on"
+_RESUMES = ": with --resume the command continues from its last checkpoint"
+_REPEATS = ": the same command continues the work"
 _GOES_ON = {"train": _RESUMES, "finetune": _RESUMES, "annotate": _REPEATS, "experiment": _REPEATS}
-"""Verbs that need not begin again."""
+"""What to do after an interruption, for verbs that need not start again."""
 
 for group, verbs in GROUPS.items():
     for verb in verbs:
@@ -74,14 +74,14 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, warnings only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show warnings but no progress.")] = False,
     version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Set up logging for all verbs."""
-    _ = debug, version  # `debug` is read by main() before parsing: a usage error must know it too
+    _ = debug, version  # main() reads `debug` before parsing, because usage errors also depend on it
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("syntaxformer").setLevel(logging.WARNING if quiet else logging.INFO)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -90,14 +90,14 @@ def common(
 
 
 def main() -> None:
-    """Run the command line; whatever the user can cause is one line a problem on stderr and exit code 2."""
+    """Run the command line; problems that a user can cause give one line each on stderr and exit code 2."""
     debug = "--debug" in sys.argv
     code: object = 0
     try:
         code = app(standalone_mode=False, prog_name="syntaxformer")
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()  # the reader has gone (`| head`)
+        _drop_output()  # the reader of the output has ended (`| head`)
         code = 141
     except Exception as error:
         problems = _problems(error)
@@ -115,13 +115,13 @@ def main() -> None:
 
 
 def _drop_output() -> None:
-    """Keep Python from complaining when it flushes, at its end, what could not be written."""
+    """Keep Python from complaining at its end about output that could not be written."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _problems(error: Exception) -> list[str] | None:
-    """What to tell the user; None for an error that is ours."""
+    """The messages for the user; None for an error inside this package."""
     if isinstance(error, ConfigError):
         return error.problems
     if isinstance(error, SyntaxformerError):
@@ -139,23 +139,23 @@ def _problems(error: Exception) -> list[str] | None:
 
 
 def _is_usage(error: Exception) -> bool:
-    """Whether it is Typer's own (a missing argument, an unknown option), of a class that varies with it."""
+    """Whether it is an error of Typer (a missing argument, an unknown option), whose class varies."""
     return hasattr(error, "format_message")
 
 
 def _way_out(message: str, command: str) -> str:
-    """Options of all verbs stand before the verb."""
+    """The remedy for a usage error; common options must come before the verb."""
     name, _, verb = command.partition(" ")
     for option in ("--debug", "--quiet"):
         if verb and message.rstrip(".").endswith(option):
-            return f"It stands before the verb: `{name} {option} {verb} …`."
+            return f"Put it before the verb: `{name} {option} {verb} …`."
     return f"See `{command} --help`."
 
 
 def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
 ) -> None:
-    """The package's own warnings in one line; those of libraries only in debugging, with their place."""
+    """Show the package's own warnings in one line, and those of libraries only with --debug."""
     if Path(filename).is_relative_to(_PACKAGE):
         print(f"warning: {message}", file=sys.stderr)
     elif "--debug" in sys.argv:

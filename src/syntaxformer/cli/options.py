@@ -1,4 +1,4 @@
-"""Options that several commands share, and what is checked of the files that they name."""
+"""Options that several commands share, and checks of the files that they name."""
 
 from __future__ import annotations
 
@@ -16,39 +16,42 @@ if TYPE_CHECKING:
 
 
 class Engine(StrEnum):
-    """Who does the work."""
+    """What does the work."""
 
     local = "local"
     ray = "ray"
 
 
 AddressOption = Annotated[
-    str | None, Option(help="Of a running Ray cluster: auto, ray://HOST:10001. Default: one on this machine.")
+    str | None, Option(help="Ray cluster: auto, ray://HOST:10001. Default: start one on this machine.")
 ]
 BeamSizeOption = Annotated[int | None, Option(min=1, help="Default: the model's setting.")]
 BlankOption = Annotated[
     list[str] | None,
-    Option(metavar="NAME", help="The same, emptied; also parent, child, sibling, of pairs pair. Repeatable."),
+    Option(
+        metavar="NAME",
+        help="Blank a factor, a tree, syntax, governors, parent, child, sibling or pair; repeatable.",
+    ),
 ]
-DeviceOption = Annotated[str | None, Option(help="cpu, cuda, …; default: the best there is.")]
+DeviceOption = Annotated[str | None, Option(help="cpu, cuda, …; default: the best one available.")]
 EngineOption = Annotated[
-    Engine, Option(help="local: processes here. ray: a Ray cluster, which sees the same disks.")
+    Engine, Option(help="local: processes on this machine. ray: a Ray cluster with the same disks.")
 ]
 FactorOption = Annotated[
     list[str] | None,
-    Option(metavar="NAME=FILE", help="Values of a factor of your own, one a word; repeatable."),
+    Option(metavar="NAME=FILE", help="Your own factor, with one value for each word; repeatable."),
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON object.")]
-ModelAnnotatorOption = Annotated[str | None, Option(help="Use this annotator, not the models' own.")]
-OverwriteOption = Annotated[bool, Option("--overwrite", help="Delete what an older run wrote there.")]
+ModelAnnotatorOption = Annotated[str | None, Option(help="Annotator to use instead of the models' own.")]
+OverwriteOption = Annotated[bool, Option("--overwrite", help="Delete the output of an older run.")]
 RefOption = Annotated[Path, Option(help="Reference translations, line by line.")]
-ResumeOption = Annotated[bool, Option("--resume", help="Go on with an interrupted run.")]
+ResumeOption = Annotated[bool, Option("--resume", help="Continue an interrupted run.")]
 SettingsArgument = Annotated[
-    list[str] | None, Argument(metavar="[key.sub=value]...", help="Settings over the recipe's.")
+    list[str] | None, Argument(metavar="[key.sub=value]...", help="Settings that override the recipe.")
 ]
 ShuffleOption = Annotated[
     list[str] | None,
-    Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors: does the model use it?"),
+    Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors to test its use; repeatable."),
 ]
 SrcOption = Annotated[Path, Option(help="Source text, plain or .gz.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
@@ -56,17 +59,17 @@ TrustOption = Annotated[bool, Option(help="Load any annotator that the model nam
 
 
 def refuse_lone_address(engine: Engine, address: str | None) -> None:
-    """Check that an address is given to the engine that has one.
+    """Check that an address is given only with the Ray engine.
 
     Raises:
-        ConfigError: It is given to the local engine.
+        ConfigError: It is given with the local engine.
     """
     if address is not None and engine is not Engine.ray:
         raise ConfigError("--address: expected --engine ray with it, got the local engine.")
 
 
 def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None]) -> None:
-    """Check that an output, None for standard output, is none of the files that are read.
+    """Check that an output, None for standard output, is not one of the inputs.
 
     Raises:
         ConfigError: It is one, by its name or by a link.
@@ -80,10 +83,10 @@ def refuse_inputs(output: Path | None, inputs: Iterable[str | Path | None]) -> N
 
 
 def refuse_other_endings(output: Path | None, known: Sequence[str]) -> None:
-    """Check that a file's ending is one of what is written; a name without one says nothing and may stay.
+    """Check that the ending of an output is a known one; a name without an ending is accepted.
 
     Raises:
-        ConfigError: It is another.
+        ConfigError: It has another ending.
     """
     if output is not None and output.suffix and output.suffix not in known:
         raise ConfigError(
@@ -93,10 +96,10 @@ def refuse_other_endings(output: Path | None, known: Sequence[str]) -> None:
 
 
 def check_parallel(src: Path, sources: Sequence[str], others: Mapping[Path, Sequence[str]]) -> None:
-    """Check that files have a line for each source line, and that there is one.
+    """Check that files have as many lines as the source, and at least one.
 
     Raises:
-        DataError: One has not.
+        DataError: A file does not.
     """
     for path, lines in others.items():
         if len(lines) != len(sources) or not sources:
@@ -114,7 +117,7 @@ def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]
     """Open the factor files of `--factor NAME=FILE`.
 
     Raises:
-        ConfigError: A setting of another form.
+        ConfigError: A setting has another form.
     """
     from syntaxformer.syntax import read_user_values
 
@@ -126,10 +129,10 @@ def read_factors(settings: Iterable[str] | None) -> dict[str, Iterator[list[str]
 
 
 def check_factor_names(given: Collection[str], translators: Iterable[Translator]) -> None:
-    """Check that one of the models reads each factor that is given.
+    """Check that each given factor is read by one of the models.
 
     Raises:
-        ConfigError: None does.
+        ConfigError: A factor is read by none.
     """
     known = {name for translator in translators for name in translator.encoder.factors}
     if unknown := set(given) - known:

@@ -1,4 +1,4 @@
-"""`syntaxformer predict`: labels or scores of texts by a fine-tuned model."""
+"""`syntaxformer predict`: predicts labels or scores of texts with a fine-tuned model."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ def predict(
     model: Annotated[Path, Argument(help="Folder that `finetune` wrote.")],
     source: Annotated[
         str | None,
-        Argument(metavar="[IN]", help="Text, one a line, or a table like the training table; - for stdin."),
+        Argument(metavar="[IN]", help="One text on each line, or a table as in training; - for stdin."),
     ] = None,
-    task: Annotated[str | None, Option(help="Default: the task that the model was trained for.")] = None,
+    task: Annotated[str | None, Option(help="Task of --data. Default: the task of the model.")] = None,
     data: Annotated[
         str | None, Option(help="Folder of the task's official files or of a saved data set.")
     ] = None,
     split: Annotated[
         str | None,
         Option(
-            help="Of --data: dev, test, test_mismatched, …; a test split gives the file for the GLUE server. "
-            "Default: dev."
+            help="Split of --data: dev, test, test_mismatched, …; a test split gives the file for the GLUE "
+            "server. Default: dev."
         ),
     ] = None,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="File, or folder for a submission of the usual name.")
+        Path | None, Option("-o", "--output", help="File, or folder for a file with the usual name.")
     ] = None,
     annotator: ModelAnnotatorOption = None,
-    batch_size: Annotated[int | None, Option(min=1, help="Texts together.")] = None,
+    batch_size: Annotated[int | None, Option(min=1, help="Number of texts in a batch.")] = None,
     shuffle: ShuffleOption = None,
     blank: BlankOption = None,
     as_json: JsonOption = False,
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
 ) -> None:
-    """Predict, and score where the data has labels.
+    """Predict labels or scores, and score the predictions if the data has labels.
 
     syntaxformer predict runs/cola --data glue/CoLA
 

@@ -1,4 +1,4 @@
-"""`syntaxformer probe`: how much of a parse tree stands in the layers of an encoder."""
+"""`syntaxformer probe`: measures how much of a parse tree is in the layers of an encoder."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 
 def probe(
-    model: Annotated[Path, Argument(help="A translator, an infused or a Hugging Face encoder.")],
-    treebank: Annotated[Path, Option(help="CoNLL-U that trains the probes, plain or .gz.")],
+    model: Annotated[Path, Argument(help="Folder of a translator, an infused or a Hugging Face encoder.")],
+    treebank: Annotated[Path, Option(help="CoNLL-U file to train the probes, plain or .gz.")],
     dev: Annotated[
-        Path | None, Option(help="CoNLL-U that stops them; default: every tenth sentence.")
+        Path | None, Option(help="CoNLL-U file to stop training; default: every tenth sentence.")
     ] = None,
-    test: Annotated[Path | None, Option(help="CoNLL-U that is scored; default: dev.")] = None,
-    layers: Annotated[str, Option(help="all, or numbers: 0,3,6; 0 is the embeddings.")] = "all",
+    test: Annotated[Path | None, Option(help="CoNLL-U file to score; default: dev.")] = None,
+    layers: Annotated[str, Option(help="all, or numbers such as 0,3,6; 0 is the embeddings.")] = "all",
     rank: Annotated[int, Option(min=1, help="Rows of the linear map.")] = 64,
-    depth: Annotated[bool, Option("--depth/--no-depth", help="Train the depth probe, too.")] = True,
+    depth: Annotated[bool, Option("--depth/--no-depth", help="Also train the depth probe.")] = True,
     controls: Annotated[
-        bool, Option("--controls/--no-controls", help="Random vectors and a linear chain beside.")
+        bool, Option("--controls/--no-controls", help="Also score random vectors and a linear chain.")
     ] = True,
     annotator: Annotated[
-        str | None, Option(help="Tags and parses for a model that reads them; default: its own.")
+        str | None, Option(help="Annotator for a model that needs one; default: its own.")
     ] = None,
-    max_epochs: Annotated[int, Option(min=1, help="Passes over the treebank at most.")] = 30,
+    max_epochs: Annotated[int, Option(min=1, help="Largest number of epochs.")] = 30,
     seed: Annotated[
-        int, Option(min=0, max=2**32 - 1, help="Of the maps, the batches and random vectors.")
+        int, Option(min=0, max=2**32 - 1, help="Seed of maps, batch order and random vectors.")
     ] = 1,
     output: Annotated[Path | None, Option("-o", "--output", help="Write the scores as JSON.")] = None,
     as_json: JsonOption = False,
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
 ) -> None:
-    """Train a distance and a depth probe on each layer: UUAS, Spearman, root accuracy.
+    """Train a distance probe and a depth probe on each layer, and print UUAS, Spearman and root accuracy.
 
     syntaxformer probe MODEL --treebank train.conllu --dev dev.conllu --test test.conllu
     """
@@ -80,7 +80,7 @@ def _print(report: ProbeReport) -> None:
     for reason, count in report.left_out.items():
         echo(f"left out: {count} sentences {reason}")
     if report.n_uncovered:
-        echo(f"{report.n_uncovered} words have no piece of their own: their vectors are zero")
+        echo(f"{report.n_uncovered} words have no piece of their own, so their vectors are zero")
     echo(f"\n{'':<16} {'UUAS':>6} {'Spearman':>9} {'root':>6} {'norm Spearman':>14} {'seconds':>8}")
     for one in report.scores:
         root, norm = _shown(one.root_accuracy, 100, 1), _shown(one.norm_spearman, 1, 3)
@@ -89,7 +89,7 @@ def _print(report: ProbeReport) -> None:
 
 
 def _shown(score: float | None, scale: float, digits: int) -> str:
-    """Nothing where it was not asked for, a dash where the test set does not settle it."""
+    """A score as text: empty if it was not computed, a dash if it is undefined on the test set."""
     if score is None:
         return ""
     return "–" if math.isnan(score) else f"{scale * score:.{digits}f}"

@@ -10,21 +10,21 @@ from typer import Option, echo
 
 def scratch(
     train: Annotated[
-        list[Path], Option(help="Text whose words are the vocabulary, plain or .gz; repeatable.")
+        list[Path], Option(help="Text whose words form the vocabulary, plain or .gz; repeatable.")
     ],
-    output: Annotated[Path, Option("-o", "--output", help="Folder of the checkpoint; new or empty.")],
+    output: Annotated[Path, Option("-o", "--output", help="New or empty folder for the checkpoint.")],
     glove: Annotated[
         Path | None, Option(help="GloVe text file, plain or .gz. Default: random vectors.")
     ] = None,
-    layers: Annotated[int, Option(help="Layers.")] = 12,
+    layers: Annotated[int, Option(help="Number of layers.")] = 12,
     width: Annotated[int, Option(help="Width of the hidden states.")] = 512,
-    heads: Annotated[int, Option(help="Attention heads; a divisor of the width.")] = 8,
-    feed_forward: Annotated[int, Option(help="Width inside the feed-forward layers.")] = 2048,
+    heads: Annotated[int, Option(help="Number of attention heads, a divisor of the width.")] = 8,
+    feed_forward: Annotated[int, Option(help="Inner width of the feed-forward layers.")] = 2048,
     dropout: Annotated[float, Option(help="Dropout probability.")] = 0.1,
-    max_length: Annotated[int, Option(help="Positions.")] = 512,
-    min_count: Annotated[int, Option(min=1, help="Rarer words are unknown.")] = 1,
+    max_length: Annotated[int, Option(help="Number of positions.")] = 512,
+    min_count: Annotated[int, Option(min=1, help="Rarer words become unknown.")] = 1,
     lowercase: Annotated[bool, Option("--lowercase", help="Read all text in lower case.")] = False,
-    seed: Annotated[int, Option(min=0, help="Of the random initialisation.")] = 1,
+    seed: Annotated[int, Option(min=0, help="Seed of the random initialisation.")] = 1,
 ) -> None:
     """Make an untrained Transformer encoder with GloVe word vectors, the "Transformer" of Bai et al. (2021).
 

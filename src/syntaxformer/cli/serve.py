@@ -1,4 +1,4 @@
-"""`syntaxformer serve`: models behind HTTP."""
+"""`syntaxformer serve`: serves models over HTTP."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ def serve(
     models: Annotated[
         list[Path], Argument(metavar="MODEL...", help="Folders of `train`, `export` or `finetune`.")
     ],
-    host: Annotated[str, Option(help="Address; only this machine unless told.")] = "127.0.0.1",
+    host: Annotated[str, Option(help="Address to listen on; by default this machine only.")] = "127.0.0.1",
     allowed_hosts: Annotated[
         list[str] | None,
-        Option("--allowed-host", metavar="NAME", help="Name others call it by; needed with --host."),
+        Option("--allowed-host", metavar="NAME", help="Name by which others call it; needed with --host."),
     ] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    workers: Annotated[int, Option(min=1, help="Processes, each with models of its own.")] = 1,
-    max_batch: Annotated[int, Option(min=1, help="Texts that are worked on together.")] = 64,
+    port: Annotated[int, Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    workers: Annotated[int, Option(min=1, help="Number of processes, each with its own models.")] = 1,
+    max_batch: Annotated[int, Option(min=1, help="Largest number of texts in a batch.")] = 64,
     max_waiting: Annotated[int, Option(min=1, help="Texts that may wait; more get status 429.")] = 1024,
     deadline_s: Annotated[
-        float, Option("--deadline", min=0.1, help="Seconds; what takes longer gets 503.")
+        float, Option("--deadline", min=0.1, help="Seconds for an answer; slower requests get 503.")
     ] = 30.0,
-    max_texts: Annotated[int, Option(min=1, help="Texts of one request.")] = 128,
-    max_characters: Annotated[int, Option(min=1, help="Characters of one text.")] = 5000,
-    max_body_bytes: Annotated[int | None, Option(min=1, help="Of one request; default: 1 MB.")] = None,
+    max_texts: Annotated[int, Option(min=1, help="Largest number of texts in a request.")] = 128,
+    max_characters: Annotated[int, Option(min=1, help="Largest number of characters in a text.")] = 5000,
+    max_body_bytes: Annotated[int | None, Option(min=1, help="Bytes of a request; default: 1 MB.")] = None,
     api_key_file: Annotated[
-        Path | None, Option(help="File with the key that requests must send; or SYNTAXFORMER_API_KEY.")
+        Path | None, Option(help="File with the key that requests must send, or set SYNTAXFORMER_API_KEY.")
     ] = None,
     annotator: ModelAnnotatorOption = None,
-    log_texts: Annotated[bool, Option("--log-texts", help="Write users' texts into the log.")] = False,
+    log_texts: Annotated[bool, Option("--log-texts", help="Write users' texts to the log.")] = False,
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
 ) -> None:

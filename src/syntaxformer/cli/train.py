@@ -1,4 +1,4 @@
-"""`syntaxformer train`: a translator from a recipe."""
+"""`syntaxformer train`: trains a translator from a recipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def train(
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Train a translator.
+    """Train a translator from a recipe.
 
     syntaxformer train recipes/multi30k.yaml data.dir=DIR infusion.kind=sum_then_concat output=runs/sit
     """

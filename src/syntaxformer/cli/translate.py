@@ -1,4 +1,4 @@
-"""`syntaxformer translate`: raw text in, raw text out, line for line."""
+"""`syntaxformer translate`: translates raw text line for line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from syntaxformer.cli.options import (
 def translate(
     model: TranslatorArgument,
     source: Annotated[
-        Path | None, Argument(metavar="[IN]", help="Text file, plain or .gz; default stdin.")
+        Path | None, Argument(metavar="[IN]", help="Text file, plain or .gz; default: stdin.")
     ] = None,
     output: Annotated[
         Path | None, Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
@@ -36,20 +36,20 @@ def translate(
     n_best: Annotated[
         int, Option(min=1, help="Translations of each line, best first, as lines number|||text|||score.")
     ] = 1,
-    batch_size: Annotated[int | None, Option(min=1, help="Lines decoded together.")] = None,
+    batch_size: Annotated[int | None, Option(min=1, help="Number of lines decoded together.")] = None,
     annotator: ModelAnnotatorOption = None,
     factor: FactorOption = None,
     inject: Annotated[
         bool | None,
         Option(
             "--inject/--no-inject",
-            help="LISA's head looks at the annotator's governors; default: as trained.",
+            help="Let LISA's head attend to the annotator's governors; default: as trained.",
         ),
     ] = None,
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
 ) -> None:
-    """Translate text; tags are made on the fly.
+    """Translate text, which is tagged automatically.
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """

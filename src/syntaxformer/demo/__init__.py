@@ -1,4 +1,4 @@
-"""A first look: a bundled corpus of everyday sentences, and two translators trained on it and compared.
+"""The demo: a bundled corpus of everyday sentences, and two translators that are trained on it and compared.
 
-Import from the files: `corpus`, `run`.
+Import from the modules `corpus` and `run`.
 """

@@ -1,7 +1,7 @@
 """The bundled corpus: everyday English sentences of Tatoeba with German translations.
 
-At most eight words, all of them frequent. The licence (CC BY 2.0 FR) lies beside the pairs and travels with
-them; `runs/bundle_demo.py` chose them.
+Sentences have at most eight words, all of them frequent. `runs/bundle_demo.py` chose them. Their licence
+(CC BY 2.0 FR) is in the same folder and is copied with them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from syntaxformer.base.files import read_lines
 
 ATTRIBUTION = "Tatoeba (tatoeba.org, paired by manythings.org), CC BY 2.0 FR"
-"""Whose sentences these are, in one line."""
+"""The source of the sentences, in one line."""
 
 _PAIRS = Path(__file__).with_name("pairs.tsv.gz")
 _LICENSE = Path(__file__).with_name("LICENSE")
@@ -21,7 +21,7 @@ _LICENSE = Path(__file__).with_name("LICENSE")
 def read_pairs() -> dict[str, list[tuple[str, str]]]:
     """English and German sentences of `train` (20,000 pairs), `valid` and `test` (500 each).
 
-    No sentence of `valid` or `test` stands in `train`, on either side.
+    No sentence of `valid` or `test` occurs in `train`, on either side.
     """
     parts: dict[str, list[tuple[str, str]]] = {}
     for line in read_lines(_PAIRS):
@@ -31,7 +31,7 @@ def read_pairs() -> dict[str, list[tuple[str, str]]]:
 
 
 def write_corpus(folder: str | Path) -> dict[str, list[tuple[str, str]]]:
-    """Write SPLIT.en and SPLIT.de into a folder, and the licence beside them; give what was written."""
+    """Write SPLIT.en, SPLIT.de and the licence into a folder, and return the pairs."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(_LICENSE, folder / _LICENSE.name)

@@ -1,4 +1,4 @@
-"""The demo: baseline and infused translator on the bundled corpus, compared on its test set."""
+"""The demo trains a baseline and an infused translator on the bundled corpus and compares them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _log = logging.getLogger("syntaxformer.demo")
 CORPUS = "corpus"
 
 OWN = {"attention.png", "baseline", "cache", CORPUS, "infused"}
-"""What the demo writes, and `--overwrite` may delete."""
+"""Files that the demo writes, which `--overwrite` may delete."""
 
 SYSTEMS = {
     "baseline": ("infusion.kind=none", "model.share_source_embedding=false"),
     "infused": ("infusion.kind=sum_then_concat",),
 }
-"""Settings of each. The infused one needs a source table of its own: without one for the baseline, too, the
-difference would be partly that of the tables."""
+"""Settings of each system. The infused one needs its own source table, so the baseline gets one as well:
+otherwise the tables would cause a part of the difference."""
 
 
 @dataclass(frozen=True)
 class DemoSystem:
-    """One trained system: its folder, its scores, its size and its training time in seconds."""
+    """A trained system: its folder, scores, size, and training time in seconds."""
 
     name: str
     folder: Path
@@ -53,7 +53,7 @@ class DemoSystem:
 
 @dataclass(frozen=True)
 class Example:
-    """A test sentence: source with its tags, reference, and the translation of each system."""
+    """A test sentence: the source with its tags, the reference, and the translation of each system."""
 
     tagged: str
     reference: str
@@ -62,7 +62,7 @@ class Example:
 
 @dataclass(frozen=True)
 class DemoReport:
-    """What the demo found."""
+    """The results of the demo."""
 
     systems: list[DemoSystem]
     comparison: Comparison
@@ -71,16 +71,16 @@ class DemoReport:
 
 
 def run_demo(folder: Path, overwrite: bool = False, settings: Sequence[str] = ()) -> DemoReport:
-    """Write the corpus, train both systems side by side, translate the test set, draw attention.
+    """Write the corpus, train both systems in parallel, translate the test set and draw attention.
 
     Raises:
-        ConfigError: The folder is not empty, a setting is wrong, or a training says that it cannot work.
-        SyntaxformerError: A training was killed, or ended for a reason inside this package.
+        ConfigError: The folder is not empty, a setting is wrong, or a training reports an error.
+        SyntaxformerError: A training was killed, or ended because of a fault in this package.
     """
     data = (f"data.dir={folder / CORPUS}", f"data.cache={folder / 'cache'}")
     given = {name: [*data, f"output={folder / name}", *own, *settings] for name, own in SYSTEMS.items()}
     for one in given.values():
-        load_recipe("tiny", one)  # what is wrong with it is said before anything is written
+        load_recipe("tiny", one)  # errors in the settings are reported before anything is written
     _make_room(folder, overwrite)
     pairs = write_corpus(folder / CORPUS)
     quiet = [] if _log.isEnabledFor(logging.INFO) else ["--quiet"]
@@ -116,7 +116,7 @@ def _make_room(folder: Path, overwrite: bool) -> None:
 
 
 def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """Run the commands side by side, one thread each; the seconds that each took."""
+    """Run the commands in parallel with one thread each; return the seconds that each took."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
     start = time.monotonic()
     with ThreadPoolExecutor(len(commands)) as pool:
@@ -135,13 +135,13 @@ def _train(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
         try:
             followed = {pool.submit(_follow, name, child): name for name, child in children.items()}
             return {followed[one]: one.result() - start for one in as_completed(followed)}
-        finally:  # one that failed, or Ctrl-C, ends the other
+        finally:  # if one fails, or on Ctrl-C, the other is ended
             for child in children.values():
                 child.kill()
 
 
 def _follow(name: str, child: subprocess.Popen[str]) -> float:
-    """Say what a training says, with its name before it; the moment at which it ended."""
+    """Log the lines of a training with its name in front; return the moment at which it ended."""
     problems = []
     with child:
         for line in child.stderr or ():
@@ -153,7 +153,7 @@ def _follow(name: str, child: subprocess.Popen[str]) -> float:
         raise ConfigError(problems)
     if code := child.returncode:
         raise SyntaxformerError(
-            f"training of {name}: expected a model, got exit code {code}. Its last words are above."
+            f"training of {name}: expected a model, got exit code {code}. See its last messages above."
         )
     return time.monotonic()
 
@@ -166,7 +166,7 @@ def _examples(
     alike: Sequence[bool],
     n: int = 6,
 ) -> list[Example]:
-    """The first sentences that the systems translate alike, and the first on which they differ."""
+    """The first sentences that all systems translate in the same way, and the first on which they differ."""
     rows = [row for row, same in enumerate(alike) if same][: n // 2]
     rows += [row for row, same in enumerate(alike) if not same][: n - len(rows)]
     annotator = tagger.annotator

@@ -1,4 +1,4 @@
 """Fine-tuning of encoders: tasks, tables of examples, training, `Classifier`, prediction, export.
 
-Import from the files: what predicts imports nothing that trains.
+Import from the modules: code that predicts imports no code that trains.
 """

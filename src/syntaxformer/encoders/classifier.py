@@ -1,6 +1,6 @@
-"""`Classifier`: raw texts in, answers and probabilities out; parses are made on the way, as in training.
+"""`Classifier` predicts labels and probabilities for raw texts, and parses them as training did.
 
-What an infusion needs of an annotator is a table; a plain model needs nothing and nothing is parsed.
+A table says what an infusion needs from the annotator; for a plain model nothing is parsed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SPACE = re.compile(r"\s")
 
 
 class Classifier:
-    """A fine-tuned model with everything that turns raw text into its input."""
+    """A fine-tuned model, with everything that is needed to turn raw text into its input."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class Classifier:
         device: str | None = None,
         trust_annotator: bool = False,
     ) -> Classifier:
-        """Load what `finetune` or `export` wrote.
+        """Load a folder that `finetune` or `export` wrote.
 
         Args:
             folder: Model folder.
-            annotator: Use this annotator and not the one that the folder names.
-            device: "cpu", "cuda", …; None for the best there is.
-            trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
+            annotator: Use this annotator instead of the one that the folder names.
+            device: "cpu", "cuda", …; None for the best one available.
+            trust_annotator: Accept an annotator on the network, or at a path outside the folder.
 
         Raises:
             CheckpointError: The folder is unfinished, truncated or altered, or names an annotator that needs
                 `trust_annotator`.
-            BackendMissingError: The annotator, or ONNX Runtime for an exported one, is not installed.
+            BackendMissingError: The annotator is not installed, or ONNX Runtime for an export.
             ConfigError: There is no such annotator or device.
         """
         folder = Path(folder)
@@ -95,19 +95,19 @@ class Classifier:
 
     @property
     def backend(self) -> str:
-        """What computes the network: "pytorch" or "onnx"."""
+        """The library that computes the network: "pytorch" or "onnx"."""
         return "onnx" if isinstance(self.model, OnnxNetwork) else "pytorch"
 
     def predict(self, texts: Sequence[Text], batch_size: int | None = None) -> Predictions:
         """Predict labels or scores of raw texts, in order.
 
         Args:
-            texts: Texts, or pairs of texts where the model was trained on pairs.
-            batch_size: Texts together; None for the folder's setting.
+            texts: Texts, or pairs of texts if the model was trained on pairs.
+            batch_size: Number of texts in a batch; None for the folder's setting.
 
         Raises:
-            TypeError: The texts are one string, which would be read as a list of characters.
-            DataError: A text is empty, or single where pairs are expected, or the reverse.
+            TypeError: `texts` is one string, which would be read as a list of characters.
+            DataError: A text is empty, or a single text is given for a model of pairs, or the reverse.
             ConfigError: Outputs are not finite.
         """
         check_lines(texts, "texts")
@@ -115,22 +115,22 @@ class Classifier:
         return self.predict_set(TextSet("texts", "texts", examples), batch_size, cached=False)
 
     def is_cut(self, text: str | tuple[str, str]) -> bool:
-        """Whether a text, or pair, has more pieces than the model reads; its end is not seen then."""
+        """Whether a text or pair has more pieces than the model reads, so that its end is cut."""
         texts = self._example(text, 1).texts
         encoded = self.collator.tokenizer(*texts, split_special_tokens=True, verbose=False)
         return len(encoded["input_ids"]) > self.collator.max_length
 
     def cut_note(self, predictions: Predictions) -> str:
-        """What to say where texts were cut."""
+        """A message about texts that were cut."""
         return (
             f"{predictions.n_truncated} of {len(predictions)} texts were cut to {self.collator.max_length} "
-            "pieces: the rest was not read. Divide them, or fine-tune with a larger training.max_length."
+            "pieces: the rest was not read. Split them, or fine-tune with a larger training.max_length."
         )
 
     def predict_set(
         self, texts: TextSet, batch_size: int | None = None, cache: Path | None = None, cached: bool = True
     ) -> Predictions:
-        """Predict for the examples of a data set; trees that they carry are used as in training.
+        """Predict for the examples of a data set, using their own trees if training did.
 
         Raises:
             TreeError: A tree does not fit its text.
@@ -139,7 +139,7 @@ class Classifier:
         if not len(texts):
             return self.task_type.predictions(torch.empty(0, len(self.task_type.names) or 1))
         use_trees = self.info.gold_trees and texts.has_trees
-        # Parsed files, one a split, are those of data sets; raw texts have none.
+        # Only data sets have a parsed file for each split; raw texts have none.
         annotator = annotator_for(self.annotator, texts.name) if self.annotator and cached else self.annotator
         unlabelled = [replace(one, label=None) for one in texts.examples]  # a table may have some labels
         examples = annotate_examples(unlabelled, annotator, use_trees, cache, cached=cached)
@@ -149,7 +149,7 @@ class Classifier:
         return self.task_type.predictions(outputs, self.collator.n_truncated)
 
     def answers(self, predictions: Predictions) -> list[dict[str, Any]]:
-        """Predictions as `pipeline` and the service give them: a label with probabilities, or a score."""
+        """Predictions as `pipeline` and the service return them: a label with probabilities, or a score."""
         rows = predictions.probabilities or [None] * len(predictions)
         return list(map(self.task_type.answer, predictions.labels, rows))
 
@@ -166,7 +166,7 @@ class Classifier:
         return self.task_type.score(self.info.metrics, gold, self.task_type.encode(predictions.labels))
 
     def never_predicted(self, texts: TextSet, predictions: Predictions) -> dict[str, int]:
-        """Label that examples have and no prediction is → how many have it."""
+        """Label that is never predicted → number of examples that have it."""
         gold = [one.label for one in texts.examples]
         return self.task_type.never_predicted(gold, self.task_type.encode(predictions.labels))
 
@@ -186,13 +186,13 @@ def batch_outputs(
     examples: Sequence[Any],
     batch_size: int,
 ) -> Tensor:
-    """Outputs for examples, long ones first so that little is padded; the order depends on them alone.
+    """Compute outputs for examples, longest first to save padding; the batches depend only on the texts.
 
     Returns:
         `[examples, labels]`, fp32, on the CPU.
 
     Raises:
-        ConfigError: They are not finite: training went astray.
+        ConfigError: They are not finite, because training diverged.
     """
     was_training = model.training
     model.eval()
@@ -216,7 +216,7 @@ def batch_outputs(
 
 
 def needed_columns(config: InfusionConfig) -> frozenset[str]:
-    """Columns of a `Sentence` that an infusion reads."""
+    """The columns of a `Sentence` that an infusion reads."""
     needed: set[str] = set()
     for name in config.factors:
         needed |= set(FACTORS[name].needs)
@@ -228,10 +228,10 @@ def needed_columns(config: InfusionConfig) -> frozenset[str]:
 
 
 def annotator_name(needed: frozenset[str], wanted: str | None = None) -> str | None:
-    """Who annotates: the user's choice, else the bundled English parser; None where nobody need do so.
+    """The annotator: the user's choice, or else the bundled English parser; None if none is needed.
 
-    Trees that the data carries take the place of the annotator's, which is needed all the same: heads of
-    their phrases come from the dependencies, and text to predict for has no trees.
+    Trees in the data replace those of the annotator. It is needed all the same: heads of their phrases come
+    from its dependencies, and texts to predict for have no trees.
     """
     if not needed:
         return None
@@ -239,7 +239,7 @@ def annotator_name(needed: frozenset[str], wanted: str | None = None) -> str | N
 
 
 def load_for(name: str | None, needed: frozenset[str]) -> Annotator | None:
-    """Load an annotator and hold that it gives what is needed.
+    """Load an annotator and check that it gives what is needed.
 
     Raises:
         ConfigError: It does not.
@@ -267,15 +267,15 @@ def annotate_examples(
     processes: int = 1,
     cached: bool = True,
 ) -> list[SyntaxExample]:
-    """Give texts their syntax.
+    """Annotate the texts of examples.
 
     Args:
-        examples: Texts.
-        annotator: Who parses; None leaves texts plain, but for their own trees.
-        use_trees: Take the constituency trees, which all examples carry; the words are then the trees' words.
+        examples: The texts.
+        annotator: The parser; None adds only the texts' own trees.
+        use_trees: Use the constituency trees that all examples have; the words are then those of the trees.
         cache: Folder of the annotation cache.
-        processes: Worker processes.
-        cached: False parses without a look into the cache: short lists that come once.
+        processes: Number of worker processes.
+        cached: False parses without the cache, for short lists that occur only once.
 
     Raises:
         TreeError: A tree of the data does not fit its text; with the line.
@@ -285,7 +285,7 @@ def annotate_examples(
 
     gold = [sentence for one in examples for sentence in _gold_sentences(one)] if use_trees else []
     lines = [text for one in examples for text in one.texts]
-    if use_trees:  # a space inside a word (SST's "2 1/2") would cut it in two
+    if use_trees:  # a space inside a word (SST's "2 1/2") would split it in two
         lines = [" ".join(_SPACE.sub("_", word) for word in sentence.words) for sentence in gold]
     parser = WordsAsGiven(annotator) if annotator is not None and use_trees else annotator
     if parser is None:
@@ -300,7 +300,7 @@ def annotate_examples(
 
 
 def _gold_sentences(example: TextExample) -> list[Sentence]:
-    """The sentences of an example's own trees."""
+    """The sentences that an example's own trees give."""
     try:
         pairs = zip(example.trees, example.texts, strict=True)
         return [sentence_of_column(tree or "", text) for tree, text in pairs]
@@ -309,7 +309,7 @@ def _gold_sentences(example: TextExample) -> list[Sentence]:
 
 
 def _merge(tree: Sentence, parsed: Sentence) -> Sentence:
-    """The parse of a tree's words, with the tree, and places in the text as it was read."""
+    """The parse of a tree's words, together with the tree and the offsets in the original text."""
     if not parsed.words:
         return tree
     return replace(

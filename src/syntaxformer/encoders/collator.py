@@ -1,7 +1,7 @@
-"""Examples of one or two sentences to the batch of an infused model: pieces, relations, tags, governors.
+"""Makes batches for an infused model from examples of one or two sentences.
 
-Reads annotated sentences and never annotates. Everything is made for a whole batch at once; what repeats
-between epochs (phrases of a sentence) is remembered.
+A batch holds pieces, relations, tags and governors. The collator reads annotated sentences and does not
+annotate. It works on a whole batch at once, and keeps what repeats between epochs (phrases of a sentence).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _NOTHING = Sentence("", (), ())
 
 @dataclass(frozen=True, slots=True)
 class SyntaxExample:
-    """What is classified: a sentence or a pair.
+    """A sentence or a pair of sentences to classify.
 
     Args:
         segments: One or two annotated sentences.
-        label: A class, a score, or the text that a text-to-text model should write; None where unknown.
+        label: A class, a score, or the text that a text-to-text model should write; None if unknown.
     """
 
     segments: tuple[Sentence, ...]
@@ -65,24 +65,24 @@ class SyntaxExample:
 
     @property
     def checksum(self) -> int:
-        """Of its text: what is drawn at random for an example depends on nothing else of its batch."""
+        """Checksum of the text, a seed that makes random draws independent of the rest of the batch."""
         return zlib.crc32("\0".join(one.text for one in self.segments).encode("utf-8", "replace"))
 
 
 class SyntaxCollator:
-    """Builds the batches of an infused model (or of a plain one, with an empty config).
+    """Builds batches for an infused model, or for a plain one if the config is empty.
 
     Args:
-        tokenizer: A fast tokenizer, which tells where pieces stand in the text.
-        config: What the model is infused with; or its shorthand, "masks,pos_add".
-        max_length: Pieces of an example, specials included; longer ones are cut and counted.
-        pad_to_multiple_of: Round the length of batches up; 8 suits tensor cores.
+        tokenizer: A fast tokenizer, which gives the character offsets of pieces.
+        config: The model's infusion, or its shorthand "masks,pos_add".
+        max_length: Largest number of pieces, specials included; longer examples are cut and counted.
+        pad_to_multiple_of: Round the length of batches up to a multiple; 8 suits tensor cores.
 
     Attributes:
-        n_truncated: Examples cut so far.
+        n_truncated: Number of examples cut so far.
 
     Raises:
-        ConfigError: A tokenizer without character offsets, or a length that cannot be.
+        ConfigError: The tokenizer gives no character offsets, or a length is invalid.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class SyntaxCollator:
         """Build a batch.
 
         Returns:
-            What the tokenizer gives (`input_ids`, `attention_mask`, `token_type_ids`), `labels` where the
-            examples have them, and as the config needs: `syntax` uint8 `[batch, trees, pieces, pieces]`,
+            The tokenizer's `input_ids`, `attention_mask` and `token_type_ids`, `labels` if the examples have
+            them, and what the config needs of `syntax` uint8 `[batch, trees, pieces, pieces]`,
             `factor_ids` int64 `[batch, pieces, factors]`, `governors` int64 and `first_pieces` bool
             `[batch, pieces]`.
 
         Raises:
-            DataError: Single sentences among pairs, labels for some only, or an annotation that lacks.
+            DataError: Single sentences and pairs are mixed, or labels or annotations are missing for some.
         """
         encoded = self._encode(examples)
         self.n_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
@@ -134,14 +134,14 @@ class SyntaxCollator:
     def words_of_pieces(
         self, examples: Sequence[SyntaxExample]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Word and segment of each piece of the batch of these examples.
+        """The word and the segment of each piece in the batch of these examples.
 
         Returns:
-            Words, -1 for none, those of a second segment numbered on, and segments, 0 or 1; both
-            `[batch, pieces]`.
+            Words, -1 for none, with the numbers of a second segment continuing those of the first, and
+            segments, 0 or 1; both `[batch, pieces]`.
 
         Raises:
-            DataError: Single sentences among pairs.
+            DataError: The batch mixes single sentences and pairs.
         """
         encoded = self._encode(examples)
         sentences = _two_each(examples)
@@ -166,7 +166,7 @@ class SyntaxCollator:
 
         Raises:
             CheckpointError: `collator.json` is missing or is not JSON.
-            ConfigError: It holds a config that cannot be.
+            ConfigError: Its config is invalid.
         """
         path = Path(folder) / COLLATOR_FILE
         content = read_json(path)
@@ -206,7 +206,7 @@ class SyntaxCollator:
         if missing == len(labels):
             return {}
         if missing or len({isinstance(label, str) for label in labels}) > 1:
-            raise DataError("labels: expected one of one kind for every example or for none, got a mixture.")
+            raise DataError("labels: expected one kind for all examples or none, got a mixture.")
         if isinstance(labels[0], str):
             written = self.tokenizer(
                 text_target=labels, padding="longest", truncation=True, return_tensors="pt"
@@ -216,7 +216,7 @@ class SyntaxCollator:
         return {"labels": torch.tensor(labels, dtype=dtype)}
 
     def _syntax(self, examples: Sequence[SyntaxExample], encoded: Any) -> dict[str, Tensor]:
-        """All that depends on which word each piece belongs to."""
+        """The tensors that depend on which word each piece belongs to."""
         sentences, shape = _two_each(examples), encoded["input_ids"].shape
         owners = _owners(sentences, encoded)
         batch: dict[str, Tensor] = {}
@@ -243,7 +243,7 @@ class SyntaxCollator:
     def _shuffle(
         self, examples: Sequence[SyntaxExample], trees: list[WordTrees], relations: NDArray[np.uint8]
     ) -> None:
-        """Deal each tree's relations out anew within segments, as many of each, by the example's own seed."""
+        """Shuffle the relations of each tree within its segments, with a seed of the example's own."""
         across = pair_relation(self.config.tree_options.max_distance)
         for example, of_example, tree in zip(examples, relations, trees, strict=True):
             rng = np.random.default_rng([self.config.seed, example.checksum])
@@ -256,7 +256,7 @@ class SyntaxCollator:
 
 
 def _two_each(examples: Sequence[SyntaxExample]) -> list[Sentence]:
-    """Two segments of each example, an empty one where there is no second."""
+    """Two segments for each example; the second may be empty."""
     return [segment for example in examples for segment in (*example.segments, _NOTHING)[:2]]
 
 

@@ -1,8 +1,8 @@
-"""A fine-tuned classifier as a folder whose network is an ONNX graph, for any batch and any length; its use.
+"""Exports a fine-tuned classifier as a folder with an ONNX graph, for any batch size and length, and runs it.
 
-A graph is data: nothing in the folder is code. `onnx.json` beside `model.onnx` says what was exported;
-tokenizer, collator and `classifier.json` are those of the model folder. The graph holds infusion and encoder
-in one, with the plain form of syntax attention (`nn.syntax_graph`).
+A graph is data: nothing in the folder is code. `onnx.json` describes the export in `model.onnx`; tokenizer,
+collator and `classifier.json` are copied from the model folder. The graph contains both infusion and encoder,
+with the plain form of syntax attention (`nn.syntax_graph`).
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from syntaxformer.trees import Sentence
 _log = logging.getLogger("syntaxformer.export")
 
 LARGEST_DIFFERENCE = 1e-4
-"""Of a logit, in float32; what was measured is below 1e-5."""
+"""Largest accepted difference of a logit in float32; measured differences are below 1e-5."""
 
 OPSET = 18
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LEFT_OUT = ("infusion.json", "generation_config.json", MANIFEST, "*.safetensors", "*.tsv")
-"""Files of a model folder that its export does without or writes anew."""
+"""Files of a model folder that an export omits or writes itself."""
 
 PAIRWISE, PIECEWISE = "syntax", ("input_ids", "attention_mask", "token_type_ids", "factor_ids")
 CHECKED_LENGTHS = ((1,), (2, 7), (3, 11, 23, 5))
-"""Words of the texts of each batch that is held against the model."""
+"""Lengths, in words, of the texts in each batch on which the graph is compared with the model."""
 
 
 def export_classifier(model_folder: str | Path, output: str | Path, overwrite: bool = False) -> Path:
-    """Write a fine-tuned classifier as a folder that `predict` and `serve` take.
+    """Write a fine-tuned classifier as a folder that `predict` and `serve` accept.
 
     Args:
-        model_folder: What `finetune` wrote.
+        model_folder: A folder that `finetune` wrote.
         output: The new folder.
         overwrite: Replace an older export in `output`.
 
@@ -62,7 +62,7 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
         `output`.
 
     Raises:
-        ConfigError: An output in use, or a network that cannot be a graph.
+        ConfigError: The output is in use, or the network cannot become a graph.
         CheckpointError: The model folder cannot be read, or the graph does not compute what the model does.
         BackendMissingError: ONNX Runtime or the exporter is not installed.
         DataError: The folder cannot be written.
@@ -91,19 +91,19 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
 
 
 def _refuse(folder: Path, info: ClassifierInfo, collator: SyntaxCollator) -> None:
-    """Each reason by its name."""
+    """Refuse models that cannot be exported, with all reasons."""
     lisa, problems = collator.config.lisa, []
     if (folder / ONNX).exists():
         problems.append(f"model: expected a folder that `finetune` wrote, got an export, {folder}.")
     if not info.task_type.single_pass:
         problems.append(
-            "head: expected a model with a classifier, got one that writes its labels as text, which takes a "
-            "search and no single pass. Predict with the trained folder."
+            "head: expected a model with a classifier, got one that writes its labels as text, which takes "
+            "more than one pass. Predict with the trained folder."
         )
     if lisa is not None and lisa.inject == "gold":
         problems.append(
-            "lisa.inject: expected a head that points by itself, got gold governors, which the graph does "
-            "not take. Predict with the trained folder."
+            "lisa.inject: expected a head that finds governors itself, got gold governors, which the graph "
+            "does not take. Predict with the trained folder."
         )
     if not (folder / "model.safetensors").exists():
         problems.append(f"model: expected one file of weights in {folder}, got several or none.")
@@ -124,9 +124,9 @@ class _Logits(nn.Module):
 
 
 def _write_graph(path: Path, model: Any, batch: dict[str, Tensor], shortest: int, longest: int) -> list[str]:
-    """The graph, for texts of so many pieces; returns the names of its inputs."""
+    """Write the graph for texts of `shortest` to `longest` pieces; return the names of its inputs."""
     names = [name for name in (*PIECEWISE, PAIRWISE) if name in batch]
-    # One symbol for all batches and one for all lengths: the model holds them against each other.
+    # All inputs share one symbol for the batch size and one for the length, which the model compares.
     rows, pieces = (
         torch.export.Dim("rows", min=1, max=1 << 14),
         torch.export.Dim("pieces", min=shortest, max=longest),
@@ -144,7 +144,7 @@ def _write_graph(path: Path, model: Any, batch: dict[str, Tensor], shortest: int
                 program, (), path, input_names=names, output_names=["logits"], opset_version=OPSET,
                 external_data=False, verbose=False,
             )  # fmt: skip
-        except Exception as error:  # whatever the exporter meets in a network
+        except Exception as error:  # the exporter raises many classes
             reason = " ".join(str(error).split())[:300]
             raise ConfigError(
                 f"model: expected a network that ONNX can express, got {type(model).__name__}: {reason}"
@@ -156,7 +156,7 @@ def _write_graph(path: Path, model: Any, batch: dict[str, Tensor], shortest: int
 
 @contextmanager
 def _exporting(model: Any) -> Iterator[None]:
-    """Syntax in plain operations, and libraries that say nothing of their own workings."""
+    """Use plain operations for syntax, and silence the loggers of the exporter."""
     infusion = getattr(model, "infusion", None)
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
@@ -176,7 +176,7 @@ def _exporting(model: Any) -> Iterator[None]:
 
 
 def _batch(collator: SyntaxCollator, lengths: tuple[int, ...], n_texts: int) -> dict[str, Tensor]:
-    """Texts of the tokenizer's own pieces under chains of words: each relation once, up to the largest."""
+    """A batch of random pieces whose trees are chains of words, so that all relations occur."""
     examples = [
         SyntaxExample(tuple(_sentence(collator, n_words + 2 * part, n_words) for part in range(n_texts)))
         for n_words in lengths
@@ -202,7 +202,7 @@ def _sentence(collator: SyntaxCollator, n_words: int, seed: int) -> Sentence:
 
 @torch.no_grad()
 def _largest_difference(model: Any, network: OnnxNetwork, batch: dict[str, Tensor]) -> float:
-    """Of a logit; a NaN stays one."""
+    """The largest difference of a logit; NaN if one is NaN."""
     return float((model(**batch).logits - network(**batch).logits).abs().max())
 
 
@@ -217,7 +217,7 @@ class OnnxInfo(ExportInfo):
 
 
 class OnnxNetwork:
-    """What the classifier asks of a network; it is never in training."""
+    """An ONNX graph with the interface that the classifier needs of a network; it is never trained."""
 
     device = torch.device("cpu")
     training = False
@@ -230,9 +230,9 @@ class OnnxNetwork:
         """Load the graph of a folder.
 
         Raises:
-            CheckpointError: It is no graph, or another than `onnx.json` says.
+            CheckpointError: The file is not a graph, or not the one that `onnx.json` describes.
             BackendMissingError: ONNX Runtime is not installed.
-            ConfigError: Another device.
+            ConfigError: The device is not the CPU.
         """
         try:
             import onnxruntime
@@ -243,7 +243,7 @@ class OnnxNetwork:
         info = read_record(folder / ONNX, OnnxInfo)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3  # what it would say of the graph's names helps nobody
+        options.log_severity_level = 3  # warnings about names in the graph would not help users
         with folder_errors(folder / GRAPH, "an ONNX graph"):
             session = onnxruntime.InferenceSession(
                 str(folder / GRAPH), options, providers=["CPUExecutionProvider"]
@@ -257,14 +257,14 @@ class OnnxNetwork:
         return cls(session, found)
 
     def eval(self) -> OnnxNetwork:
-        """Itself."""
+        """Return the network itself."""
         return self
 
     def train(self, mode: bool = True) -> OnnxNetwork:
-        """Itself: there is nothing to train."""
+        """Return the network itself: there is nothing to train."""
         return self
 
     def __call__(self, **batch: Tensor) -> SimpleNamespace:
-        """Logits of a batch, `[batch, labels]`, as an object's `logits`."""
+        """Return an object whose `logits` are those of the batch, `[batch, labels]`."""
         given = {name: batch[name].numpy() for name in self.inputs}
         return SimpleNamespace(logits=torch.from_numpy(self.session.run(["logits"], given)[0]))

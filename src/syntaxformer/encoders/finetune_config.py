@@ -1,6 +1,6 @@
-"""What decides a fine-tuning run, one section for each room. The counterpart of a translator's recipe.
+"""Settings of a fine-tuning run, in one section for each part of the work; the counterpart of a recipe.
 
-`load_finetune` puts the command line's options and settings together and reports all problems at once.
+`load_finetune` merges the options and settings of the command line and reports all problems at once.
 """
 
 from __future__ import annotations
@@ -26,29 +26,27 @@ class LabelledData(Section):
 
     dir: Path | None = Field(
         default=None,
-        description="folder of the task's official files or of a saved data set; hub:NAME for one of the Hub",
+        description="folder of the task's official files or of a saved data set, or hub:NAME on the Hub",
     )
-    train: str | None = Field(
-        default=None, description="training file, where it is not the task's official one"
-    )
+    train: str | None = Field(default=None, description="training file, if it is not the task's official one")
     dev: str | None = Field(
         default=None,
-        description="development file; own tables without one: a tenth of the training rows is held out",
+        description="development file; an own table without one holds out a tenth of its training rows",
     )
     fraction: float = Field(
         default=1.0, gt=0, le=1, description="share of the training data to use; smaller ones are nested"
     )
     phrases: bool = Field(
-        default=True, description="treebanks: phrases of four words or more train, too (Bai et al. 2021)"
+        default=True, description="treebanks: also train on phrases of four words or more (Bai et al. 2021)"
     )
     text_column: str | None = Field(
-        default=None, description="own tables: column of the text, name or number"
+        default=None, description="own tables: name or number of the text's column"
     )
     text_pair_column: str | None = Field(default=None, description="own tables: column of a second text")
     label_column: str | None = Field(default=None, description="own tables: column of the label or score")
     quotes: Literal["auto", "csv", "text"] = Field(
         default="auto",
-        description="own TSV: quotes enclose cells, as in CSV, or are text; auto looks, and says",
+        description="own TSV: quotes enclose cells (csv) or are text; auto decides by the file and logs why",
     )
     cache: Path | None = Field(
         default=None, description="folder for annotated text; null: the user's cache folder"
@@ -56,16 +54,16 @@ class LabelledData(Section):
 
 
 class ParserConfig(Section):
-    """Who tags and parses."""
+    """The annotator that tags and parses the texts."""
 
     annotator: str | None = Field(
         default=None,
-        description="en, de, spacy:NAME, …; null: en, and en+phrases where constituency is needed and the "
-        "data has no trees of its own",
+        description="en, de, spacy:NAME, …; null: en, or en+phrases if constituency trees are needed and the "
+        "data has none",
     )
-    processes: int = Field(default=1, ge=1, description="processes that parse side by side")
+    processes: int = Field(default=1, ge=1, description="number of processes that parse in parallel")
     gold_trees: bool = Field(
-        default=True, description="use the constituency trees that the data carries (SST, SNLI, MNLI, SICK)"
+        default=True, description="use the constituency trees in the data (SST, SNLI, MNLI, SICK)"
     )
 
 
@@ -80,33 +78,38 @@ class FinetuneTraining(RunTraining):
     batch_size: int = Field(
         default=32,
         ge=1,
-        description="examples an update, over all processes together (Sundararaman et al. 2019: 32)",
+        description="examples in an update, over all processes together (Sundararaman et al. 2019: 32)",
     )
     learning_rate: float | Literal["auto"] = Field(
         default=5e-5,
-        description="of the checkpoint's parameters; auto: the one of learning_rates that is best on dev. "
-        "The default is the papers' largest: small checkpoints and small data need it, BERT-base bears it",
+        description="learning rate of the checkpoint's parameters; auto: the best of learning_rates on dev. "
+        "The default is the papers' largest; small checkpoints and small data need it, BERT-base can take it",
     )
     learning_rates: tuple[float, ...] = Field(
         default=(5e-5, 4e-5, 3e-5, 2e-5),
         min_length=1,
-        description="what auto tries (Sundararaman et al. 2019)",
+        description="learning rates that auto tries (Sundararaman et al. 2019)",
     )
     infusion_learning_rate: float = Field(
-        default=1e-3, gt=0, description="of the new parameters, which start from nothing (ours)"
+        default=1e-3,
+        gt=0,
+        description="learning rate of the new, untrained parameters (our choice)",
     )
     warmup_frac: float = Field(
-        default=0.1, ge=0, lt=1, description="share of the updates over which the rate rises (BERT: 0.1)"
+        default=0.1,
+        ge=0,
+        lt=1,
+        description="share of updates in which the learning rate rises (BERT: 0.1)",
     )
-    weight_decay: float = Field(default=0.01, ge=0, description="on matrices, decoupled (BERT: 0.01)")
+    weight_decay: float = Field(default=0.01, ge=0, description="decoupled, on matrices only (BERT: 0.01)")
     max_grad_norm: float = Field(default=1.0, gt=0, description="gradients are clipped to this norm")
     max_length: int = Field(
-        default=128, ge=8, description="most pieces of an example; longer ones are cut, and counted"
+        default=128, ge=8, description="largest number of pieces; longer examples are cut and counted"
     )
     eval_batch_size: int = Field(default=64, ge=1, description="examples evaluated together")
     tensorboard: bool = Field(default=False, description="write OUTPUT/logs for TensorBoard")
     keep_checkpoints: bool = Field(
-        default=False, description="keep the checkpoints of a run that is finished (about 3 × the model each)"
+        default=False, description="keep the checkpoints of a finished run (each about 3 × the model's size)"
     )
 
     @field_validator("learning_rate")
@@ -119,7 +122,7 @@ class FinetuneTraining(RunTraining):
     @field_validator("learning_rates")
     @classmethod
     def _distinct(cls, values: tuple[float, ...]) -> tuple[float, ...]:
-        """A trial's folder is named by its rate, in six digits."""
+        """Check that rates differ in six digits, because these name the folder of each trial."""
         if not all(0 < value < math.inf for value in values):
             raise ValueError(f"expected numbers over 0, got {', '.join(map(str, values))}.")
         if len({f"{value:g}" for value in values}) < len(values):
@@ -139,7 +142,7 @@ class FinetuneConfig(RunConfig):
     model: str = Field(description="folder of a pretrained checkpoint, or its name on the Hub")
     head: Literal["auto", "classifier", "text"] = Field(
         default="auto",
-        description="text: the model writes the label's words; auto: text for encoder-decoders (T5)",
+        description="text: the model writes the label as words; auto: text for encoder-decoders (T5)",
     )
     data: LabelledData = LabelledData()
     annotation: ParserConfig = ParserConfig()
@@ -148,7 +151,7 @@ class FinetuneConfig(RunConfig):
 
     @model_validator(mode="after")
     def _settled(self) -> FinetuneConfig:
-        """Factors are known. New parameters and random masks follow the run's seed, unless they have one."""
+        """Check the factors; give the infusion the run's seed, unless it has its own."""
         try:
             _ = self.infusion.factors
         except ConfigError as error:
@@ -161,16 +164,16 @@ class FinetuneConfig(RunConfig):
 def load_finetune(
     options: Mapping[str, Any], infuse: str = "", overrides: Sequence[str] = ()
 ) -> FinetuneConfig:
-    """Settings of a run from options and overrides.
+    """Build the settings of a run from options and overrides.
 
     Args:
         options: Keys and sections of `FinetuneConfig`.
-        infuse: Shorthand of the infusion, "masks,pos_add", or "none", which the overrides refine; "" leaves
-            it to options and overrides.
+        infuse: Shorthand of the infusion, "masks,pos_add" or "none", which overrides refine; "" leaves the
+            infusion to options and overrides.
         overrides: Settings as "key.sub=value".
 
     Raises:
-        ConfigError: All problems together, or an override of what the shorthand does not name.
+        ConfigError: Lists all problems together, or an override sets a kind that the shorthand does not name.
     """
     content = dict(options)
     infusion = InfusionConfig.parse(infuse)
@@ -186,18 +189,18 @@ def load_finetune(
 
 
 def _check_named(found: InfusionConfig, named: InfusionConfig, infuse: str) -> None:
-    """Hold that settings of a kind of infusion do not switch on one that was not asked for."""
+    """Check that overrides do not switch on a kind of infusion that `infuse` does not name."""
     kinds = ("masks", "relation_bias", "lisa", "embedding")
     more = [kind for kind in kinds if getattr(found, kind) is not None and getattr(named, kind) is None]
     if more:
         raise ConfigError(
-            f"infusion.{more[0]}: expected settings of what is infused, {infuse}, got some of {more[0]}. "
+            f"infusion.{more[0]}: expected settings of {infuse}, got some of {more[0]}. "
             "Name it in --infuse, or leave them out."
         )
 
 
 def _as_list(setting: str) -> str:
-    """`masks.without=parent,child` and `masks.without=parent` are lists, as YAML `[parent, child]` is."""
+    """Read `masks.without=parent,child` and `masks.without=parent` as lists, like YAML `[parent, child]`."""
     key, equals, value = setting.partition("=")
     if key.rpartition(".")[2] in _LISTS and value and value[0] not in "[{" and value != "null":
         return f"{key}{equals}[{value}]"

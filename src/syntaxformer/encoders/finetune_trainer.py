@@ -1,6 +1,6 @@
 """`FinetuneTrainer`: Hugging Face's Trainer for classification and regression of sentences.
 
-What it adds to `RunTrainer`: batches of like length, a rate of its own for infusion parameters, and the
+It adds to `RunTrainer`: batches of similar length, a separate learning rate for infusion parameters, and the
 official metrics on dev after each epoch.
 """
 
@@ -22,23 +22,23 @@ from syntaxformer.nn import Dropout
 from syntaxformer.runs.trainer import RunTrainer, linear, run_arguments
 
 POOL_BATCHES = 50
-"""Batches sorted by length together: enough for little padding, few enough to keep epochs different."""
+"""Number of batches that are sorted by length together: enough to save padding, few enough to vary epochs."""
 
 
 class FinetuneTrainer(RunTrainer, Trainer):
     """Fine-tunes a classifier or regressor.
 
     Args:
-        model: The network; it computes its loss.
-        config: Settings.
-        learning_rate: Of the checkpoint's parameters.
-        infusion_names: Names of the parameters that have `config.infusion_learning_rate`.
+        model: The network, which computes its own loss.
+        config: Settings of training.
+        learning_rate: Learning rate of the checkpoint's parameters.
+        infusion_names: Names of the parameters that use `config.infusion_learning_rate`.
         train: Training examples.
-        lengths: Pieces of each.
-        collate: Examples to a batch.
-        evaluate_dev: Gives the metrics on dev; its "score" chooses the best epoch.
-        folder: Where checkpoints go.
-        seed: Of dropout and data order.
+        lengths: Number of pieces of each.
+        collate: Makes a batch from examples.
+        evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
+        folder: Folder of the checkpoints.
+        seed: Seed of dropout and data order.
 
     Raises:
         ConfigError: The processes cannot share a batch evenly.
@@ -72,7 +72,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
             metric_for_best_model="score",
             greater_is_better=True,
             accelerator_config={"split_batches": True},
-            # Losses are means over a process's examples: those of the processes are averaged, not summed.
+            # The loss of a process is a mean over its examples, so losses are averaged and not summed.
             average_tokens_across_devices=False,
         )
         if config.batch_size % arguments.world_size:
@@ -91,17 +91,17 @@ class FinetuneTrainer(RunTrainer, Trainer):
         )
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches of like length, each of them shared among the processes."""
+        """Batches of similar length; the processes share each batch."""
         return self.accelerator.prepare(super().get_train_dataloader())
 
     def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
-        """Infusion parameters have their own rate."""
+        """Return the parameter group and the learning rate; infusion parameters have their own rate."""
         is_new = name in self.infusion_names
         rate = self.config.infusion_learning_rate if is_new else self.args.learning_rate
         return 2 * is_new + (parameter.dim() > 1), rate
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Beside the scores of an epoch, its time."""
+        """Log the time of an epoch together with its scores."""
         super().log({**logs, **self.clock.seconds} if "eval_score" in logs else logs, start_time)
 
     def dev_scores(self) -> dict[str, float]:
@@ -110,14 +110,15 @@ class FinetuneTrainer(RunTrainer, Trainer):
 
 
 class LengthBatches(Sampler[list[int]]):
-    """Lists of row numbers, `batch_size` each but for the last.
+    """Lists of row numbers, each of `batch_size` rows except the last.
 
-    Rows are shuffled, sorted by length within pools of 50 batches, cut, and the batches shuffled. The order
-    comes from (seed, epoch) alone: two runs with one seed see the same batches, whatever the model draws.
+    Rows are shuffled, sorted by length within pools of 50 batches and cut into batches, which are shuffled.
+    The order depends on (seed, epoch) alone: two runs with the same seed see the same batches, whatever
+    random numbers the model draws.
 
     Args:
-        lengths: Pieces of each row.
-        batch_size: Rows of a batch.
+        lengths: Number of pieces of each row.
+        batch_size: Number of rows in a batch.
         seed: Seed of the order.
     """
 
@@ -146,7 +147,7 @@ class LengthBatches(Sampler[list[int]]):
 
 
 class _Clock(TrainerCallback):
-    """Takes the time of each epoch."""
+    """Measures the time of each epoch."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

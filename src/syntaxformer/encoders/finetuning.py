@@ -1,4 +1,4 @@
-"""Fine-tuning a pretrained encoder for a task: the steps in order, from labelled text to a model folder."""
+"""Fine-tunes a pretrained encoder for a task: the steps in order, from labelled text to a model folder."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _log = logging.getLogger("syntaxformer.finetune")
 
 PACKAGES = ("syntaxformer", "torch", "transformers", "tokenizers", "spacy", "scikit-learn", "scipy")
 DATA = "data.json"
-"""Hashes of the data, beside the checkpoints."""
+"""File with hashes of the data, in the folder of the checkpoints."""
 
 TRIAL = "trial.json"
-"""Result of one learning rate, beside its checkpoints; there is one when it is finished."""
+"""File with the result of one learning rate, next to its checkpoints; written when it is finished."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _Inputs:
 
     @property
     def sha256(self) -> dict[str, str]:
-        """Hashes of texts, trees and labels, and of who annotates."""
+        """Hashes of texts, trees and labels, and of the annotators."""
         return {
             "train": hash_examples(self.data.train.examples),
             "dev": hash_examples(self.data.dev.examples),
@@ -79,7 +79,7 @@ class _Inputs:
 
 @dataclass(frozen=True)
 class _Trial:
-    """What came of one learning rate."""
+    """The result of one learning rate."""
 
     rate: float
     score: float
@@ -88,10 +88,10 @@ class _Trial:
 
 
 def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = False) -> Path:
-    """Fine-tune a checkpoint and write a model folder, which is given back.
+    """Fine-tune a checkpoint, write a model folder and return it.
 
-    With `resume` from the last complete checkpoint of an interrupted run; with `overwrite` an older run in
-    the output folder is deleted.
+    `resume` continues from the last complete checkpoint of an interrupted run; `overwrite` deletes an older
+    run in the output folder.
 
     Raises:
         ConfigError: The output folder holds another run, the checkpoint cannot be read or infused, a file is
@@ -106,9 +106,9 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
 def _finetune(run: Run[FinetuneConfig]) -> Path:
     config = run.settings
     if run.resume and (config.output / MANIFEST).exists():
-        _log.info("%s: finished already", config.output)
+        _log.info("%s: already finished", config.output)
         return config.output
-    with run.team.main_process_first():  # the others find the parses in the cache
+    with run.team.main_process_first():  # the other processes then find the parses in the cache
         inputs = _prepare(config)
     _log.info("%s", _describe(config, inputs, _build(config, inputs)))
     if run.writes:
@@ -121,10 +121,10 @@ def _finetune(run: Run[FinetuneConfig]) -> Path:
 
 
 def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
-    """Make the output folder ready; a run that is resumed must have the same data.
+    """Prepare the output folder; a resumed run must have the same data.
 
     Raises:
-        ConfigError: The folder holds another run, or the data is not that of the interrupted one.
+        ConfigError: The folder holds another run, or the interrupted run had other data.
     """
     stored = run.settings.output / "checkpoints" / DATA
     if run.resume and stored.exists():
@@ -135,7 +135,7 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
 
 
 def _discard_lost_trials(checkpoints: Path) -> None:
-    """A learning rate is finished only as long as its best checkpoint is whole."""
+    """Discard the results of learning rates whose best checkpoint is lost; they are trained again."""
     for record in sorted(checkpoints.glob(f"*/{TRIAL}")):
         try:
             verify_manifest(record.parent / read_json(record)["checkpoint"])
@@ -145,14 +145,14 @@ def _discard_lost_trials(checkpoints: Path) -> None:
 
 
 def _build(config: FinetuneConfig, inputs: _Inputs) -> PreTrainedModel:
-    """The network before training; its head and new parameters depend on the seed alone."""
+    """The network before training; its head and new parameters depend only on the seed."""
     set_seed(config.seed)
     infusion = inputs.collator.config  # with the values of its factors
     return load_pretrained(config.model, inputs.task_type, infusion, config.training.max_length)
 
 
 def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
-    """Train with one learning rate, or take up what an interrupted run left."""
+    """Train with one learning rate, or continue what an interrupted run left."""
     folder = config.output / "checkpoints" / f"{rate:g}"
     if (folder / TRIAL).exists():
         stored = read_json(folder / TRIAL)
@@ -193,18 +193,18 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
 
 
 def _last_checkpoint(folder: Path) -> Path | None:
-    """Where a learning rate goes on; later epochs than a damaged best one cannot do without it."""
+    """The checkpoint from which to continue; one whose best checkpoint is lost is skipped."""
     whole, problems = complete_checkpoints(folder)
     found = last_with_its_best(whole)
     if whole and found != whole[-1]:
-        _log.warning("skipping %s: the best checkpoint until then is lost", whole[-1])
+        _log.warning("skipping %s, because the best checkpoint before it is lost", whole[-1])
     if whole or problems:
-        _log.info("learning rate %s: going on from %s", folder.name, found.name if found else "the beginning")
+        _log.info("learning rate %s: continuing at %s", folder.name, found.name if found else "the beginning")
     return found
 
 
 def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractContextManager[Any]:
-    """Count words whose governor, as annotated, the last LISA head points at: their share is the UAS."""
+    """Count the words whose annotated governor the last LISA head points at; their share is the UAS."""
     infusion = getattr(model, "infusion", None)
 
     def count(*_: Any) -> None:
@@ -215,7 +215,7 @@ def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractCon
 
 
 def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, int]]:
-    """Official metrics on dev, and which of its classes are never predicted."""
+    """Official metrics on dev, and the classes of dev that are never predicted."""
     size, task_type = inputs.info.eval_batch_size, inputs.task_type
     found = task_type.decide(batch_outputs(model, inputs.scorer, inputs.collator, inputs.dev, size))
     gold = [one.label for one in inputs.data.dev.examples]
@@ -223,7 +223,7 @@ def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], 
 
 
 def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> None:
-    """Take the weights of the best trial's best epoch, score them as `predict` does, in fp32, and write."""
+    """Take the weights of the best epoch of all trials, score them in fp32 as `predict` does, and write."""
     config, best = run.settings, max(trials, key=lambda trial: trial.score)
     verify_manifest(best.checkpoint)
     model = _build(config, inputs)
@@ -244,18 +244,18 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
         _log.info("gates of the masks, 0 closed, 1 open: %s", "  ".join(f"{gate:.3f}" for gate in gates))
     _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
     if missed:
-        remedy = "Train longer or at another learning rate, or give more such rows."
+        remedy = "Train longer or with another learning rate, or give more such rows."
         _log.warning("%s: %s. %s", config.output, missed_note(missed), remedy)
 
 
 def _open_gates(model: PreTrainedModel) -> list[float]:
-    """|g| of each layer with a gate, from below, the mean of its heads: how far training let syntax in."""
+    """|g| of each gated layer, from the lowest, averaged over heads: how much syntax training let in."""
     gates = model.infusion.gates.values() if hasattr(model, "infusion") else ()
     return [round(gate().abs().mean().item(), 4) for gate in gates]
 
 
 def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -> str:
-    """What is about to be trained."""
+    """One line about the run: data, model, annotator, precision, learning rates."""
     new = set(new_parameters(model))
     n_new = sum(parameter.numel() for name, parameter in model.named_parameters() if name in new)
     n_all = sum(parameter.numel() for parameter in model.parameters())
@@ -270,7 +270,7 @@ def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -
 
 
 def _report(inputs: _Inputs, trials: list[_Trial], best: _Trial, scores: dict[str, float]) -> dict[str, Any]:
-    """Content of `run.json` beside its environment."""
+    """The content of `run.json`, except the environment."""
     data = inputs.data
     return {
         "task": data.task.name,
@@ -294,7 +294,7 @@ def _report(inputs: _Inputs, trials: list[_Trial], best: _Trial, scores: dict[st
 
 
 def _prepare(config: FinetuneConfig) -> _Inputs:
-    """Read, parse and measure the data; writes nothing but the annotation cache.
+    """Read, parse and measure the data; this writes only to the annotation cache.
 
     Raises:
         ConfigError: A file is missing, the annotator lacks what the infusion needs, or the checkpoint's
@@ -310,7 +310,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     trees = "constituency" in needed and config.annotation.gold_trees
     use_trees = trees and data.train.has_trees and data.dev.has_trees
     annotator = load_for(annotator_name(needed, config.annotation.annotator), needed)
-    # Where each split has parses of its own (`conllu:parsed/{split}.conllu`), its annotator is another.
+    # Each split has its own annotator if it has its own parses (`conllu:parsed/{split}.conllu`).
     chosen = [annotator and annotator_for(annotator, texts.name) for texts in (data.train, data.dev)]
     train, dev = (
         annotate_examples(texts.examples, one, use_trees, config.data.cache, config.annotation.processes)
@@ -349,7 +349,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
 
 
 def _piece_lengths(tokenizer: Any, texts: TextSet, longest: int) -> tuple[list[int], int]:
-    """Pieces of each example, at most as many as are read, and how many examples are cut, which is said."""
+    """Number of pieces of each example, at most `longest`, and number of cut examples, which is logged."""
     sides = list(zip(*(one.texts for one in texts.examples), strict=True))
     encoded = tokenizer(*map(list, sides), split_special_tokens=True, verbose=False)
     lengths = [len(pieces) for pieces in encoded["input_ids"]]

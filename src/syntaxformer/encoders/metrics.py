@@ -14,28 +14,28 @@ Metric = Callable[[Numbers, Numbers], float]
 
 
 def _matthews(labels: Numbers, predictions: Numbers) -> float:
-    """Matthews correlation; 0 where all predictions, or all labels, are the same."""
+    """Matthews correlation; 0 if all predictions or all labels are the same."""
     from sklearn.metrics import matthews_corrcoef
 
     if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
-        return 0.0  # scikit-learn says the same, with a warning where there is one class only
+        return 0.0  # scikit-learn returns the same, but warns if there is only one class
     return float(matthews_corrcoef(labels, predictions))
 
 
 def _accuracy(labels: Numbers, predictions: Numbers) -> float:
-    """Share of predictions that are right."""
+    """Share of correct predictions."""
     return float(np.mean(np.asarray(labels) == np.asarray(predictions)))
 
 
 def _f1(labels: Numbers, predictions: Numbers, **which: Any) -> float:
-    """F1 of class 1, 0 where it is neither there nor predicted; or the mean of all classes that occur."""
+    """F1 of class 1, 0 if it neither occurs nor is predicted, or the mean over all classes that occur."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(labels, predictions, zero_division=0.0, **which))
 
 
 def _correlation(labels: Numbers, predictions: Numbers, name: str) -> float:
-    """Of numbers or of their ranks; 0 where one side is constant, or there are fewer than two pairs."""
+    """Correlation of numbers or of ranks; 0 if a side is constant or there are fewer than two pairs."""
     from scipy import stats
 
     first, second = np.asarray(labels, float), np.asarray(predictions, float)
@@ -63,15 +63,13 @@ def score_predictions(
     """Score predictions by several metrics.
 
     Returns:
-        For each metric its value, -1 to 1; `mean` too where there are several, by which GLUE ranks systems.
+        The value of each metric, from -1 to 1; with several metrics also their `mean`, by which GLUE ranks.
 
     Raises:
-        ValueError: Other numbers on the two sides, none, or an unknown metric.
+        ValueError: The sides differ in length or are empty, or a metric is unknown.
     """
     if len(labels) != len(predictions) or not len(labels):
-        raise ValueError(
-            f"predictions: expected {len(labels)}, one a label and not none, got {len(predictions)}."
-        )
+        raise ValueError(f"predictions: expected {len(labels)}, one for each label, got {len(predictions)}.")
     known = CLASSIFICATION_METRICS | REGRESSION_METRICS
     if unknown := [name for name in metrics if name not in known]:
         raise ValueError(f"metric: expected one of {', '.join(known)}, got {unknown[0]!r}.")

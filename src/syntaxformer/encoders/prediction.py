@@ -1,4 +1,4 @@
-"""What `predict` reads and writes: a split, a table or plain lines of text; a file for the GLUE server."""
+"""Input and output of `predict`: a split, a table or lines of text; tables and files for the GLUE server."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _MOST_SHOWN, _LONGEST_SHOWN = 5, 30
 
 
 def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str) -> tuple[Task, TextSet]:
-    """A split of an official task, None for the model's own, for a model.
+    """Read a split of an official task for a model; `task` None means the model's own task.
 
     Raises:
-        ConfigError: The model was trained for a task with other labels, or the split is not there.
-        DataError: It cannot be used.
+        ConfigError: The model was trained on a task with other labels, or the split is missing.
+        DataError: The split cannot be used.
     """
     if task is None and info.task not in TASKS:
         raise ConfigError(
-            f"task: expected --task beside --data, as the model's own is {info.task!r}, got none."
+            f"task: expected --task with --data, as the model's own task is {info.task!r}, got none."
         )
     found = find_task(task or info.task)
     if (found.labels, len(found.texts)) != (info.labels, info.n_texts):
@@ -48,10 +48,10 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
 
 
 def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
-    """Texts of a file, or of standard input where it is "-".
+    """Read the texts of a file, or of standard input if `source` is "-".
 
-    A table that has the model's columns is read as one, with its labels where it has them; else each line is
-    a text, which no tab divides, or two with a tab between them where the model takes pairs.
+    A file with the model's columns is read as a table, with labels if it has them. Otherwise each line is a
+    text without tabs, or a pair of texts with a tab between them if the model takes pairs.
 
     Raises:
         DataError: The file cannot be used; with the line.
@@ -67,7 +67,7 @@ def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:
 
 
 def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
-    """The rows of a table with the model's columns; None for a file that is none."""
+    """The rows of a table with the model's columns; None if the file is not such a table."""
     columns = TableColumns(info.text_column, info.label_column, info.text_pair_column, info.quotes)
     task = TASKS.get(info.task)
     if columns.text is None and task is not None and (table := _official_table(task, source)) is not None:
@@ -94,7 +94,7 @@ def _as_table(info: ClassifierInfo, source: str) -> TextSet | None:
 
 
 def _official_table(task: Task, source: str) -> TextSet | None:
-    """The rows of a table with the columns of the task's own files; None where it has others."""
+    """The rows of a table with the columns of the task's official files; None if it has others."""
     headerless = task.headerless.get("dev", ())
 
     def is_header(cells: list[str]) -> bool:
@@ -137,11 +137,11 @@ def _labels(one: ClassifierInfo | Task) -> str:
 
 
 def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predictions) -> Iterator[str]:
-    """Lines of a GLUE submission: `index`, tab, label name; scores with three decimals.
+    """Lines of a GLUE submission: `index`, a tab, and the label name or the score with three decimals.
 
     Raises:
-        ConfigError: The server takes no such file.
-        DataError: Examples are not numbered from 0 without a gap: it is not the test set that the server has.
+        ConfigError: The server takes no submission for this split.
+        DataError: Examples are not numbered from 0 without gaps, so this is not the server's test set.
     """
     if split not in task.submission:
         known = ", ".join(task.submission) or "none"
@@ -158,7 +158,7 @@ def submission_rows(task: Task, split: str, texts: TextSet, predictions: Predict
 
 
 def write_rows(path: Path, rows: Iterator[str]) -> None:
-    """Write lines, whole or not at all, packed where the name ends in `.gz`.
+    """Write all lines or nothing, compressed if the name ends in `.gz`.
 
     Raises:
         DataError: The file cannot be written.

@@ -1,6 +1,6 @@
-"""Pretrained checkpoints: loaded from a folder of Hugging Face's layout, given a new head, infused.
+"""Loads pretrained checkpoints from Hugging Face folders, gives them a new head and infuses them.
 
-Weights are read from safetensors only.
+Weights are read only from safetensors files.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, longest_inp
 _HEADS = frozenset(
     ["classifier", "classification_head", "score", "pooler", "head", "pre_classifier", "dropout", "summary"]
 )
-"""Parts that a checkpoint need not have: they are trained from nothing."""
+"""Parts that a checkpoint may lack, because fine-tuning trains them from scratch."""
 
 
 def load_tokenizer(path: str, max_length: int) -> Any:
     """The tokenizer of a checkpoint.
 
     Raises:
-        ConfigError: It cannot be loaded, is not a fast one (pieces must know their characters), or the
-            checkpoint has fewer positions, is a translator, or is infused.
+        ConfigError: The tokenizer cannot be loaded or is not fast, so that it gives no character offsets.
+            Or the checkpoint has fewer positions, is a translator, or is infused.
     """
     # A name on the Hub has one slash at most and starts with a letter.
     looks_local = path.startswith((".", "/", "~")) or path.count("/") > 1 or Path(path).exists()
     if looks_local and not Path(path).is_dir():
         raise ConfigError(
-            f"model: expected the folder of a pretrained checkpoint, got {path}, which is none."
+            f"model: expected the folder of a pretrained checkpoint, got {path}, which is not a folder."
         )
     _refuse_own_models(Path(path))
     try:
@@ -52,12 +52,12 @@ def load_tokenizer(path: str, max_length: int) -> Any:
             f"training.max_length: expected up to {tokenizer.model_max_length}, the checkpoint's positions, "
             f"got {max_length}."
         )
-    tokenizer.padding_side = "right"  # heads take the vector of the first piece, which must be no padding
+    tokenizer.padding_side = "right"  # heads read the first piece, which must not be padding
     return tokenizer
 
 
 def has_decoder(path: str) -> bool:
-    """Whether a checkpoint could write its labels as text.
+    """Whether a checkpoint can write labels as text.
 
     Raises:
         ConfigError: It cannot be read.
@@ -69,12 +69,12 @@ def has_decoder(path: str) -> bool:
 def load_pretrained(
     path: str, task_type: TaskType, infusion: InfusionConfig, max_length: int = 0
 ) -> PreTrainedModel:
-    """A checkpoint with a new head, or none where it writes its labels, infused, in fp32 however stored.
+    """Load a checkpoint in fp32, infused, with a new head unless it writes its labels as text.
 
     Raises:
         ConfigError: It cannot be read, has fewer positions, or a model of its family cannot be infused.
     """
-    # The head of another task is of no use, wherever there is a head.
+    # A head for another task is replaced.
     head = {**task_type.head, "ignore_mismatched_sizes": True} if task_type.head else {}
     with checkpoint_errors(path), quiet_loading():
         model, report = task_type.loader.from_pretrained(
@@ -97,7 +97,7 @@ def load_pretrained(
 
 
 def new_parameters(model: PreTrainedModel) -> list[str]:
-    """Names of the parameters that an infusion has added; none for a plain model."""
+    """Names of the parameters that an infusion added; none for a plain model."""
     return [name for name, _ in infusion_parameters(model)] if hasattr(model, "infusion") else []
 
 
@@ -120,7 +120,7 @@ def load_finetuned(folder: Path, task_type: TaskType) -> PreTrainedModel:
 
 
 def load_collator(folder: Path) -> SyntaxCollator:
-    """What makes batches for a fine-tuned model.
+    """Load the collator, which makes batches for a fine-tuned model.
 
     Raises:
         CheckpointError: It cannot be read.
@@ -130,7 +130,7 @@ def load_collator(folder: Path) -> SyntaxCollator:
 
 
 def _refuse_own_models(folder: Path) -> None:
-    """Folders that look like a checkpoint and of which only a part would be loaded."""
+    """Refuse folders that look like a checkpoint but would be loaded only in part."""
     if (folder / TRANSLATOR).is_file():
         raise ConfigError(
             f"model: expected a pretrained encoder in Hugging Face's layout, got {folder}, a translator. "
@@ -138,6 +138,6 @@ def _refuse_own_models(folder: Path) -> None:
         )
     if (folder / INFUSION_FILE).is_file():
         raise ConfigError(
-            f"model: expected a plain checkpoint, got {folder}, which is infused ({INFUSION_FILE}): its "
-            "infusion would be lost. Give the checkpoint that it was made of, and --infuse."
+            f"model: expected a plain checkpoint, got {folder}, which is infused ({INFUSION_FILE}) and would "
+            "lose its infusion. Give the checkpoint that it was made from, and --infuse."
         )

@@ -1,7 +1,7 @@
-"""A Transformer encoder from scratch over GloVe vectors: Bai et al.'s (2021) "Transformer" rows.
+"""An untrained Transformer encoder over GloVe vectors, as in Bai et al.'s (2021) "Transformer" rows.
 
-Written as an ordinary checkpoint folder, so that fine-tuning and every infusion work on it as on a pretrained
-one. The network is ELECTRA's encoder: BERT's, with a projection between embeddings of any width and layers.
+It is written as an ordinary checkpoint folder, so that fine-tuning and every infusion work as on a pretrained
+checkpoint. The network is ELECTRA's encoder: that of BERT, with a projection from the embeddings' width.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("syntaxformer.data")
 
 SPECIALS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 
-# The Penn Treebank's clitics, as GloVe has them ("do", "n't"); else words and single characters.
+# Clitics as in the Penn Treebank and GloVe ("do", "n't"); otherwise words and single characters.
 _WORD = r"(?i)\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|ll|re|ve)\b|\w+|[^\w\s]"
 
 
@@ -37,17 +37,17 @@ _WORD = r"(?i)\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|ll|re|ve)\b|\w+|[^\w\
 class EncoderShape:
     """Sizes of the encoder. The defaults are those of Bai et al.'s (2021) appendix A.1.
 
-    Source: Bai et al. (2021), appendix A.1; differs: the classifier's hidden layer has the model's width,
-    not 2,000. The paper gives neither heads nor feed-forward width.
+    Source: Bai et al. (2021), appendix A.1; differs: the classifier's hidden layer has the model's width
+    instead of 2,000. The paper states neither the number of heads nor the feed-forward width.
 
     Args:
-        layers: Layers.
-        width: Numbers of a hidden state.
-        heads: Attention heads; divide `width`.
-        feed_forward: Width inside the feed-forward layer.
+        layers: Number of layers.
+        width: Width of hidden states.
+        heads: Number of attention heads, a divisor of `width`.
+        feed_forward: Inner width of the feed-forward layers.
         dropout: Probability of every dropout.
-        max_length: Positions.
-        embedding_width: Width of the word vectors, where no file gives it.
+        max_length: Number of positions.
+        embedding_width: Width of the word vectors, if no file gives it.
     """
 
     layers: int = 12
@@ -69,23 +69,23 @@ def build_scratch_encoder(
     lowercase: bool = False,
     seed: int = 1,
 ) -> str:
-    """Write an untrained encoder whose word embeddings are GloVe's.
+    """Write an untrained encoder with GloVe word embeddings.
 
     Args:
-        train: Text files; their words are the vocabulary.
-        output: Folder to make.
+        train: Text files; their words become the vocabulary.
+        output: The new folder.
         vectors: GloVe file; None initialises at random.
-        shape: Sizes.
-        min_count: Words that are rarer are unknown.
+        shape: Sizes of the encoder.
+        min_count: Rarer words become unknown.
         lowercase: Read all text in lower case.
-        seed: Of the random initialisation.
+        seed: Seed of the random initialisation.
 
     Returns:
-        What was made, in a line: sizes, and how many words have a vector.
+        One line with the sizes and the number of words that have a vector.
 
     Raises:
-        ConfigError: The sizes do not fit, the seed is none, or the folder is not empty.
-        DataError: A file cannot be read, holds no word, or is no GloVe file.
+        ConfigError: The sizes do not fit, the seed is invalid, or the folder is not empty.
+        DataError: A file cannot be read, has no words, or is not a GloVe file.
     """
     shape = shape or EncoderShape()
     _check(shape, output, seed)
@@ -98,8 +98,8 @@ def build_scratch_encoder(
     found = read_word_vectors(vectors, _spellings(kept)) if vectors is not None else None
     if found is not None and not found:
         raise DataError(
-            f"word vectors: expected vectors of some of the text's {len(kept):,} words, got none. Is it of "
-            "another language or spelling?"
+            f"word vectors: expected vectors of some of the text's {len(kept):,} words, got none. "
+            "Check that language and spelling are the text's."
         )
     tokenizer = word_tokenizer(kept, shape.max_length, lowercase)
     width = shape.embedding_width if found is None else len(next(iter(found.values())))
@@ -117,7 +117,7 @@ def build_scratch_encoder(
 
 
 def count_words(lines: Iterable[str], lowercase: bool) -> Counter[str]:
-    """Count the words of lines, cut as the tokenizer will cut them."""
+    """Count the words of lines, split as the tokenizer will split them."""
     cutter, normalizer = _cutter(), _normalizer(lowercase)
     counts: Counter[str] = Counter()
     for line in lines:
@@ -150,7 +150,7 @@ def word_tokenizer(words: Sequence[str], max_length: int, lowercase: bool) -> Pr
 
 
 def vectors_for(word: str, found: Mapping[str, object]) -> str | None:
-    """The spelling under which a word has a vector: its own, in lower case, with a straight apostrophe."""
+    """The spelling of a word that has a vector: as it is, in lower case, or with a straight apostrophe."""
     return next((spelling for spelling in _spellings([word]) if spelling in found), None)
 
 
@@ -213,7 +213,7 @@ def _fill(
     counts: Counter[str],
     seed: int,
 ) -> str:
-    """Put vectors into the table, random ones of the same spread for other words, and return a report."""
+    """Fill the table, with random vectors of the same spread for words without one; return a report."""
     table = model.get_input_embeddings().weight
     spread = float(np.stack(list(found.values())).std())
     noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(seed)) * spread
@@ -234,11 +234,13 @@ def _fill(
 
 
 def read_word_vectors(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.float32]]:
-    """Read the vectors of some words; the first of several counts, and word2vec's header is skipped.
+    """Read the vectors of some words; if a word is repeated, its first vector counts.
+
+    A header as in word2vec files is skipped.
 
     Raises:
-        DataError: The file cannot be read or holds no vectors, a line has another number of values than the
-            first, or one of a wanted word is no finite number; names file and line.
+        DataError: The file cannot be read or has no vectors, a line has another number of values than the
+            first, or a value of a wanted word is not a finite number.
     """
     if Path(path).suffix == ".zip":
         raise DataError("word vectors: expected a text file, got an archive. Unpack it.", path)
@@ -249,7 +251,7 @@ def read_word_vectors(path: str | Path, words: Iterable[str]) -> dict[str, NDArr
         if not line or (number == 1 and re.fullmatch(r"\d+ \d+", line)):
             continue
         is_first, width = not width, width or max(1, line.count(" "))
-        word, *numbers = line.rsplit(" ", width)  # a few of GloVe's words hold spaces (". . .")
+        word, *numbers = line.rsplit(" ", width)  # a few of GloVe's words contain spaces (". . .")
         n_duplicates += word in found
         is_read = is_first or (word in wanted and word not in found)
         vector = _vector(numbers) if is_read else None
@@ -262,12 +264,12 @@ def read_word_vectors(path: str | Path, words: Iterable[str]) -> dict[str, NDArr
     if not width:
         raise DataError("word vectors: expected a word and its numbers on each line, got no line.", path)
     if n_duplicates:
-        _log.info("%s: %d lines repeat a word; the first one counts", path, n_duplicates)
+        _log.info("%s: %d lines repeat a word; the first vector of a word counts", path, n_duplicates)
     return found
 
 
 def _vector(parts: list[str]) -> NDArray[np.float32] | None:
-    """The numbers; None where one is none, or not finite."""
+    """The numbers as a vector; None if one of them is not a finite number."""
     try:
         with np.errstate(over="ignore"):
             vector = np.array(parts, dtype=np.float64).astype(np.float32)

@@ -1,8 +1,8 @@
-"""Rows of tables (TSV, CSV, JSON lines) and of data sets to labelled examples: what reads, and what checks.
+"""Reads rows of tables (TSV, CSV, JSON lines) and of data sets as labelled examples, and checks them.
 
-The format is told by the name, packed (.gz) or not. TSV is read as the GLUE files are written: a tab ends a
-cell, and a quote is a character like any other, if not `csv_quoted`. The reader is ours because those of
-`datasets` fill short rows up without a word and know no line numbers.
+The file name gives the format, compressed (.gz) or not. TSV is read as GLUE's files are written: a tab ends a
+cell, and a quote is an ordinary character unless `csv_quoted`. The reader is our own because those of
+`datasets` silently fill short rows and do not know line numbers.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Row:
 
     Args:
         number: 1-based number of its (last) line in the file.
-        cells: Column → cell; strings, but for JSON, whose values stay what they are.
-        problem: What is wrong with a row that has more or fewer cells than there are columns.
+        cells: Column → cell; a string, except in JSON, whose values keep their types.
+        problem: What is wrong with the row, if it has more or fewer cells than there are columns.
     """
 
     number: int
@@ -47,19 +47,19 @@ class Row:
     problem: str = ""
 
     def text(self, column: str | None) -> str:
-        """A cell as one line, with one space where there was white space; nothing where there is no cell."""
+        """A cell as one line, with single spaces for white space; empty if there is no cell."""
         cell = self.cells.get(column) if column is not None else None
         return "" if cell is None else " ".join(str(cell).split())
 
     def whole(self, source: str | Path) -> Row:
-        """Itself.
+        """The row itself, if it is not broken.
 
         Raises:
             DataError: It is broken.
         """
         if self.problem:
             raise DataError(
-                f"row: {self.problem}. A tab or an unclosed quote inside a text does this.",
+                f"row: {self.problem}. Look for a tab or an unclosed quote inside a text.",
                 source,
                 self.number,
             )
@@ -81,10 +81,10 @@ class TextExample:
 
     Args:
         texts: One or two texts.
-        label: Class number, score, or None where it is not known.
-        trees: For each text its bracketed constituency tree, where the corpus carries one.
-        index: What the corpus calls it; the first column of a submission.
-        line: 1-based line of the file.
+        label: Class number or score; None if unknown.
+        trees: The bracketed constituency tree of each text, if the corpus has one.
+        index: The example's id in the corpus, which is the first column of a submission.
+        line: 1-based line in the file.
     """
 
     texts: tuple[str, ...]
@@ -95,7 +95,7 @@ class TextExample:
 
 
 def raw_example(texts: Sequence[str], line: int, source: str | None = None, index: str = "") -> TextExample:
-    """An example of raw texts, with one space where there was white space.
+    """Make an example of raw texts, with single spaces for white space.
 
     Raises:
         DataError: A text is empty.
@@ -120,13 +120,13 @@ class TextSet:
 
     @property
     def has_trees(self) -> bool:
-        """Whether every text has a tree of its own."""
+        """Whether the data has a tree for every text."""
         return bool(self.examples) and all(
             one.trees and all(tree is not None for tree in one.trees) for one in self.examples
         )
 
     def fraction(self, share: float) -> TextSet:
-        """A random share of the lines, in order; a smaller share is part of a larger one.
+        """A random share of the lines, in order; every smaller share is part of a larger one.
 
         Args:
             share: More than 0, at most 1. Phrases of one tree stay together.
@@ -151,7 +151,7 @@ def hash_examples(examples: Iterable[TextExample]) -> str:
 
 
 def table_format(path: str | Path) -> str:
-    """The format that a file's name tells: "tsv", "csv" or "json"; packed (.gz) or not."""
+    """The format that a file's name gives: "tsv", "csv" or "json", compressed (.gz) or not."""
     name = Path(str(path).removesuffix(".gz"))
     return _FORMATS.get(name.suffix.lower(), "tsv")
 
@@ -162,18 +162,18 @@ def read_table(
     quoted: bool = False,
     blank_lines: bool = True,
 ) -> Table:
-    """Open a table; what to do with a broken row is for the caller to say.
+    """Open a table; the caller decides what to do with a broken row.
 
     Args:
         path: The file.
-        name_columns: Names the columns, given the cells of the first line, where that is a row; None where
-            it is a header. Not asked of JSON lines.
-        quoted: Whether a TSV is quoted as in CSV.
-        blank_lines: Whether blank lines between rows are passed over; else they are refused.
+        name_columns: Gets the cells of the first line and returns names for the columns if it is a row,
+            or None if it is a header. Not called for JSON lines.
+        quoted: Whether a TSV is quoted like CSV.
+        blank_lines: Whether blank lines between rows are skipped; otherwise they are refused.
 
     Raises:
-        DataError: Now or as rows are read: the file cannot be read, is empty, a line is not a JSON object, or
-            a quote is never closed.
+            DataError: Now or while rows are read: the file cannot be read or is empty, a line is not a JSON
+                object, or a quote is never closed.
     """
     if table_format(path) == "json":
         rows = _json_rows(path, blank_lines)
@@ -191,10 +191,11 @@ def read_table(
 
 
 def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
-    """Whether the cells of a TSV are quoted as in CSV, and why; no reason where no cell begins with a quote.
+    """Whether the cells of a TSV are quoted like CSV, and why; no reason if no cell begins with a quote.
 
-    They are if every cell that begins with a quote ends with one and has its others doubled, and some has
-    others or all of line 1 is quoted; or if only so all rows have as many cells; or if "csv" is wanted.
+    They are quoted if "csv" is `wanted`, or if only this reading gives all rows the same number of cells.
+    They are also quoted if every cell that begins with a quote ends with one and doubles all others, and
+    either some cell has doubled quotes or all cells of line 1 are quoted.
     """
     if table_format(path) != "tsv" or wanted != "auto":
         return wanted == "csv", ""
@@ -212,17 +213,17 @@ def csv_quoted(path: str | Path, wanted: str = "auto") -> tuple[bool, str]:
     if len(whole) < len(quoted):
         return False, "some do not enclose a cell"
     if any('""' in cell[1:-1] for cell in whole):
-        return True, "they enclose cells, and those inside are doubled"
+        return True, "they enclose cells, and quotes inside cells are doubled"
     if all(map(_WHOLE_QUOTED.fullmatch, rows[0])):
-        return True, "they enclose cells, those of line 1 too"
-    return False, "nothing tells, as they enclose cells but none is doubled"
+        return True, "they enclose cells, also in line 1"
+    return False, "nothing tells for sure: they enclose cells, but none is doubled"
 
 
 def pick_column(found: Sequence[str], names: Sequence[str], what: str, path: str | Path | None) -> str:
     """The first of some names that is a column.
 
     Raises:
-        DataError: None of them is.
+        DataError: None of the names is a column.
     """
     for name in names:
         if name in found:
@@ -233,18 +234,18 @@ def pick_column(found: Sequence[str], names: Sequence[str], what: str, path: str
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """Which column of a table is what.
+    """The roles of a table's columns.
 
     Args:
         texts: Column of each text.
-        label: Column of the label; None where there is none, as in a test set.
+        label: Column of the label; None if there is none, as in a test set.
         task_type: Reads labels.
-        trees: Column of each text's tree; empty where there are none.
+        trees: Column of each text's tree; empty if there are no trees.
         index: Column that numbers the examples; None counts them from 0.
-        no_label: Labels whose rows are left out, and counted.
-        tolerant: Leave out, and count, broken rows and empty texts.
-        unlabelled: Cells in place of a label that mean that the row has none, as in test sets.
-        fold_case: Labels count as equal whatever their case.
+        no_label: Labels whose rows are left out and counted.
+        tolerant: Leave out and count broken rows and empty texts.
+        unlabelled: Cells of the label column that mean "no label", as in test sets.
+        fold_case: Ignore the case of labels.
     """
 
     texts: Sequence[str]
@@ -259,11 +260,11 @@ class Binding:
 
 
 def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, source: str | Path) -> TextSet:
-    """Make examples of rows: the one place that checks texts, labels and scores.
+    """Make examples from rows; all checks of texts, labels and scores are here.
 
     Raises:
-        DataError: With the line: a broken row, an empty text, an unknown label, a score that is no number or
-            out of range. Or no row is left.
+        DataError: A row is broken, a text is empty, a label is unknown, a score is not a number or out of
+            range (with the line), or no row is left.
     """
     examples: list[TextExample] = []
     left_out: Counter[str] = Counter()
@@ -282,7 +283,7 @@ def examples_from_rows(rows: Iterable[Row], binding: Binding, name: str, source:
 
 
 def _reason_to_leave_out(row: Row, binding: Binding, source: str | Path) -> str | None:
-    """Why a row is left out; None for one that is read.
+    """Why a row is left out; None if it is kept.
 
     Raises:
         DataError: The row cannot be read, and the task does not leave such rows out.
@@ -317,14 +318,14 @@ def _label(row: Row, binding: Binding, source: str | Path) -> Any:
 def _not_blank(
     rows: Iterable[tuple[int, _Content]], path: str | Path, blank_lines: bool
 ) -> Iterator[tuple[int, _Content]]:
-    """Numbered rows that hold something; see `read_table`."""
+    """Numbered rows that are not blank; see `read_table`."""
     blank = None
     for number, content in rows:
         if not content:
             blank = blank or number
         elif blank is not None and not blank_lines:
             raise DataError(
-                "expected a row, got a blank line: results of rows after it would stand a line too early. "
+                "expected a row, got a blank line, after which results would be one line too early. "
                 "Remove it.",
                 path,
                 blank,
@@ -334,7 +335,7 @@ def _not_blank(
 
 
 def _cells(path: str | Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    """Cells of each line, or of the lines that a quote holds together, by the number of the last."""
+    """Cells of each row, with the number of its last line: a quoted cell may span several lines."""
     is_csv = table_format(path) == "csv"
     if not is_csv and not quoted:
         for number, line in enumerate(read_lines(path), 1):

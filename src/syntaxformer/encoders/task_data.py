@@ -1,7 +1,7 @@
-"""The examples of a task: official files, sentiment treebanks, data sets of `datasets`, or an own table.
+"""Reads the examples of a task: official files, sentiment treebanks, data sets of `datasets`, or own tables.
 
-Files may be packed (.gz); a file of the user's choosing may stand for a split. Columns of an own table are
-named by the user, known by usual names, or, in a table of two columns without a header, text and label.
+Files may be compressed (.gz), and the user may choose another file for a split. Columns of an own table are
+named by the user, recognised by usual names, or are text and label in a table of two columns without header.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("syntaxformer.finetune")
 HUB = "hub:"
-"""Before a name on the Hub: "hub:nyu-mll/glue:cola"."""
+"""Prefix of a name on the Hub: "hub:nyu-mll/glue:cola"."""
 
 SHORTEST_PHRASE = 4
-"""Words of the shortest phrase of a treebank that trains; sentences train whatever their length."""
+"""Shortest phrase of a treebank, in words, that is trained on; sentences may have any length."""
 
 HELD_OUT = 0.1
-"""Share of the training rows that is held out where there is no development file."""
+"""Share of the training rows that is held out if there is no development file."""
 
 NO_LABEL = "-"
 _AS_TRAINED = ("text, as in training", "second text, as in training")
@@ -60,18 +60,18 @@ _SPLITS = {
     "test": ("test", "test_matched"),
     "test_mismatched": ("test_mismatched",),
 }
-"""Our name of a split → its names in data sets."""
+"""Our name for a split → its names in data sets."""
 
 
 @dataclass(frozen=True)
 class TableColumns:
-    """Columns of an own table by name; numbers count, from 1, the columns of a table without a header.
+    """Columns of an own table by name, or by number from 1 in a table without a header.
 
     Args:
         text: Column of the text.
-        label: Column of the label or score; None where there need not be one.
+        label: Column of the label or score; None if none is needed.
         pair: Column of the second text of a pair.
-        quotes: How a TSV has them: "csv", "text", or "auto" to look.
+        quotes: How quotes in a TSV are read: "csv", "text", or "auto" to find out.
     """
 
     text: str | None = None
@@ -81,7 +81,7 @@ class TableColumns:
 
     @property
     def given(self) -> list[str]:
-        """Those that the user named."""
+        """The columns that the user named."""
         return [name for name in (self.text, self.pair, self.label) if name is not None]
 
     @property
@@ -92,7 +92,7 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class FinetuneData:
-    """What a run learns from."""
+    """The task of a run and its training and development data."""
 
     task: Task
     train: TextSet
@@ -101,11 +101,11 @@ class FinetuneData:
 
 
 def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
-    """Read training and development data, and say what was left out.
+    """Read training and development data, and log what was left out.
 
     Raises:
         ConfigError: A file or folder is missing, or there is no such task.
-        DataError: A file cannot be used, or holds one class only; with file and line.
+        DataError: A file cannot be used, or has only one class; with file and line.
     """
     found = _own(config) if config.task in OWN_TASKS else _known(config)
     found = replace(found, train=found.train.fraction(config.data.fraction))
@@ -153,16 +153,16 @@ def _own(config: FinetuneConfig) -> FinetuneData:
 
 
 def _within(folder: Path | None, name: str) -> Path:
-    """A path, or a name in the data folder."""
+    """A path as it is, or else a name in the data folder."""
     path = Path(name)
     return folder / path if folder is not None and not path.exists() else path
 
 
 def _check_classes(data: FinetuneData) -> None:
-    """Training on one class, or on equal scores, would teach nothing; dev without a class says nothing of it.
+    """Check that there are different labels to learn, and warn of classes that the dev data lacks.
 
     Raises:
-        DataError: It would.
+        DataError: The training data has only one class, or equal scores.
     """
     task_type, found = data.task.task_type, {one.label for one in data.train.examples}
     if len(found) < 2:
@@ -174,20 +174,20 @@ def _check_classes(data: FinetuneData) -> None:
     there = {one.label for one in data.dev.examples}
     if missing := [name for number, name in enumerate(task_type.names) if number not in there]:
         _log.warning(
-            "%s: expected every class among the %d development rows, got none of %s: scores ignore it. "
-            "Give --dev with all, or more rows: a single one, or a single text, cannot be in both parts.",
+            "%s: expected every class among the %d development rows, got none of %s, which scores ignore. "
+            "Give --dev with all classes, or more rows: one row or one text cannot be in both parts.",
             *(data.dev.source, len(data.dev), ", ".join(missing)),
         )
 
 
 def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
-    """Split a tenth of the rows off as development set; the same rows every time.
+    """Split off a tenth of the rows as development set, the same rows every time.
 
-    Each class has its share of them, one row at least where it has two. Rows of equal texts stay together,
-    where there are enough different ones: a text that is trained on tells nothing about others.
+    Each class gets its share, and at least one row if it has two. Rows with equal texts stay together if
+    there are enough different texts, because a text from training does not test the model.
 
     Raises:
-        DataError: There are too few.
+        DataError: There are too few rows.
     """
     if len(train) < 20:
         raise DataError(
@@ -205,7 +205,7 @@ def hold_out(train: TextSet) -> tuple[TextSet, TextSet]:
 
 
 def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
-    """Rows of the groups that fit into what is held out of each class."""
+    """Choose groups of rows at random that fit into the share of each class."""
     classes = [one.label if isinstance(one.label, int) else None for one in train.examples]  # scores are one
     counts = Counter(classes)
     left = Counter({name: max(1, int(n * HELD_OUT)) for name, n in counts.items() if n > 1})
@@ -226,11 +226,11 @@ def _held_rows(train: TextSet, groups: Sequence[Sequence[int]]) -> set[int]:
 def read_any_split(
     task: Task, source: str | Path, split: str, given: str | None = None, phrases: bool | None = None
 ) -> TextSet:
-    """A split of a known task from official files, as `read_split` does, a saved data set or the Hub.
+    """Read a split of a known task from official files, a saved data set or the Hub; see `read_split`.
 
     Raises:
-        ConfigError: There is none.
-        DataError: It cannot be used.
+        ConfigError: There is no such split.
+        DataError: The split cannot be used.
     """
     marks = ("dataset_dict.json", "state.json")
     is_saved = any((Path(source) / mark).is_file() for mark in marks)
@@ -256,7 +256,7 @@ def read_split(
     if first is None:
         raise DataError("expected at least one example, got none.", path)
     if first.problem:
-        problem = f"row: {first.problem}. Is this the {split} file of {task.title}?"
+        problem = f"row: {first.problem}. Check that this is the {split} file of {task.title}."
         raise DataError(problem, path, first.number)
     labelled = not split.startswith("test") or split == "test_labeled"
     binding = bind_columns(task, table.columns, path, labelled and split != "diagnostic")
@@ -281,7 +281,7 @@ def _find_file(task: Task, folder: str | Path, split: str, given: str | None = N
 
 
 def bind_columns(task: Task, columns: Sequence[str], source: str | Path, labelled: bool) -> Binding:
-    """Find a task's columns in a table; where there need not be labels, they are used if they are there.
+    """Find a task's columns in a table; labels are optional unless `labelled`.
 
     Raises:
         DataError: A column is missing.
@@ -305,7 +305,7 @@ def bind_columns(task: Task, columns: Sequence[str], source: str | Path, labelle
 
 
 def _read_treebank(task: Task, path: Path, split: str, phrases: bool) -> TextSet:
-    """Read sentiment trees, one a line; the tree of a sentence or phrase is its constituency.
+    """Read sentiment trees, one on each line; they also serve as the constituency trees of their texts.
 
     Source: Socher et al. (2013); Bai et al. (2021), section 4.1: "all phrases with lengths larger than 3".
 
@@ -331,7 +331,7 @@ def _read_treebank(task: Task, path: Path, split: str, phrases: bool) -> TextSet
 
 
 def _phrases(tree: Tree) -> Iterator[Tree]:
-    """The tree itself and its phrases of `SHORTEST_PHRASE` words or more, each string of words once."""
+    """The tree and its phrases of at least `SHORTEST_PHRASE` words, each sequence of words once."""
     seen: set[tuple[str, ...]] = set()
     waiting = [tree]
     while waiting:
@@ -345,14 +345,14 @@ def _phrases(tree: Tree) -> Iterator[Tree]:
         waiting.extend(child for child in reversed(node.children) if isinstance(child, Tree))
 
 
-# Data sets of the library `datasets`: class numbers go by the names that the data set gives them.
+# Data sets of the library `datasets`, whose class numbers are read by their names.
 
 
 def open_dataset(source: str | Path) -> Any:
     """Open a folder of `save_to_disk`, or "hub:NAME" or "hub:NAME:CONFIGURATION".
 
     Raises:
-        ConfigError: There is none, or the Hub cannot be reached.
+        ConfigError: There is no such data set, or the Hub cannot be reached.
     """
     from datasets import load_dataset, load_from_disk
 
@@ -362,7 +362,7 @@ def open_dataset(source: str | Path) -> Any:
             name, _, configuration = text.removeprefix(HUB).partition(":")
             return load_dataset(name, configuration or None)
         return load_from_disk(text)
-    except Exception as error:  # the library raises a dozen classes, most of them for a missing network
+    except Exception as error:  # the library raises a dozen classes, mostly because the network is missing
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"data: expected a data set at {text}, got: {reason}") from error
 
@@ -392,7 +392,7 @@ def read_dataset_split(task: Task, dataset: Any, split: str, source: str = "data
 
 
 def _dataset_rows(dataset: Any, binding: Binding, source: str) -> Iterator[Row]:
-    """Rows with labels by name; a class number without a name is taken in the task's order, -1 is none."""
+    """Rows with labels by name; numbers without names follow the task's order, and -1 means no label."""
     label, known = binding.label, binding.task_type.names
     names = getattr(dataset.features.get(label), "names", None) or known
     if not set(map(str.lower, names)) <= {name.lower() for name in known}:
@@ -408,7 +408,7 @@ def _dataset_rows(dataset: Any, binding: Binding, source: str) -> Iterator[Row]:
         yield Row(number, cells)
 
 
-# Tables of the user's own.
+# The user's own tables.
 
 
 def read_own_table(
@@ -418,18 +418,18 @@ def read_own_table(
 
     Args:
         path: The file.
-        task_type: What its labels are; one without names takes those of the file.
-        columns: What the user named.
-        name: Of the split.
-        labelled: Whether there must be labels; else they are read where they are, and no blank line may
-            stand between rows, which are counted.
+        task_type: The type of its labels; a type without names takes those of the file.
+        columns: The columns that the user named.
+        name: Name of the split.
+        labelled: Whether there must be labels. Otherwise labels are optional, and blank lines between rows
+            are refused, because rows are counted.
 
     Returns:
         The examples, the columns that were found, and the type with its labels.
 
     Raises:
         DataError: The file cannot be used; with the line.
-        ConfigError: It cannot be told which column is what.
+        ConfigError: The role of the columns is not clear.
     """
     table, columns = _open(path, columns, labelled)
     rows = list(table.rows)
@@ -445,12 +445,12 @@ def read_own_table(
 
 
 def _open(path: str | Path, columns: TableColumns, labelled: bool) -> tuple[Table, TableColumns]:
-    """A file, and its columns with every name settled."""
+    """Open a file and find all its columns."""
     quoted, why = csv_quoted(path, columns.quotes)
     if why:
         level = logging.WARNING if why.startswith("nothing tells") else logging.INFO
-        way, other = ("as in CSV, and taken off", "text") if quoted else ("as part of the text", "csv")
-        _log.log(level, "%s: quotes are read %s: %s. Else set data.quotes=%s.", path, way, why, other)
+        way, other = ("as in CSV, and removed", "text") if quoted else ("as part of the text", "csv")
+        _log.log(level, "%s: quotes are read %s: %s. Otherwise set data.quotes=%s.", path, way, why, other)
     _refuse_other_separators(path, columns, labelled)
     table = read_table(path, partial(_numbered, path, columns, labelled), quoted, blank_lines=labelled)
     if columns.given or table.has_header:
@@ -461,14 +461,14 @@ def _open(path: str | Path, columns: TableColumns, labelled: bool) -> tuple[Tabl
 def _numbered(
     path: str | Path, columns: TableColumns, labelled: bool, first: Sequence[str]
 ) -> list[str] | None:
-    """Numbers as the names of columns, where the first line is a row; None where it is a header.
+    """Numbers as the names of columns if the first line is a row; None if it is a header.
 
     Raises:
-        ConfigError: It cannot be told which column is what.
+        ConfigError: The role of the columns is not clear.
     """
     numbers = [str(number) for number in range(1, len(first) + 1)]
     if columns.given:
-        # One cell like a column's number is a label; a header has them all.
+        # A single cell that equals a column's number is a label; a header has all given names.
         given = set(columns.given)
         return numbers if given <= set(numbers) and not given <= set(first) else None
     texts, labels = USUAL.texts[0], USUAL.label
@@ -486,12 +486,12 @@ def _numbered(
 def _settle_columns(
     table: Table, columns: TableColumns, path: str | Path, labelled: bool
 ) -> tuple[Table, TableColumns]:
-    """Columns by the names that the user gave, or by usual ones."""
+    """Find the columns by the names that the user gave, or by usual names."""
     first = next(table.rows, None)
     if first is None:
         raise DataError("expected rows of text and label, got none.", path)
     found, usual = table.columns, USUAL.texts
-    # Where labels need not be, a model is asked, whose columns are settled: no option names others.
+    # Without required labels a model predicts; its columns are known, and no option can name others.
     text, pair = ("--text-column", "--text-pair-column") if labelled else _AS_TRAINED
     text_column = pick_column(found, (columns.text,) if columns.text else usual[0], text, path)
     pair_column = next((name for name in usual[1] if name in found and not columns.text), None)
@@ -507,12 +507,12 @@ def _settle_columns(
 
 
 def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: bool) -> None:
-    """Check that a CSV has no semicolons or tabs where commas should be.
+    """Check that a CSV is not separated by semicolons or tabs.
 
-    A single column of texts may hold them: there a name that a column may have must stand between.
+    A single column of texts may contain them, so without labels one of the cells must be a column's name.
 
     Raises:
-        DataError: It has.
+        DataError: It is.
     """
     line = next(iter(read_lines(path)), "") if table_format(path) == "csv" else ""
     known = {*USUAL.texts[0], *USUAL.label, *columns.given}
@@ -521,7 +521,7 @@ def _refuse_other_separators(path: str | Path, columns: TableColumns, labelled: 
         if "," not in line and len(cells) > 1 and (labelled or known & set(cells)):
             raise DataError(
                 f"expected commas between the cells of a CSV file, got {what}: {line[:80]!r}. "
-                "Convert the file to commas, or to tabs with a name in .tsv.",
+                "Convert the file to commas, or to tabs with a name that ends in .tsv.",
                 path,
                 1,
             )

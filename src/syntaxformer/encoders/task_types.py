@@ -1,7 +1,7 @@
-"""Types of task: what a network answers about a text, from the cell of a table to the answer that is shown.
+"""Types of task: the kinds of answer that a network gives about a text.
 
-A type is a class: its head, and how a label is read, learned, decided, scored and shown. `tasks.TYPES` names
-them; one more type is one more class, in a file of its own, and its row there.
+Each type is a class that defines the network's head and how labels are read, learned, predicted, scored and
+shown. `tasks.TYPES` lists the types; to add one, write a class in its own file and add it there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.tables import Row
 
 WORDS_OF_NUMBERS = {"0": "false", "1": "true"}
-"""What is written for the labels of tasks with two numbered classes."""
+"""Words that a model writes for the labels of tasks with two numbered classes."""
 
 IGNORED = -100
 
@@ -34,18 +34,18 @@ _log = logging.getLogger("syntaxformer.finetune")
 _MOST_SHOWN = 12
 
 Scorer = Callable[[Any, dict[str, "Tensor"]], "Tensor"]
-"""A model and a batch to outputs, `[batch, labels]`."""
+"""Computes outputs `[batch, labels]` from a model and a batch."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says about texts, one for each.
+    """The predictions of a model, one for each text.
 
     Args:
         labels: Label names, or scores.
-        probabilities: For each text the probability of each label, in the order of the model's labels; None
-            for scores.
-        n_truncated: Texts that were cut to the model's length.
+        probabilities: For each text, the probability of each label, in the order of the model's labels;
+            None for scores.
+        n_truncated: Number of texts that were cut to the model's length.
     """
 
     labels: list[str] | list[float]
@@ -58,41 +58,41 @@ class Predictions:
 
 @dataclass(frozen=True)
 class TaskType:
-    """What all types share; the fields of a type are kept in `classifier.json` under the same names."""
+    """The base of all types; the fields of a type are stored in `classifier.json` under the same names."""
 
     name: ClassVar[str]
-    """In `tasks.TYPES`."""
+    """Name in `tasks.TYPES`."""
 
     auto_class: ClassVar[str] = "AutoModelForSequenceClassification"
     """Class of `transformers` that loads a network of the type."""
 
     problem_type: ClassVar[str]
-    """By which such a network chooses its loss."""
+    """Setting by which the network chooses its loss."""
 
     single_pass: ClassVar[bool] = True
-    """Whether outputs are the network's own for the text alone, which a graph can give."""
+    """Whether one pass over the text gives the outputs, so that a graph can compute them."""
 
     @classmethod
     def of(cls, settings: Any) -> TaskType:
-        """The type with what a `Task` or a `ClassifierInfo` holds."""
+        """Build the type from the fields of a `Task` or a `ClassifierInfo`."""
         names = (field.name for field in fields(cls))
         return cls(**{name: getattr(settings, name) for name in names if hasattr(settings, name)})
 
     @property
     def loader(self) -> Any:
-        """The class of `transformers` of that name."""
+        """The class of `transformers` that `auto_class` names."""
         import transformers
 
         return getattr(transformers, self.auto_class)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the classes; none where there are no classes."""
+        """Names of the classes; empty if there are no classes."""
         return ()
 
     @property
     def head(self) -> dict[str, Any]:
-        """Settings of the network's config that make its head; none where it needs no new one."""
+        """Config settings that give the network its head; empty if it needs no new head."""
         names = self.names or ("score",)
         return {
             "num_labels": len(names),
@@ -101,39 +101,39 @@ class TaskType:
             "problem_type": self.problem_type,
         }
 
-    # What a table holds.
+    # Labels in a table.
 
     def read(self, cell: str, fold_case: bool = False) -> Any:
-        """The label of a cell, which is one line of text; `fold_case` takes names in any case.
+        """The label in a cell, which is one line of text; `fold_case` ignores the case of names.
 
         Raises:
-            ValueError: It is none.
+            ValueError: The cell is not a label.
         """
         raise NotImplementedError
 
     def blanks(self, more: Sequence[str] = ()) -> list[str]:
-        """What stands for no label in test sets; `more` are the task's own."""
+        """Cells that mean "no label" in test sets; `more` are those of the task."""
         return [""]
 
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
-        """The type with the labels of a user's own table, and the rows without one that is a header.
+        """The type with the labels of the user's own table, and the rows without a header.
 
         Raises:
-            DataError: Nothing can be learned from such a column.
+            DataError: Nothing can be learned from this column.
         """
         return self, rows
 
     def show(self, label: Any) -> Any:
-        """A label as messages name it."""
+        """A label as it appears in messages."""
         return self.names[int(label or 0)] if self.names else label
 
-    # What a network learns.
+    # Targets of training.
 
     def for_head(self, head: str, has_decoder: Callable[[], bool]) -> TaskType:
-        """The type that a checkpoint is trained for with `head` "auto", "classifier" or "text".
+        """The type for which a checkpoint is trained with `head` "auto", "classifier" or "text".
 
         Raises:
-            ConfigError: It cannot be trained so.
+            ConfigError: The checkpoint cannot be trained with this head.
         """
         if head == "text":
             raise ConfigError(
@@ -142,43 +142,43 @@ class TaskType:
         return self
 
     def fit(self, labels: Sequence[Any]) -> TaskType:
-        """The type with what it takes of the training labels."""
+        """The type with the statistics of the training labels that it needs."""
         return self
 
     def target(self, label: Any) -> Any:
-        """What the network learns for a label."""
+        """The value that the network learns for a label."""
         return label
 
-    # What a network answers.
+    # Answers of a network.
 
     def scorer(self, tokenizer: Any) -> Scorer:
-        """What makes outputs of batches."""
+        """The function that computes outputs from batches."""
         return lambda model, batch: model(**batch).logits
 
     def decide(self, outputs: Tensor) -> list[Any]:
-        """Labels, as `read` gives them, of outputs `[examples, labels]`."""
+        """Predicted labels, as `read` returns them, from outputs `[examples, labels]`."""
         raise NotImplementedError
 
     def predictions(self, outputs: Tensor, n_truncated: int = 0) -> Predictions:
-        """Labels of outputs by their names, with their probabilities."""
+        """Predicted labels by name, with their probabilities, from outputs."""
         return Predictions(self.decide(outputs), None, n_truncated)
 
     def encode(self, labels: Sequence[Any]) -> list[Any]:
-        """Predicted labels as `read` gives them."""
+        """Convert predicted label names to labels as `read` returns them."""
         return list(labels)
 
     def score(self, metrics: Sequence[str], gold: Sequence[Any], found: Sequence[Any]) -> dict[str, float]:
-        """Score decided labels by the metrics of the task."""
+        """Score predicted labels by the metrics of the task."""
         return score_predictions(metrics, gold, found)
 
     def never_predicted(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, int]:
-        """Label that rows have and no decision is → how many rows have it."""
+        """Label that is never predicted → number of rows that have it."""
         return {}
 
-    # How an answer is shown.
+    # Answers as they are shown.
 
     def answer(self, label: Any, probabilities: Sequence[float] | None) -> dict[str, Any]:
-        """One prediction as `pipeline` and the service give it."""
+        """One prediction as `pipeline` and the service return it."""
         return {"score": label}
 
     def table(self, predictions: Predictions) -> Iterator[str]:
@@ -187,17 +187,17 @@ class TaskType:
         yield from (f"{score:.6g}" for score in predictions.labels)
 
     def submitted(self, label: Any) -> str:
-        """A prediction as the GLUE server takes it."""
+        """A prediction as the GLUE server expects it."""
         return label if isinstance(label, str) else f"{label:.3f}"
 
 
 @dataclass(frozen=True)
 class Score(TaskType):
-    """A number: one output, learned by squared error.
+    """A number: one output, trained with squared error.
 
     Args:
-        score_range: Smallest and largest score; what is predicted is clipped to it.
-        score_scale: Mean and standard deviation of the training scores, where outputs are in units of these.
+        score_range: Smallest and largest score; predictions are clipped to it.
+        score_scale: Mean and standard deviation of the training scores, if outputs are standardised.
     """
 
     score_range: tuple[float, float] | None = None
@@ -207,7 +207,7 @@ class Score(TaskType):
     problem_type: ClassVar[str] = "regression"
 
     def read(self, cell: str, fold_case: bool = False) -> float:
-        """A finite number in the range."""
+        """Read a finite number in the range."""
         score = _number(cell)
         if score is None or not math.isfinite(score):
             raise ValueError(f"score: expected a finite number, got {cell!r}.")
@@ -217,26 +217,26 @@ class Score(TaskType):
         return score
 
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
-        """A first line without a number, before lines with one, is a header."""
+        """Drop a header: a first row without a number, before one with a number."""
         cells = [str(row.cells[column]) for row in rows[:2] if not row.problem and column.isdecimal()]
         is_header = len(cells) == 2 and _number(cells[0]) is None and _number(cells[1]) is not None
         return self, rows[1:] if is_header else rows
 
     def fit(self, labels: Sequence[float]) -> Score:
-        """The scale of scores of any range: no head gets to 50 ± 30 by itself."""
+        """Standardise scores without a fixed range: a new head would not learn 50 ± 30."""
         if self.score_range is not None:
             return self
         scores = np.array(labels, np.float64)
         return replace(self, score_scale=(float(scores.mean()), float(scores.std()) or 1.0))
 
     def target(self, label: float | None) -> float | None:
-        """The score in units of the scale."""
+        """The standardised score."""
         if self.score_scale is None:
             return label
         return (float(label or 0) - self.score_scale[0]) / self.score_scale[1]
 
     def decide(self, outputs: Tensor) -> list[float]:
-        """Scores on the table's scale."""
+        """Scores on the scale of the table."""
         scores = outputs[:, 0]
         if self.score_scale is not None:
             scores = scores * self.score_scale[1] + self.score_scale[0]
@@ -245,7 +245,7 @@ class Score(TaskType):
 
 @dataclass(frozen=True)
 class OneLabel(TaskType):
-    """One of several labels: an output for each, learned by cross-entropy."""
+    """One of several labels: an output for each, trained with cross-entropy."""
 
     labels: tuple[str, ...]
 
@@ -271,11 +271,11 @@ class OneLabel(TaskType):
         raise ValueError(f"label: expected one of {shown}, got {cell!r}.{hint}")
 
     def blanks(self, more: Sequence[str] = ()) -> list[str]:
-        """Nothing, and -1 where that is no label."""
+        """The empty cell and -1, unless they are labels."""
         return [cell for cell in ("", "-1", *more) if cell not in self.labels]
 
     def settle(self, rows: list[Row], column: str, source: str | Path) -> tuple[TaskType, list[Row]]:
-        """The labels of the rows, sorted; numbers by value."""
+        """Take the labels of the rows, sorted, with numbers in the order of their values."""
         if self.labels:
             return self, rows
         counts = _count_labels(rows, column, source)
@@ -286,7 +286,7 @@ class OneLabel(TaskType):
         return replace(self, labels=tuple(labels)), rows
 
     def for_head(self, head: str, has_decoder: Callable[[], bool]) -> TaskType:
-        """Labels are written where there is a decoder."""
+        """A checkpoint with a decoder writes its labels as text."""
         if head == "classifier":
             return self
         if has_decoder():
@@ -299,21 +299,21 @@ class OneLabel(TaskType):
         return self
 
     def decide(self, outputs: Tensor) -> list[int]:
-        """The likeliest."""
+        """The most probable labels."""
         return outputs.argmax(1).tolist()
 
     def predictions(self, outputs: Tensor, n_truncated: int = 0) -> Predictions:
-        """Names of the likeliest, and the probabilities of all."""
+        """Names of the most probable labels, and the probabilities of all labels."""
         names = [self.labels[number] for number in self.decide(outputs)]
         return Predictions(names, outputs.softmax(1).tolist(), n_truncated)
 
     def encode(self, labels: Sequence[str]) -> list[int]:
-        """Numbers of names."""
+        """Convert names to numbers."""
         number_of = {name: number for number, name in enumerate(self.labels)}
         return [number_of[name] for name in labels]
 
     def never_predicted(self, gold: Sequence[int], found: Sequence[int]) -> dict[str, int]:
-        """By name, in the order of the names."""
+        """As in the base class, by name and in the order of the names."""
         counts, there = Counter(map(int, gold)), set(found)
         return dict(sorted((self.labels[label], n) for label, n in counts.items() if label not in there))
 
@@ -330,9 +330,9 @@ class OneLabel(TaskType):
 
 @dataclass(frozen=True)
 class WrittenLabel(OneLabel):
-    """One of several labels, which a text-to-text model writes: the likeliest label is its answer.
+    """One of several labels that a text-to-text model writes; the most probable label is its answer.
 
-    Labels are scored, not generated: every label gets a probability, and nothing else can be written.
+    Labels are scored and not generated, so every label gets a probability and no other text can occur.
     """
 
     words: tuple[str, ...]
@@ -345,16 +345,18 @@ class WrittenLabel(OneLabel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.words is None or len(self.words) != len(self.labels):
-            raise ValueError(f"words: expected {len(self.labels)}, one a label, got {len(self.words or ())}.")
+            raise ValueError(
+                f"words: expected {len(self.labels)}, one for each label, got {len(self.words or ())}."
+            )
 
     @classmethod
     def over(cls, labels: tuple[str, ...]) -> WrittenLabel:
-        """With words for labels."""
+        """The type with words for these labels."""
         numbered = set(labels) == set(WORDS_OF_NUMBERS)
         return cls(labels, tuple(WORDS_OF_NUMBERS[one] for one in labels) if numbered else labels)
 
     def target(self, label: int) -> str:
-        """Its words."""
+        """The words of the label."""
         return self.words[label]
 
     def scorer(self, tokenizer: Any) -> TextLabels:
@@ -363,14 +365,14 @@ class WrittenLabel(OneLabel):
 
 
 class TextLabels:
-    """Log-probabilities of labels as texts."""
+    """Computes log-probabilities of labels that are written as text."""
 
     def __init__(self, tokenizer: Any, words: Sequence[str]) -> None:
         written = tokenizer(text_target=list(words), padding="longest", return_tensors="pt")
         self.pieces = written["input_ids"].masked_fill(written["attention_mask"] == 0, IGNORED)
 
     def __call__(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
-        """Log P(label | text), `[batch, labels]`; the sum over the label's pieces, its end included."""
+        """Log P(label | text), `[batch, labels]`, summed over the label's pieces and the end piece."""
         from torch import stack
 
         rows, given = len(batch["input_ids"]), batch
@@ -378,7 +380,7 @@ class TextLabels:
         for pieces in self.pieces.to(batch["input_ids"].device):
             labels = pieces[None].expand(rows, -1)
             output = model(**given, labels=labels.contiguous())
-            # Labels differ in the decoder only: the encoder runs for the first of them.
+            # Labels only change the decoder's input, so the encoder runs once, for the first label.
             states = (output.encoder_last_hidden_state,)
             given = {"encoder_outputs": states, "attention_mask": batch["attention_mask"]}
             picked = output.logits.float().log_softmax(-1).gather(-1, labels.clamp_min(0)[..., None])[..., 0]
@@ -387,10 +389,10 @@ class TextLabels:
 
 
 def _count_labels(rows: Sequence[Row], column: str, source: str | Path) -> Counter[str]:
-    """Labels and how many rows have each.
+    """Count the rows of each label.
 
     Raises:
-        DataError: A row has none, there is one only, or nearly every row has its own; or line 1 is a header.
+        DataError: A row has no label, there is one label only, or one for nearly every row, or a header.
     """
     counts: Counter[str] = Counter()
     for row in rows:
@@ -415,7 +417,7 @@ def _count_labels(rows: Sequence[Row], column: str, source: str | Path) -> Count
 
 
 def _refuse_header(first: Row, counts: Counter[str], column: str, source: str | Path) -> None:
-    """A first row whose label never comes again, while another does, is a header in disguise."""
+    """Refuse a first row that looks like a header: its label occurs once, while another one repeats."""
     label = first.text(column)
     if counts[label] == 1 and max((n for name, n in counts.items() if name != label), default=0) > 1:
         names = list(first.cells.values())

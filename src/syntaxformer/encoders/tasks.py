@@ -1,6 +1,6 @@
-"""Tasks of fine-tuning, with official files or on a table of one's own, and what a model folder keeps.
+"""Tasks of fine-tuning, with official files or own tables, and the record of the task in a model folder.
 
-A task is a row of `tasks.yaml`, no class; what its networks answer is its type, a class in `TYPES`.
+A task is an entry of `tasks.yaml` and not a class. Its type, a class in `TYPES`, says what a network answers.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from syntaxformer.encoders.task_types import OneLabel, Score, TaskType, WrittenL
 from syntaxformer.runs.loading import CLASSIFIER, verify_folder
 
 TYPES: dict[str, type[TaskType]] = {one.name: one for one in (OneLabel, Score, WrittenLabel)}
-"""What a network may answer: one of several labels, a score, or a label that it writes."""
+"""The kinds of answer: one of several labels, a score, or a label that the network writes."""
 
 FORMAT_VERSION = 1
 
 Names = tuple[str, ...]
-"""Names that a column or a file may have, the official one first."""
+"""Possible names of a column or a file; the official one is first."""
 
 
 class Task(BaseModel):
     """A task.
 
     Args:
-        name: On the command line.
-        title: In papers, and the name of the folder in the GLUE distribution.
+        name: Name on the command line.
+        title: Name in papers, and of the folder in the GLUE distribution.
         type: One of `TYPES`.
-        labels: Label names in the order of their numbers, as the files have them; None for scores.
-        metrics: Official metrics; the mean of them chooses the best epoch.
-        texts: For each of one or two texts the names of its column.
-        files: Split → names of its file, with or without ".gz".
-        label: Names of the label column.
-        trees: For each text the names of its tree column, if there is one.
-        index: Names of the column that numbers the examples of a test set.
+        labels: Label names as in the files, in the order of their numbers; None for scores.
+        metrics: Official metrics; their mean chooses the best epoch.
+        texts: Possible names of the column of each text; there are one or two texts.
+        files: Split → possible names of its file, with or without ".gz".
+        label: Possible names of the label column.
+        trees: Possible names of the tree column of each text, if there is one.
+        index: Possible names of the column that numbers the examples of a test set.
         headerless: Split → columns, for files without a header line.
-        no_label: Labels that mean that there is none: such a row is left out, and counted.
-        score_range: Smallest and largest score; scores that are predicted are clipped to it.
-        tolerant: Rows with too many cells or an empty text are left out and counted, not refused: the
-            official file has some.
-        treebank: The files are sentiment trees, one a line: label of a node → number of the label; nodes
-            with another are left out.
-        submission: Split → name of the file that the GLUE server takes.
+        no_label: Labels that mean "no label"; such rows are left out and counted.
+        score_range: Smallest and largest score; predicted scores are clipped to it.
+        tolerant: Leave out and count rows with too many cells or an empty text instead of refusing them,
+            because the official file has some.
+        treebank: Label of a node → number of the label, for files of sentiment trees, one on each line; nodes
+            with other labels are left out.
+        submission: Split → name of the file that the GLUE server expects.
         aliases: Further names on the command line.
-        own: It has no files: the user gives a table.
+        own: The task has no files: the user gives a table.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -76,7 +76,7 @@ class Task(BaseModel):
 
     @property
     def task_type(self) -> TaskType:
-        """What a network answers."""
+        """The type of the network's answers."""
         return TYPES[self.type].of(self)
 
 
@@ -87,13 +87,13 @@ _ALL = [
 ]
 
 TASKS: dict[str, Task] = {task.name: task for task in _ALL if not task.own}
-"""Every task with official files, by its name."""
+"""All tasks with official files, by name."""
 
 OWN_TASKS: dict[str, Task] = {task.name: task for task in _ALL if task.own}
-"""Tasks on a user's own table; the labels are the table's."""
+"""Tasks on the user's own table, which also gives the labels."""
 
 USUAL = next(iter(OWN_TASKS.values()))
-"""Holds the names of columns that all tasks on own tables know by themselves."""
+"""The task that holds the usual column names of own tables."""
 
 _NAMES = {
     name.replace("-", "").replace("_", ""): task
@@ -103,10 +103,10 @@ _NAMES = {
 
 
 def find_task(name: str) -> Task:
-    """The task of a name, written in any case and with or without hyphens: "sst-2", "STS-B", "cola".
+    """Find a task by name, in any case and with or without hyphens: "sst-2", "STS-B", "cola".
 
     Raises:
-        ConfigError: There is none; names the nearest.
+        ConfigError: There is no such task; the message names the nearest.
     """
     key = name.lower().replace("-", "").replace("_", "")
     if name in OWN_TASKS:
@@ -123,10 +123,10 @@ class ClassifierInfo(BaseModel):
     """Content of `classifier.json`, one of the files in the folder of a fine-tuned model.
 
     - config.json, model.safetensors, infusion.json: the network
-    - tokenizer files and the collator's settings: text to batches
+    - tokenizer files and the collator's settings: how texts become batches
     - classifier.json: task, its type, labels, metrics, annotator
-    - recipe.yaml, run.json: how it came to be, its scores on dev
-    - manifest.json: sizes and hashes of all others; written last, so a folder that has it is whole
+    - recipe.yaml, run.json: how the model was trained, and its scores on dev
+    - manifest.json: sizes and hashes of all other files; written last, so a folder that has it is complete
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -134,33 +134,33 @@ class ClassifierInfo(BaseModel):
     format_version: int = FORMAT_VERSION
     task: str
     type: str
-    """One of `TYPES`; folders of older versions do not name it."""
+    """One of `TYPES`; absent in folders of older versions."""
     labels: tuple[str, ...] | None = None
     words: tuple[str, ...] | None = None
-    """What a text-to-text model writes for each label; None for a model with a classifier."""
+    """Words that a text-to-text model writes for each label; None for a model with a classifier."""
     metrics: tuple[str, ...]
     n_texts: int = Field(ge=1, le=2)
     score_range: tuple[float, float] | None = None
     score_scale: tuple[float, float] | None = None
-    """Mean and standard deviation of the training scores, where the network's output is in units of these."""
+    """Mean and standard deviation of the training scores, if the network's output is standardised."""
     annotator: str | None = Field(max_length=250, pattern="^[^\\x00-\\x1f]*$")
-    """For text without trees of its own."""
+    """The annotator of texts that come without trees."""
     annotator_version: str | None
     needs: tuple[str, ...] = ()
     """Columns of a sentence that the model reads."""
     gold_trees: bool = False
-    """Whether trees that the data carries take the annotator's place."""
+    """Whether trees in the data replace those of the annotator."""
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
     quotes: str = "auto"
-    """How a TSV has them, as in `data.quotes`."""
+    """How quotes in a TSV are read; see `data.quotes`."""
     eval_batch_size: int = Field(default=64, ge=1, le=2**20)
 
     @model_validator(mode="before")
     @classmethod
     def _name_type(cls, content: Any) -> Any:
-        """The type of a folder that does not name it."""
+        """Add the type to the record of an older folder."""
         if not isinstance(content, dict) or "type" in content:
             return content
         with_labels = "label" if content.get("words") is None else "text"
@@ -170,12 +170,12 @@ class ClassifierInfo(BaseModel):
     def _check_type(self) -> ClassifierInfo:
         if self.type not in TYPES:
             raise ValueError(f"type: expected one of {', '.join(TYPES)}, got {self.type!r}")
-        self.task_type  # noqa: B018 - refuses what does not fit it
+        self.task_type  # noqa: B018 - raises an error if a field does not fit the type
         return self
 
     @property
     def task_type(self) -> TaskType:
-        """What the network answers."""
+        """The type of the network's answers, with the stored labels."""
         return TYPES[self.type].of(self)
 
 
@@ -183,16 +183,16 @@ def read_classifier_info(folder: Path) -> ClassifierInfo:
     """Read `classifier.json`.
 
     Raises:
-        CheckpointError: It is missing or not what this version writes.
+        CheckpointError: The file is missing or has a format that this version does not write.
     """
     return read_record(folder / CLASSIFIER, ClassifierInfo, FORMAT_VERSION)
 
 
 def missed_note(never_predicted: Mapping[str, int]) -> str:
-    """What to say of labels that are never predicted, with their rows, as `run.json` has them."""
+    """A message about labels that are never predicted, with the number of their rows, as in `run.json`."""
     shown = (f"{label} ({n:,} row{'s' * (n > 1)})" for label, n in never_predicted.items())
     return f"never predicted: {', '.join(shown)}"
 
 
 verify_classifier_folder = partial(verify_folder, wanted=CLASSIFIER)
-"""Check that a folder is a fine-tuned model that is finished and as it was written."""
+"""Check that a folder is a finished and unaltered fine-tuned model."""

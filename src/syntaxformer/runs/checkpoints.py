@@ -1,4 +1,4 @@
-"""Training state on disk, without pickle: tensors in safetensors, the rest in JSON. Averages."""
+"""Stores training state without pickle, as safetensors and JSON, and averages weights."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file.
 
     Raises:
-        CheckpointError: It is missing, truncated or something else.
+        CheckpointError: It is missing, truncated or another kind of file.
     """
     try:
         return load_file(path)
@@ -48,7 +48,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def optimizer_state(optimizer: Any) -> dict[str, Any]:
-    """The state of an optimizer, its tensors by parameter and name; with shards, every process must ask."""
+    """The state of an optimizer, by parameter and name; with shards, every process must call this."""
     state = optimizer.state_dict()
     tensors = {
         f"{number}.{name}": whole(value).contiguous()
@@ -59,16 +59,16 @@ def optimizer_state(optimizer: Any) -> dict[str, Any]:
 
 
 def save_optimizer(folder: Path, state: dict[str, Any], scheduler: Any) -> None:
-    """Write what `optimizer_state` gave, and the state of the optimizer's schedule."""
+    """Write the result of `optimizer_state` and the state of the schedule."""
     save_file(state["tensors"], folder / OPTIMIZER)
-    # A schedule made of functions cannot be stored, and need not be: the recipe makes the same one.
+    # The functions of a schedule cannot be stored, and need not be: the recipe gives the same ones.
     schedule = {key: value for key, value in scheduler.state_dict().items() if key != "lr_lambdas"}
     content = {"param_groups": state["param_groups"], "scheduler": schedule}
     (folder / OPTIMIZER_GROUPS).write_text(json.dumps(content), "utf-8")
 
 
 def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
-    """Restore what `save_optimizer` wrote.
+    """Restore the state that `save_optimizer` wrote.
 
     Raises:
         CheckpointError: The files are incomplete or belong to another model.
@@ -93,7 +93,7 @@ def load_optimizer(folder: Path, optimizer: Any, scheduler: Any) -> None:
 
 
 def random_state() -> RandomState:
-    """The states of all random number generators of this process: what goes into JSON, and tensors."""
+    """The states of all random number generators of this process, as JSON content and as tensors."""
     version, numbers, gauss = random.getstate()
     generator: Any = np.random.get_state()
     name, keys, *rest = generator
@@ -112,7 +112,7 @@ def save_random_states(folder: Path, states: Sequence[RandomState]) -> None:
 
 
 def load_random_state(folder: Path, process: int, seed: int) -> None:
-    """Restore what `save_random_states` wrote; a process that was not there begins with the seed.
+    """Restore the states that `save_random_states` wrote; a new process starts from the seed.
 
     Raises:
         CheckpointError: The files are incomplete.
@@ -138,7 +138,7 @@ def load_random_state(folder: Path, process: int, seed: int) -> None:
 
 
 def complete_checkpoints(folder: Path) -> tuple[list[Path], list[CheckpointError]]:
-    """Checkpoints below a folder that are whole, oldest first, and what is wrong, and said, of others."""
+    """The complete checkpoints in a folder, oldest first, and the problems of others, which are logged."""
     whole, problems = [], []
     for path in numbered_checkpoints(folder):
         try:
@@ -151,7 +151,7 @@ def complete_checkpoints(folder: Path) -> tuple[list[Path], list[CheckpointError
 
 
 def last_with_its_best(whole: Sequence[Path]) -> Path | None:
-    """The newest of some whole checkpoints among which is also the best one until then."""
+    """The newest of some complete checkpoints whose own best checkpoint is among them."""
     names = {path.name for path in whole}
     for path in reversed(whole):
         best = read_json(path / "trainer_state.json").get("best_global_step")
@@ -161,7 +161,7 @@ def last_with_its_best(whole: Sequence[Path]) -> Path | None:
 
 
 def numbered_checkpoints(folder: Path) -> list[Path]:
-    """Folders `checkpoint-NUMBER` below a folder, oldest first, whole or not."""
+    """The folders `checkpoint-NUMBER` in a folder, oldest first, complete or not."""
     paths = [
         path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()
     ]
@@ -174,23 +174,23 @@ def step_of(checkpoint: Path) -> int:
 
 
 def around(checkpoints: Sequence[Path], step: int | None, n: int) -> list[Path]:
-    """The `n` checkpoints nearest to an update, in order; of two at one distance the earlier."""
+    """The `n` checkpoints nearest to an update, in order; the earlier of two at the same distance."""
     near = sorted(checkpoints, key=lambda path: (abs(step_of(path) - (step or 0)), step_of(path)))
     return sorted(near[:n], key=step_of)
 
 
 def best_and_near(folder: Path, best_step: int | None, n: int) -> tuple[Path, list[Path]]:
-    """The best whole checkpoint below a folder, or else the last, and the `n` whole ones around it.
+    """The best complete checkpoint in a folder, or else the last, and the `n` complete ones around it.
 
     Raises:
-        CheckpointError: None is whole.
+        CheckpointError: No checkpoint is complete.
     """
     found, _ = complete_checkpoints(folder)
     if not found:
         raise CheckpointError(f"{folder}: expected a checkpoint after training, found none.")
     best = next((path for path in found if step_of(path) == best_step), found[-1])
     if step_of(best) != best_step:
-        _log.warning("the best checkpoint is lost: taking the last one, %s", best)
+        _log.warning("the best checkpoint is lost; the last one, %s, is used", best)
     return best, around(found, step_of(best), n)
 
 
@@ -198,7 +198,7 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
     """Mean of the weights of several checkpoints, summed in double precision.
 
     Raises:
-        CheckpointError: They are of different models.
+        CheckpointError: The checkpoints belong to different models.
 
     Source: Vaswani et al. (2017), section 6.1.
     """
@@ -216,10 +216,10 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
-    """Hold that weights are numbers.
+    """Check that weights are finite.
 
     Raises:
-        ConfigError: Some are not: training went astray.
+        ConfigError: Some are not, because training diverged.
     """
     wrong = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
     if wrong:
@@ -230,7 +230,7 @@ def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
 
 
 def load_weights(model: PreTrainedModel, weights: dict[str, Tensor], source: Path) -> None:
-    """Put weights into a model; tied tables are stored once.
+    """Load weights into a model; tied tables are stored once.
 
     Raises:
         CheckpointError: Names or shapes do not fit the model.
@@ -256,12 +256,12 @@ def load_weights(model: PreTrainedModel, weights: dict[str, Tensor], source: Pat
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor without shards; every process must ask for it."""
+    """A tensor without shards; every process must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def whole_weights(model: PreTrainedModel) -> dict[str, Tensor] | None:
-    """All weights where a model is in shards, else None; every process must ask for them."""
+    """All weights if a model is in shards, else None; every process must call this."""
     weights = model.state_dict()
     if not any(isinstance(tensor, DTensor) for tensor in weights.values()):
         return None
@@ -269,7 +269,7 @@ def whole_weights(model: PreTrainedModel) -> dict[str, Tensor] | None:
 
 
 def shard_like(tensor: Tensor, other: Tensor | None) -> Tensor:
-    """This process's shards of a tensor, cut as those of another of its shape; itself where that has none."""
+    """This process's shard of a tensor, split like `other`; the tensor itself if `other` has no shards."""
     if not isinstance(other, DTensor) or tensor.shape != other.shape:
         return tensor
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Settings that every run has, whatever it trains: the base of a translator's recipe and of fine-tuning's."""
+"""Settings of every run: the base of a translator's recipe and of a fine-tuning config."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from pydantic import BaseModel, ConfigDict, Field
 from syntaxformer.base.config import MAX_SEED
 
 FRACTION_SEED = 20190919
-"""Of the order in which a share of the data is taken: smaller shares lie within larger ones, in every run."""
+"""Seed of the order in which a share of the data is taken, so that smaller shares lie in larger ones."""
 
 
 class Section(BaseModel):
-    """Unknown keys are errors."""
+    """A section of settings, in which unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class RunTraining(Section):
-    """How a network is trained, whatever it is."""
+    """Settings of training that all networks share."""
 
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="auto", description="auto: bf16 where that is faster"
+        default="auto", description="auto: bf16 if that is faster"
     )
     activation_checkpointing: bool = Field(
-        default=False, description="make states inside layers anew: half the memory, slower by a quarter"
+        default=False, description="recompute states inside layers: half the memory, slower by a quarter"
     )
     sharded: bool = Field(
-        default=False, description="several processes: each keeps a part of weights and optimizer (FSDP)"
+        default=False, description="each of several processes keeps a part of weights and optimizer (FSDP)"
     )
     log_every: int = Field(default=50, ge=1, description="updates between log lines")
 
 
 class RunConfig(Section):
-    """A run; its folder holds it as `recipe.yaml`. Each product adds sections, `data` and `training` too."""
+    """A run, stored in its folder as `recipe.yaml`. Each product adds sections such as `data`."""
 
     if TYPE_CHECKING:
         data: Any
         training: Any
 
     output: Path = Field(description="folder of the finished model, its checkpoints and logs")
-    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of initialisation, dropout and data order")
+    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="seed of initialisation, dropout, data order")
 
     def to_yaml(self) -> str:
-        """The settings with all defaults, as written beside checkpoints and the model."""
+        """The settings with all defaults, as they are stored with checkpoints and the model."""
         content: dict[str, Any] = self.model_dump(mode="json")
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""What the exports of both products share: where they may be written, what of a model folder they keep."""
+"""The common part of both products' exports: where they may be written and which files they copy."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from syntaxformer.base.errors import BackendMissingError, CheckpointError
 from syntaxformer.base.files import MANIFEST, hash_file, read_json
 
 INSTALL = 'python -m pip install "syntaxformer[export]"'
-"""What installs CTranslate2 and ONNX Runtime."""
+"""The command that installs CTranslate2 and ONNX Runtime."""
 
 
 class ExportInfo(BaseModel):
-    """What every export tells of its making, in a file of its own."""
+    """How an export was made; every export stores it in a file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,14 +35,14 @@ class ExportInfo(BaseModel):
 
 
 def origin(model_folder: Path, packages: Sequence[str]) -> dict[str, Any]:
-    """What an `ExportInfo` tells of the model and of these packages beside our own."""
+    """The fields of an `ExportInfo` about the model and the versions of these packages."""
     names = ("syntaxformer", *packages, "torch", "transformers", "tokenizers")
     versions = {name: version(name) for name in names}
     return {"weights_sha256": hash_file(model_folder / "model.safetensors"), "versions": versions}
 
 
 def need_packages(names: Sequence[str], whose: str) -> None:
-    """Check that packages are there.
+    """Check that packages are installed.
 
     Raises:
         BackendMissingError: One is not installed.
@@ -53,7 +53,7 @@ def need_packages(names: Sequence[str], whose: str) -> None:
 
 
 def output_problems(output: Path, mark: str, overwrite: bool) -> list[str]:
-    """Why a folder may not be written; `mark` is the file that every export of the kind holds."""
+    """Reasons not to write a folder; `mark` is the file that every export of this kind has."""
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return []
     if not (output / mark).is_file():
@@ -64,14 +64,14 @@ def output_problems(output: Path, mark: str, overwrite: bool) -> list[str]:
 
 
 def copy_side_files(folder: Path, model_folder: Path, left_out: Sequence[str]) -> None:
-    """Copy the files that a model's manifest lists, but for those of some names."""
+    """Copy the files that a model's manifest lists, except those that match `left_out`."""
     for name in read_json(model_folder / MANIFEST)["files"]:
         if not any(fnmatch(name, pattern) for pattern in left_out):
             shutil.copy(model_folder / name, folder / name)
 
 
 def check_difference(found: float, most: float, what: str) -> None:
-    """Check that an export computes what the model does.
+    """Check that an export computes the same as its model.
 
     Raises:
         CheckpointError: It does not.

@@ -1,4 +1,4 @@
-"""What a path that is given as a model is: a translator, a classifier, or none and what instead."""
+"""Finds out whether a path that is given as a model is a translator, a classifier or something else."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import MANIFEST, check_settings, verify_manifest
 
 TRANSLATOR = "syntaxformer.json"
-"""What every translator's folder holds."""
+"""File in the folder of every translator."""
 
 CLASSIFIER = "classifier.json"
-"""What every fine-tuned model's folder holds."""
+"""File in the folder of every fine-tuned model."""
 
 _KINDS = {
     TRANSLATOR: ("a translator", "`syntaxformer train`", "`syntaxformer translate` or `evaluate`"),
     CLASSIFIER: ("a fine-tuned model", "`syntaxformer finetune`", "`syntaxformer predict`"),
 }
-"""File → what the folder is, who wrote it, and who takes it."""
+"""File → what the folder is, which command wrote it, and which commands accept it."""
 
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
 """Names that transformers gives to tables of positions."""
@@ -40,20 +40,20 @@ def kind_of(folder: Path) -> str | None:
 
 
 def check_kind(folder: Path, wanted: str) -> None:
-    """Hold that a path is not plainly something else than the model that is wanted.
+    """Check that a path is not obviously something else than the wanted model.
 
     Raises:
-        CheckpointError: It is a file, a folder of models, or a model of the other kind.
+        CheckpointError: The path is a file, a folder of models, or a model of the other kind.
     """
     if folder.is_file():
-        raise CheckpointError(f"{folder}: expected a model folder, got a file. The model is given first.")
+        raise CheckpointError(f"{folder}: expected a model folder, got a file. Give the model first.")
     if not folder.is_dir() or (folder / wanted).exists():
         return
     what, writer, _ = _KINDS[wanted]
     if (kind := kind_of(folder)) is not None:
         found, _, verbs = _KINDS[kind]
         raise CheckpointError(
-            f"{folder}: expected {what}, which {writer} writes, got {found}. {verbs} takes it."
+            f"{folder}: expected {what}, which {writer} writes, got {found}. Use it with {verbs}."
         )
     models = sorted(one.name for one in folder.iterdir() if one.name[0] != "." and kind_of(one))
     if models and not (folder / MANIFEST).exists():
@@ -65,17 +65,17 @@ def check_kind(folder: Path, wanted: str) -> None:
 
 
 def verify_folder(folder: Path, wanted: str) -> None:
-    """Check that a model is finished, as it was written, and that its settings do no harm.
+    """Check that a model is finished and unaltered, and that its settings are safe.
 
     Raises:
-        CheckpointError: It is not, or not what is wanted.
+        CheckpointError: It is not, or it is another kind of model.
     """
     check_kind(folder, wanted)
     writer = _KINDS[wanted][1]
     if (folder / "recipe.yaml").exists() and not (folder / MANIFEST).exists():
         raise CheckpointError(
             f"{folder}: expected a finished model, got a run that is not finished. "
-            f"Wait for it, or go on with {writer[:-1]} … --resume`."
+            f"Wait for it, or continue it with {writer[:-1]} … --resume`."
         )
     verify_manifest(folder)
     if not (folder / wanted).exists():
@@ -85,20 +85,20 @@ def verify_folder(folder: Path, wanted: str) -> None:
 
 @contextmanager
 def checkpoint_errors(path: str, expected: str = "model: expected a pretrained checkpoint") -> Iterator[None]:
-    """Whatever a library raises while it reads a checkpoint is one line.
+    """Turn any error of a library that reads a checkpoint into one line.
 
     Raises:
-        ConfigError: It did.
+        ConfigError: The library raised an error.
     """
     try:
         yield
-    except Exception as error:  # transformers, safetensors and the Hub client raise classes of their own
+    except Exception as error:  # transformers, safetensors and the Hub client have their own classes
         raise ConfigError(f"{expected} at {path}, got: {short(error)}") from error
 
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Loading a small file is no work that needs a bar, and a library does not print."""
+    """Load without progress bars and messages of transformers."""
     enabled, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()
@@ -111,7 +111,7 @@ def quiet_loading() -> Iterator[None]:
 
 
 def pick_device(wanted: str | None) -> torch.device:
-    """The device of a name; None for the best there is.
+    """The device with this name; None for the best one available.
 
     Raises:
         ConfigError: This machine has no such device.
@@ -128,7 +128,7 @@ def pick_device(wanted: str | None) -> torch.device:
 
 
 def short(error: Exception) -> str:
-    """What a library says, in a line."""
+    """The message of an error in one line."""
     return textwrap.shorten(str(error), 300, placeholder=" …")
 
 

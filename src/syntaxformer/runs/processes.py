@@ -1,6 +1,6 @@
-"""One process or several: who prepares and writes, who waits.
+"""Runs in one or several processes: which one prepares and writes while the others wait.
 
-`accelerate launch` or `torchrun` starts the processes; everything here also holds where there is only one.
+`accelerate launch` or `torchrun` starts the processes; a single process needs neither.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger("syntaxformer.training")
 
 MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"
-"""How `accelerate launch` passes on its own precision, which would stand where the recipe says fp32."""
+"""Variable with the precision of `accelerate launch`, which would override fp32 in the recipe."""
 
 FOREIGN = {"ACCELERATE_USE_FSDP": "--use_fsdp", "ACCELERATE_USE_DEEPSPEED": "--use_deepspeed"}
-"""What `accelerate launch` sets → its option."""
+"""Variable that `accelerate launch` sets → the option behind it."""
 
 PATIENCE = timedelta(days=7)
-"""How long processes wait for one another: the first annotates and encodes for all, for hours where that is
-much. One that dies is noticed at once, by its closed connection or by the launcher."""
+"""How long processes wait for one another. The first annotates and encodes for all, which may take hours. A
+process that dies is noticed at once, by its closed connection or by the launcher."""
 
 
 def process_team() -> PartialState:
-    """The processes of this run; only the first of them talks below a warning.
+    """Join the processes of this run; only the first logs anything less than a warning.
 
-    Joining them opens the connection (gloo on processors, NCCL on GPUs), so this comes before any other work.
-    What the launcher says about precision is left out: `training.precision` decides, and is stored.
+    Joining opens the connection (gloo on processors, NCCL on GPUs), so this comes before any other work.
+    The launcher's precision is ignored: `training.precision` decides, and is stored.
 
     Raises:
-        ConfigError: The launcher was told to shard: checkpoints would hold parts of the weights.
+        ConfigError: The launcher was told to shard, so that checkpoints would hold parts of the weights.
     """
     for variable, flag in FOREIGN.items():
         if os.environ.get(variable, "false").lower() == "true":
@@ -52,9 +52,9 @@ def process_team() -> PartialState:
                 "training.sharded=true to shard weights and optimizer."
             )
     if os.environ.pop(MIXED_PRECISION, "no").lower() != "no":
-        _log.warning("the launcher's mixed precision is left out: training.precision decides")
+        _log.warning("the launcher's mixed precision is ignored: training.precision decides")
     team = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
-    atexit.unregister(_leave)  # once, before those that were there
+    atexit.unregister(_leave)  # so that it runs once, and before the handlers that were there
     atexit.register(_leave)
     if not team.is_main_process:
         logging.getLogger("syntaxformer").setLevel(logging.WARNING)
@@ -62,10 +62,10 @@ def process_team() -> PartialState:
 
 
 def one_device(arguments: TrainingArguments) -> TrainingArguments:
-    """Settings of a process that has one GPU to work on, also where there are more.
+    """Settings of a process that uses one GPU, even if there are more.
 
-    transformers would copy the network to all of them by threads, `torch.nn.DataParallel`; copies do not see
-    the relations of their batch.
+    transformers would copy the network to all GPUs with `torch.nn.DataParallel`, and the copies would not see
+    the relations of their batches.
     """
     if arguments.n_gpu > 1:
         _log.warning(
@@ -77,26 +77,26 @@ def one_device(arguments: TrainingArguments) -> TrainingArguments:
 
 
 def _leave() -> None:
-    """Close gloo's connections before Python ends: its threads, still at work then, abort one process in ten.
+    """Close gloo's connections before Python ends, as its running threads would abort one process in ten.
 
-    NCCL's stay open: to close them waits for the others, who may have died.
+    NCCL's stay open, because closing them waits for the other processes, which may have died.
     """
     if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
         torch.distributed.destroy_process_group()
 
 
 _WORTH_IT = 1.5
-"""How many times as fast as in fp32 products have to be: a step in bf16 also casts weights and states."""
+"""How much faster bf16 products must be than fp32 ones, because a bf16 step also casts weights and states."""
 
 _ROWS, _COLUMNS, _REPEATS = 512, 512, 20
-"""Products of a few milliseconds: some of so many are whole also where another process shares the core."""
+"""Products of a few milliseconds; of this many, some run undisturbed even if the core is shared."""
 
 
 def pick_precision(wanted: str) -> str:
-    """Resolve "auto": bf16 where the device multiplies matrices in it faster than in fp32, else fp32.
+    """Resolve "auto": bf16 if the device multiplies matrices faster in bf16 than in fp32, else fp32.
 
-    A processor is measured once (a tenth of a second), by the first of several processes for all of them: the
-    first call of each has to come at the same place.
+    The first process measures the processor once for all (a tenth of a second), so all processes must make
+    their first call at the same place.
     """
     return _fast_precision() if wanted == "auto" else wanted
 
@@ -120,7 +120,7 @@ def _has_bf16() -> bool:
 
 
 def _bf16_gain() -> float:
-    """Seconds of a product in fp32 by seconds in bf16: the best of some turns of each."""
+    """The time of a product in fp32 divided by that in bf16; the best of several turns of each."""
     types = (torch.float32, torch.bfloat16)
     operands = {
         kind: (torch.ones(_ROWS, _COLUMNS, dtype=kind), torch.ones(_COLUMNS, _COLUMNS, dtype=kind))

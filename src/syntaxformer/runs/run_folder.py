@@ -1,4 +1,4 @@
-"""The life of a run: its output folder, new, resumed or overwritten; its time; the model that it writes."""
+"""The output folder of a run (new, resumed or overwritten), its running time, and the model it writes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OWN = (
     *("classifier.json", "collator.json", "infusion.json", "predictions.tsv"),
     *("checkpoints", "logs", "cache", "lora", LOCK, f".*{PARTIAL}"),
 )
-"""What a run writes, and `--overwrite` may delete."""
+"""Files that a run writes, which `--overwrite` may delete."""
 
 NO_EFFECT = {
     "output",
@@ -67,7 +67,7 @@ NO_EFFECT = {
     "data.cache",
     "data.dir",
 }
-"""Places, which may move with their content, and how work is shown and shared out: results do not change."""
+"""Settings that do not change results: places of files, and how work is shown and distributed."""
 
 FREE_ON_RESUME = NO_EFFECT | {"training.max_steps", "training.patience", "training.average"}
 """Settings that may change between an interruption and its resumption."""
@@ -81,13 +81,13 @@ class Run(Generic[Settings]):
     """A run in one of its processes.
 
     Args:
-        settings: Its settings, the precision settled.
-        resume: Go on from the last complete checkpoint of an interrupted run.
+        settings: Its settings, with the precision decided.
+        resume: Continue from the last complete checkpoint of an interrupted run.
         overwrite: Delete an older run in the output folder.
         team: The processes of the run.
         start: When this process began, by `time.monotonic`.
-        held: What ends with the run: the lock of its folder, its stopwatch.
-        watch: Counts the run's time, in the process that writes, once the folder is open.
+        held: Resources that end with the run: the lock of its folder and its stopwatch.
+        watch: Measures the run's time; only in the process that writes, once the folder is open.
     """
 
     settings: Settings
@@ -100,11 +100,11 @@ class Run(Generic[Settings]):
 
     @property
     def writes(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this is the process that writes files."""
         return self.team.is_main_process
 
     def open(self) -> None:
-        """Take the output folder and count the time from here on; for the process that writes.
+        """Lock and prepare the output folder and start the stopwatch; only for the process that writes.
 
         Raises:
             ConfigError: As `check_run`.
@@ -134,7 +134,7 @@ class Run(Generic[Settings]):
 
 @contextmanager
 def running(settings: Settings, resume: bool = False, overwrite: bool = False) -> Iterator[Run[Settings]]:
-    """Begin a run in each of its processes, before any work; at its end they wait for one another.
+    """Begin a run in each of its processes, before any work; at the end they wait for one another.
 
     Raises:
         ConfigError: As `check_run` and `process_team`.
@@ -152,7 +152,7 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
 
 
 def _environment(settings: RunConfig, packages: Sequence[str]) -> dict[str, Any]:
-    """Where and with what a run was made."""
+    """The seed, the versions and the machine of a run."""
     return {
         "seed": settings.seed,
         "precision": settings.training.precision,
@@ -164,9 +164,9 @@ def _environment(settings: RunConfig, packages: Sequence[str]) -> dict[str, Any]
 
 
 def settle_precision(recipe: Settings, resume: bool = False) -> Settings:
-    """Say what `training.precision: auto` is in this run, so that its folder stores it.
+    """Decide what `training.precision: auto` means in this run, so that its folder stores it.
 
-    A resumed run goes on as it began, also where another precision would be faster.
+    A resumed run keeps its precision, even if another would be faster.
     """
     wanted, stored = recipe.training.precision, recipe.output / RECIPE
     if resume and wanted == "auto" and stored.exists():
@@ -176,11 +176,11 @@ def settle_precision(recipe: Settings, resume: bool = False) -> Settings:
 
 
 def check_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -> None:
-    """Hold that the output folder may be used, before any work is done; changes nothing.
+    """Check before any work that the output folder may be used; this changes nothing.
 
     Raises:
-        ConfigError: It holds another run or other files, another command works in it, there is none to
-            resume, or that has another recipe.
+        ConfigError: The folder holds another run or other files, another command uses it, or there is no
+            run with this recipe to resume.
     """
     _check(recipe, resume, overwrite)
     if (recipe.output / LOCK).exists():
@@ -212,10 +212,10 @@ def _check(recipe: RunConfig, resume: bool, overwrite: bool) -> None:
 
 
 def is_finished_without_checkpoints(recipe: RunConfig) -> bool:
-    """Whether the output folder is a finished model whose checkpoints were deleted: nothing to resume.
+    """Whether the output folder is a finished model without checkpoints, so that there is nothing to resume.
 
     Raises:
-        ConfigError: It is, and the recipe asks for more updates than it had.
+        ConfigError: It is, but the recipe asks for more updates than the model had.
     """
     output = recipe.output
     if not (output / MANIFEST).exists() or numbered_checkpoints(output / "checkpoints"):
@@ -223,10 +223,10 @@ def is_finished_without_checkpoints(recipe: RunConfig) -> bool:
     wanted, had = recipe.training.max_steps, read_yaml(output / RECIPE)["training"]["max_steps"]
     if wanted > had:
         raise ConfigError(
-            f"resume: expected checkpoints to go on from to {wanted} updates, got {output}, a model that is "
-            f"finished with {had} and has none. Give --overwrite to train anew."
+            f"resume: expected checkpoints from which to train up to {wanted} updates, got {output}, a model "
+            f"that is finished with {had} and has none. Give --overwrite to train again."
         )
-    _log.info("%s: finished already", output)
+    _log.info("%s: already finished", output)
     return True
 
 
@@ -242,12 +242,12 @@ def last_checkpoint(output: Path) -> Path | None:
 
 @contextmanager
 def hold_run(output: Path) -> Iterator[None]:
-    """Keep the output folder, created where there is none, from other commands while this one works in it.
+    """Lock the output folder, which is created if necessary, while this command uses it.
 
-    Where a disk knows no locks, nothing is held. A process that is killed holds nothing any more.
+    On a disk without locks nothing is locked. The lock of a process that is killed is released.
 
     Raises:
-        ConfigError: Another command works in it.
+        ConfigError: Another command uses the folder.
         DataError: The folder cannot be written.
     """
     lock = FileLock(output / LOCK)
@@ -256,7 +256,7 @@ def hold_run(output: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout as error:
         raise ConfigError(
-            f"output: expected a folder that no other command works in, got {output}, where one does. "
+            f"output: expected a folder that no other command uses, got {output}, which is in use. "
             "Wait for it to end, or choose another."
         ) from error
     except NotImplementedError:
@@ -267,17 +267,17 @@ def hold_run(output: Path) -> Iterator[None]:
         yield
     finally:
         if lock.is_locked:
-            (output / LOCK).unlink(missing_ok=True)  # nobody waits for it
+            (output / LOCK).unlink(missing_ok=True)  # no process waits for it
             lock.release()
 
 
 def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -> None:
-    """Make the output folder, which `hold_run` holds, ready: an older run goes, the recipe is stored.
+    """Prepare the output folder, which `hold_run` has locked: delete an older run and store the recipe.
 
-    A run that is resumed is unfinished again: its manifest goes, and what a killed process left half-written.
+    A resumed run is unfinished again, so its manifest and half-written files of killed processes are deleted.
 
     Raises:
-        ConfigError: As `check_run`: another process may have used the folder before it was held.
+        ConfigError: As `check_run`, because another process may have used the folder before it was locked.
         DataError: The folder cannot be written.
     """
     _check(recipe, resume, overwrite)
@@ -297,18 +297,18 @@ def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -
 
 
 def move_files(folder: Path, output: Path) -> None:
-    """Move the files of a finished model into the output folder, as readable as any that the user creates."""
+    """Move the files of a finished model into the output folder, with the user's usual permissions."""
     for file in folder.iterdir():
         make_readable(file)
         file.replace(output / file.name)
 
 
 def empty_folder(folder: Path, last: str = RECIPE) -> None:
-    """Delete what is in a folder, which may itself be a link; a lock is kept.
+    """Delete the content of a folder, which may be a link, except a lock.
 
     Args:
         folder: The folder.
-        last: The name that goes last: by it one knows the rest as ours, should this be cut short.
+        last: The name to delete last: if this is interrupted, it still marks the other files as ours.
     """
     paths = (path for path in folder.iterdir() if path.name != LOCK)
     for path in sorted(paths, key=lambda path: path.name == last):
@@ -319,7 +319,7 @@ def empty_folder(folder: Path, last: str = RECIPE) -> None:
 
 
 def _foreign(output: Path) -> list[str]:
-    """Names in a folder that no run of ours wrote; they are never deleted."""
+    """Names of files in a folder that no run of ours wrote; they are never deleted."""
     if not output.exists():
         return []
     if not output.is_dir():
@@ -349,14 +349,14 @@ def _same_run(recipe: RunConfig, stored: Path) -> None:
 
 
 def same_data(found: Mapping[str, str], stored: Mapping[str, str]) -> None:
-    """Check that a resumed run has its own data; a hash that an older version did not store tells nothing.
+    """Check that a resumed run has the same data; hashes that an older version did not store are skipped.
 
     Args:
         found: Part of the data → sha256.
-        stored: The same of the interrupted run.
+        stored: The same for the interrupted run.
 
     Raises:
-        ConfigError: It has not.
+        ConfigError: A part differs.
     """
     problems = [
         f"resume: expected the {_DATA[part]} of the interrupted run, got another: its sha256 differs."
@@ -375,23 +375,23 @@ _DATA = {
 
 
 def _with_defaults(content: dict[str, Any], kind: type[RunConfig]) -> dict[str, Any]:
-    """A stored recipe with what it does not name: an earlier version had fewer settings."""
+    """A stored recipe with defaults for settings that an earlier version did not have."""
     try:
         return kind.model_validate(content).model_dump(mode="json")
     except ValidationError:
         return content
 
 
-# The time that the processes of one run take together. Whoever started one may be killed before it ends: each
-# counts by itself, and what it counted stays in the folder.
+# The total time of a run, which may take several processes one after the other if it is interrupted. Each
+# process adds its own time to a file in the folder.
 
 SECONDS = "seconds.json"
 EVERY_S = 5.0
-"""So much is lost where a process is killed."""
+"""Seconds between two writes, which is the most that is lost if a process is killed."""
 
 
 class Stopwatch:
-    """Counts while it is entered, on from where the last process of this run stopped."""
+    """Measures time while it is entered, continuing from the last process of this run."""
 
     def __init__(self, folder: Path, every_s: float = EVERY_S, start: float | None = None) -> None:
         self.folder, self.every_s = folder, every_s
@@ -402,7 +402,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Of all processes up to now."""
+        """Seconds of all processes up to now."""
         return round(self._before + time.monotonic() - self._start, 1)
 
     def __enter__(self) -> Stopwatch:
@@ -413,7 +413,7 @@ class Stopwatch:
         self.stop()
 
     def stop(self) -> float:
-        """Count no further; gives the seconds of all processes."""
+        """Stop measuring and return the seconds of all processes."""
         if not self._ended.is_set():
             self._ended.set()
             self._thread.join()
@@ -425,15 +425,15 @@ class Stopwatch:
             self._write()
 
     def _write(self) -> None:
-        """A full disk is the run's own error to report; its time is not worth another one."""
+        """Store the seconds. If the disk is full, the run itself reports the error."""
         try:
             write_json(self.folder / SECONDS, {"seconds": self.seconds})
         except DataError as error:
-            _log.warning("time not counted: %s", error)
+            _log.warning("the time of this run was not stored: %s", error)
 
 
 def counted_seconds(folder: Path) -> float:
-    """Seconds that the processes of a run have counted; 0 where none has."""
+    """Seconds that the processes of a run have stored; 0 if none has."""
     try:
         return float(json.loads((folder / SECONDS).read_text("utf-8"))["seconds"])
     except (OSError, ValueError, KeyError, TypeError):

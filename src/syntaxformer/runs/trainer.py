@@ -1,7 +1,7 @@
-"""What both products' trainers share: settings, callbacks, schedules, comparing evaluations, checkpoints.
+"""The common part of both products' trainers: settings, callbacks, schedules, evaluations, checkpoints.
 
-`RunTrainer` stands before `transformers.Trainer` among the bases of a product's trainer, which adds its
-batches, its loss and its scores on dev.
+Each product's trainer inherits from `RunTrainer` and then `transformers.Trainer`, and adds its batches, its
+loss and its scores on dev.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger("syntaxformer.training")
 
 
 def run_arguments(config: RunTraining, folder: Path, seed: int, **own: Any) -> TrainingArguments:
-    """The base class's settings; `own` are those that a product adds."""
+    """The trainer settings of a run; `own` are those that a product adds."""
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_grad_norm=config.max_grad_norm,
@@ -71,17 +71,17 @@ def run_arguments(config: RunTraining, folder: Path, seed: int, **own: Any) -> T
 
 
 class RunTrainer:
-    """How a run trains, logs, and saves and loads its state: without pickle.
+    """Trains, logs, and saves and loads the state of a run, without pickle.
 
     Args:
-        model: The network; it computes its loss.
-        arguments: Of `run_arguments`.
-        config: Settings.
+        model: The network, which computes its own loss.
+        arguments: The result of `run_arguments`.
+        config: Settings of training.
         batches: Lists of row numbers; `set_epoch` chooses their order.
-        rate: Updates that are done → factor of each parameter's learning rate.
-        n_updates: Updates of the whole run.
+        rate: Number of finished updates → factor of each parameter's learning rate.
+        n_updates: Number of updates of the whole run.
         curves: Folder for TensorBoard.
-        callbacks: The product's own.
+        callbacks: Callbacks of the product.
         given: Further arguments of `Trainer`.
     """
 
@@ -115,11 +115,11 @@ class RunTrainer:
         )
 
     def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
-        """Place of a parameter's group in the optimizer, and its learning rate."""
+        """The index of a parameter's group in the optimizer, and its learning rate."""
         return int(parameter.dim() <= 1), self.args.learning_rate
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """AdamW, fused; weight decay, which is decoupled, on matrices only."""
+        """Fused AdamW with decoupled weight decay on matrices only."""
         if self.optimizer is None:
             found: dict[tuple[int, float, float], list[torch.nn.Parameter]] = {}
             for name, parameter in (model or self.model).named_parameters():
@@ -136,14 +136,14 @@ class RunTrainer:
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
-        """The run's own schedule, the same shape for all rates."""
+        """The schedule of the run, which has the same shape for all learning rates."""
         if self.lr_scheduler is None:
             self.lr_scheduler = LambdaLR(optimizer or self.optimizer, self.rate)
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Not counted: the estimate costs more than it tells."""
+        """Return 0: the estimate would cost more than it is worth."""
         return 0
 
     def dev_scores(self) -> dict[str, float]:
@@ -153,7 +153,7 @@ class RunTrainer:
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Score the development set, and log it; see `dev_scores`."""
+        """Score the development set and log the scores; see `dev_scores`."""
         start = time.monotonic()
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self.dev_scores().items()}
         metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
@@ -162,9 +162,9 @@ class RunTrainer:
         return metrics
 
     def train_from(self, checkpoint: Path | None) -> None:
-        """Train to the end, from the beginning or a checkpoint; a run that was at its end stays as it is.
+        """Train to the end, from the beginning or a checkpoint; a finished run is not trained further.
 
-        Later checkpoints are deleted: whoever resumes has found them damaged.
+        Later checkpoints are deleted, because resuming found them damaged.
 
         Raises:
             CheckpointError: The checkpoint is incomplete or belongs to another model.
@@ -183,13 +183,13 @@ class RunTrainer:
             self.train(resume_from_checkpoint=str(checkpoint))
 
     def _delete_later_than(self, checkpoint: Path | None) -> None:
-        """Delete what would count as newer than the checkpoints that this run is about to write."""
-        self.accelerator.wait_for_everyone()  # each process has chosen where to go on
+        """Delete checkpoints that would count as newer than those that this run will write."""
+        self.accelerator.wait_for_everyone()  # each process has chosen where to continue
         if not self.args.should_save:
             return
         for path in numbered_checkpoints(Path(self.args.output_dir)):
             if checkpoint is None or step_of(path) > step_of(checkpoint):
-                _log.info("deleting %s: training goes on before it", path)
+                _log.info("deleting %s, because training continues before it", path)
                 shutil.rmtree(path, ignore_errors=True)
 
     def _is_finished(self, state: TrainerState) -> bool:
@@ -197,7 +197,7 @@ class RunTrainer:
         return state.global_step >= state.max_steps
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint, then delete the ones no longer wanted."""
+        """Write a checkpoint, then delete those that are no longer needed."""
         folder = Path(self.args.output_dir)
         random_states = gather_object([random_state()])
         weights, optimizer = whole_weights(self.model), optimizer_state(self.optimizer)
@@ -217,11 +217,11 @@ class RunTrainer:
         self.accelerator.wait_for_everyone()
 
     def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
-        """Those that are kept beside the best one: the last."""
+        """The checkpoints that are kept besides the best one: the last."""
         return numbered[-1:]
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Weights and config only: no pickled arguments."""
+        """Save only weights and config, without pickled arguments."""
         self.model.save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -239,24 +239,24 @@ class RunTrainer:
 
 
 class Beginning(TrainerCallback):
-    """What a process is before its first update, and the order of each epoch's data."""
+    """Prepares a process before its first update, and sets the order of the data of each epoch."""
 
     def __init__(self, batches: Any) -> None:
         self.batches = batches
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A checkpoint has the random states of its processes, and the settings of an earlier command."""
+        """Restore the log interval, which a checkpoint may change, and seed the processes of a new run."""
         state.logging_steps = args.logging_steps
         if state.global_step == 0 and args.process_index:
             set_seed((args.seed + args.process_index) % (MAX_SEED + 1))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Batches of epoch n are the same however often training was interrupted."""
+        """Choose the batches of the epoch, the same however often training was interrupted."""
         self.batches.set_epoch(int((state.epoch or 0) + 1e-9))
 
 
 class ProgressLines(TrainerCallback):
-    """A line for each log and evaluation, with updates a second and the time left; a bar on a terminal."""
+    """Writes one line for each log and evaluation, with speed and remaining time; a terminal shows a bar."""
 
     def __init__(self, max_steps: int) -> None:
         self.max_steps = max_steps
@@ -279,7 +279,7 @@ class ProgressLines(TrainerCallback):
             self._bar.update(self._bar.task_ids[0], completed=state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
 
@@ -331,17 +331,17 @@ class Curves(TrainerCallback):
             self._writer.add_scalar(name, value, state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Bring everything to the disk."""
+        """Write everything to disk."""
         if self._writer is not None:
             self._writer.close()
 
 
 LAYERS = (EncoderLayer, DecoderLayer, GradientCheckpointingLayer)
-"""What is gathered for its own computation and let go after it; the rest of a model is gathered as one."""
+"""Layers that are gathered from shards one by one; the rest of a model is gathered as a whole."""
 
 
 def shard(trainer: Any) -> None:
-    """Shard the model of a trainer, before its optimizer is made; one process is left as it is.
+    """Shard the model of a trainer before its optimizer is made; with one process this does nothing.
 
     Source: Zhao et al. (2023), "PyTorch FSDP".
     """
@@ -352,44 +352,44 @@ def shard(trainer: Any) -> None:
         if isinstance(module, LAYERS):
             fully_shard(module)
     fully_shard(model)
-    # The Trainer then neither wraps the model nor averages its gradients: the shards do. It looks at it also
-    # when it is made, and refuses to write checkpoints, which are ours to write: so it is set only now.
+    # With this flag the Trainer neither wraps the model nor averages its gradients, as the shards do so. Set
+    # earlier, the flag would make the Trainer refuse to write checkpoints, which we write ourselves.
     trainer.is_distributed_loading_by_transformers = True
 
 
-# How evaluations compare, by the trainer's log alone: a resumed run judges as one that never stopped.
+# Evaluations are compared only by the trainer's log, so that resumed runs judge as uninterrupted ones do.
 
 JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss")}
-"""`training.best_by` → by what evaluations are compared; the first decides, of equal ones the next."""
+"""`training.best_by` → scores by which evaluations are compared; the next score breaks ties."""
 
 
 class TallyBook:
-    """Sums of right answers and of all answers, by the name of the accuracy."""
+    """Sums of right answers and of all answers for each accuracy."""
 
     def __init__(self) -> None:
         self._sums: dict[str, tuple[int, int]] = {}
 
     def add(self, tallies: Mapping[str, tuple[int, int]] | None) -> None:
-        """Count those of one batch."""
+        """Add the answers of one batch."""
         for name, (right, total) in (tallies or {}).items():
             old_right, old_total = self._sums.get(name, (0, 0))
             self._sums[name] = (old_right + right, old_total + total)
 
     def take(self, prefix: str = "") -> dict[str, float]:
-        """Accuracies since the last call, which start again from nothing."""
+        """Return the accuracies since the last call and reset the sums."""
         rates = {f"{prefix}{name}": right / max(total, 1) for name, (right, total) in self._sums.items()}
         self._sums.clear()
         return rates
 
 
 def best_step(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
-    """The update of the best evaluation in a trainer's log; of equal ones the first."""
+    """The update of the best evaluation in a trainer's log, or the first of several equal ones."""
     found = {log["step"]: rank(log, best_by, "eval_") for log in history if "eval_loss" in log}
     return max(found, key=lambda step: found[step])
 
 
 def n_without_gain(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
-    """How many evaluations there were since one that was in any score the best until then."""
+    """Number of evaluations since the last one that improved on the best value of any score."""
     since, best = 0, ()
     for values in (rank(log, best_by, "eval_") for log in history if "eval_loss" in log):
         since = since + 1 if best and all(map(le, values, best)) else 0
@@ -398,7 +398,7 @@ def n_without_gain(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
 
 
 def rank(scores: Mapping[str, float], best_by: str, prefix: str = "") -> tuple[float, ...]:
-    """What an evaluation is compared by: the larger, the better."""
+    """The scores by which an evaluation is compared, as a tuple; larger is better."""
     return tuple((-1 if name == "loss" else 1) * scores[prefix + name] for name in JUDGED_BY[best_by])
 
 
@@ -422,18 +422,18 @@ def noam(step: int, warmup_steps: int, d_model: int) -> float:
 
 
 def inverse_sqrt(step: int, warmup_steps: int, d_model: int) -> float:
-    """Linear to 1 over the warm-up, then √(warmup / step); `d_model` plays no part."""
+    """Rise linearly to 1 over the warm-up, then √(warmup / step); `d_model` is not used."""
     warmup_steps = max(warmup_steps, 1)
     return step / warmup_steps if step < warmup_steps else (warmup_steps / step) ** 0.5
 
 
 def constant(step: int, warmup_steps: int, d_model: int) -> float:
-    """Linear to 1 over the warm-up, then 1; `d_model` plays no part."""
+    """Rise linearly to 1 over the warm-up, then stay at 1; `d_model` is not used."""
     return min(1.0, step / warmup_steps) if warmup_steps else 1.0
 
 
 def linear(n_updates: int, warmup_frac: float) -> Callable[[int], float]:
-    """Share of the rate after each number of updates: up from 0 to 1 over the warm-up, then down to 0.
+    """Factor of the rate by number of updates: it rises from 0 to 1 over the warm-up, then falls to 0.
 
     Source: Devlin et al. (2019), appendix A.2.
     """

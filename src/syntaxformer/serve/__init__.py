@@ -1,4 +1,4 @@
-"""Trained models behind HTTP: translation and classification, requests batched together as they come."""
+"""Serves trained models over HTTP: translation and classification, with requests batched together."""
 
 from syntaxformer.serve.app import create_app
 from syntaxformer.serve.config import ServiceConfig

@@ -1,7 +1,7 @@
-"""The application: routes, and what they have in common.
+"""The application and its routes.
 
-`create_app` takes loaded models; pages (the explorer) are added to what it returns, which holds the models in
-`app.state.engines` and their queues in `app.state.batchers`.
+`create_app` takes loaded models and keeps them in `app.state.engines`, and their queues in
+`app.state.batchers`. Pages (the explorer) are added to the application that it returns.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from syntaxformer.serve.schemas import (
 )
 
 LOOK_S = 0.2
-"""Seconds between two looks at whether a client still waits."""
+"""Seconds between two checks whether a client still waits."""
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": text} for status, (_, text) in STATUSES.items() if text
@@ -56,7 +56,7 @@ _probes = APIRouter()
 
 
 def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
-    """Build the application of loaded models; the first of each task is its default."""
+    """Build the application for loaded models; the first model of each task is its default."""
     metrics = Metrics()
     bounds = config.max_batch, config.max_waiting
     of_cost = {"cost": n_characters, "max_cost": config.max_batch_characters}
@@ -76,7 +76,7 @@ def create_app(config: ServiceConfig, engines: Mapping[str, Engine]) -> FastAPI:
     app = FastAPI(
         title="syntaxformer",
         version=__version__,
-        description="Translation and classification with syntax. An error is JSON that says what to change.",
+        description="Translation and classification with syntax. Errors are JSON that says what to change.",
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
@@ -110,7 +110,7 @@ async def classify(body: ClassifyRequest, request: Request) -> ClassifyAnswer:
 
 @_work.post("/v1/explain", response_model_exclude_none=True, summary="Look into a model")
 async def explain(body: ExplainRequest, request: Request) -> ExplainAnswer:
-    """Translate or classify a text, and show words, trees, relations, pieces, attention, sub-networks."""
+    """Translate or classify a text, and show its words, trees, relations, pieces and attention."""
     texts = [body.text] if isinstance(body.text, str) else body.text
     engine = _engine(request, None, body.model, texts)
     check_explained(texts, request.app.state.config)
@@ -127,10 +127,10 @@ async def explain(body: ExplainRequest, request: Request) -> ExplainAnswer:
 def _engine(
     request: Request, task: str | None, name: str | None, texts: Sequence[str | Sequence[str]]
 ) -> Engine:
-    """The model of a request, once its texts are noted for the log: themselves only where that was asked for.
+    """The model of a request; its counts are noted for the log, and its texts only if the service logs texts.
 
     Raises:
-        Problem: 422, there is no such model, or the texts are none that any could take.
+        Problem: 422 if there is no such model, or the texts are too many, too long or not Unicode.
     """
     state = request.app.state
     engine = choose(state.engines, task, name)
@@ -142,10 +142,10 @@ def _engine(
 
 
 async def _results(request: Request, engine: Engine, items: Sequence[Any], settings: Any) -> list[Any]:
-    """A model's results, as long as the client waits for them.
+    """A model's results, unless the client goes away.
 
     Raises:
-        Problem: 422, the model cannot work on an item; 499, the client went away; those of `Batcher.submit`.
+        Problem: 422 if the model cannot process an item, 499 if the client left; also as `Batcher.submit`.
     """
     state = request.app.state
     batcher: Batcher = state.batchers[engine.description.name]
@@ -153,12 +153,12 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
     try:
         while not (await asyncio.wait({work}, timeout=LOOK_S))[0]:
             if await request.is_disconnected():
-                raise Problem(499, "client: expected one that waits for its answer, got none any more.")
+                raise Problem(499, "client: expected one that waits for its answer, got a closed connection.")
         return work.result()
     except SyntaxformerError as error:
         raise Problem(422, str(error)) from error
     finally:
-        work.cancel()  # the batcher drops what nobody waits for
+        work.cancel()  # the batcher drops jobs that are cancelled
 
 
 @_probes.get(
@@ -168,30 +168,30 @@ async def _results(request: Request, engine: Engine, items: Sequence[Any], setti
     summary="Models that are served",
 )
 async def models(request: Request) -> ModelList:
-    """All models and what can be asked of them."""
+    """List all models and what they can do."""
     return ModelList(models=[engine.description for engine in request.app.state.engines.values()])
 
 
 @_probes.head("/healthz", include_in_schema=False)
-@_probes.get("/healthz", summary="Whether the process lives")
+@_probes.get("/healthz", summary="Whether the process is alive")
 async def healthz() -> dict[str, str]:
-    """Always ok while the process answers."""
+    """Answer ok as long as the process runs."""
     return {"status": "ok"}
 
 
 @_probes.head("/readyz", include_in_schema=False)
 @_probes.get(
     "/readyz",
-    summary="Whether requests are taken",
+    summary="Whether requests are accepted",
     responses={503: {"description": "Models are loading, or the service is stopping."}},
 )
 async def readyz(request: Request) -> Response:
-    """Ok from when all models are loaded until the service is told to stop."""
+    """Answer ok after all models are loaded and until the service is told to stop."""
     ready = request.app.state.ready
     return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
 
 @_probes.get("/metrics", response_class=PlainTextResponse, summary="Counters for Prometheus")
 async def metrics(request: Request) -> Response:
-    """Requests, times, batches, queues."""
+    """Return counters of requests, times, batches and queues."""
     return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)

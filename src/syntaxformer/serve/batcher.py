@@ -1,9 +1,9 @@
-"""Texts of many requests, worked on together: a bounded queue before one thread.
+"""Batches the texts of many requests: a bounded queue in front of one worker thread.
 
-While the thread is busy, requests gather; it then takes as many as fit. An idle service waits for nobody, so
-a single request is answered as fast as without a queue. Requests with other settings go into another batch.
-What is large is worked on in parts, and goes behind the others after each: nobody waits for all of it, and
-what nobody waits for any more ends with its part.
+While the thread is busy, requests gather; it then takes as many as fit into a batch. An idle service starts
+at once, so a single request is answered as fast as without a queue. Requests with different settings go into
+different batches. A large request is split, and goes to the end of the queue after each part. So others need
+not wait for all of it, and it ends with its current part if its client has gone.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from syntaxformer.serve.problems import Problem
 
 Work = Callable[[Any, list[Any]], Sequence[Any]]
-"""Settings and items → a result for each item."""
+"""Returns a result for each item, from settings and items."""
 
 
 @dataclass
 class Observer:
-    """What a batcher tells; see `metrics`."""
+    """Functions that a batcher calls to report its work; see `Metrics`."""
 
     waiting: Callable[[int], None] = lambda n_items: None
     batch: Callable[[int, float], None] = lambda n_items, seconds: None
@@ -54,20 +54,20 @@ class _Job:
 
 
 _Part = tuple[_Job, Sequence[Any]]
-"""A job, and its next items."""
+"""A job and the items of it that are next."""
 
 
 @dataclass
 class Batcher:
-    """Gathers items and works on them in a thread of its own.
+    """Gathers items and processes them in its own thread.
 
     Args:
-        work: What is done with a batch; runs in the thread.
-        max_batch: Items of a batch; a larger request is worked on in parts.
-        max_waiting: Items that may wait; a request that does not fit is refused.
-        observer: Told of queue and batches.
-        cost: Of an item, as `max_cost` counts it.
-        max_cost: Of a batch of several items.
+        work: Processes a batch; it runs in the thread.
+        max_batch: Largest number of items in a batch; a larger request is split.
+        max_waiting: Largest number of waiting items; a request that does not fit is refused.
+        observer: Receives reports on queue and batches.
+        cost: Cost of an item.
+        max_cost: Largest cost of a batch of several items.
     """
 
     work: Work
@@ -84,10 +84,10 @@ class Batcher:
     )
 
     async def submit(self, items: Sequence[Any], settings: Any, deadline_s: float) -> list[Any]:
-        """Wait for the results of some items; those with equal settings may share a batch.
+        """Wait for the results of some items; items with equal settings may share a batch.
 
         Raises:
-            Problem: 429 where too many wait already, 503 where the results did not come in time.
+            Problem: 429 if too many items wait already, 503 if the results do not come in time.
         """
         if self._n_waiting and self._n_waiting + len(items) > self.max_waiting:
             self.observer.refused("busy")
@@ -113,7 +113,7 @@ class Batcher:
             ) from error
 
     async def close(self) -> None:
-        """Finish what waits, then stop."""
+        """Finish all waiting items, then stop."""
         if self._task is not None:
             await self._task
         self._thread.shutdown()
@@ -126,11 +126,11 @@ class Batcher:
         """Work until nothing waits."""
         while batch := self._take():
             await self._finish(batch)
-            # Behind those that came meanwhile.
+            # The rest of a large job goes behind jobs that came meanwhile.
             self._jobs += [job for job, _ in batch if job.left]
 
     async def _finish(self, batch: Sequence[_Part]) -> None:
-        """Work on a batch; where it fails, on each part alone: nobody fails for what stands in another's."""
+        """Process a batch; if it fails, process each part alone, so that only the faulty request fails."""
         items = [item for _, part in batch for item in part]
         start = time.monotonic()
         loop = asyncio.get_running_loop()
@@ -145,7 +145,7 @@ class Batcher:
                 batch[0][0].answer.set_exception(error)
 
     def _work(self, settings: Any, items: list[Any]) -> Sequence[Any]:
-        """Work in the thread; what is neither an error nor an end, as a panic of a tokenizer, is an error."""
+        """Process items in the thread, and turn exceptions such as a tokenizer's panic into errors."""
         try:
             return self.work(settings, items)
         except BaseException as error:
@@ -154,7 +154,7 @@ class Batcher:
             raise RuntimeError(f"model: expected results, got {type(error).__name__}: {error}") from error
 
     def _take(self) -> list[_Part]:
-        """A part of the oldest job, others with its settings that fit beside it; late ones are dropped."""
+        """Take a part of the oldest job and further jobs with its settings that fit; drop late jobs."""
         batch: list[_Part] = []
         kept: deque[_Job] = deque()
         n_items = cost = 0
@@ -176,7 +176,7 @@ class Batcher:
         return batch
 
     def _n_fitting(self, items: Sequence[Any], n_items: int, cost: int) -> int:
-        """How many of the items fit into a batch beside what it has; the first of all always does."""
+        """Number of items that fit into a batch besides its content; an empty batch takes at least one."""
         for n_fitting, item in enumerate(items):
             cost += self.cost(item)
             if n_items + n_fitting and (n_items + n_fitting >= self.max_batch or cost > self.max_cost):
@@ -228,7 +228,7 @@ class Metrics:
         )
 
     def observer(self, model: str) -> Observer:
-        """What a model's batcher tells goes into these counters."""
+        """An observer that counts the work of a model's batcher."""
 
         def batch(n_texts: int, seconds: float) -> None:
             self.texts.labels(model).inc(n_texts)
@@ -239,7 +239,7 @@ class Metrics:
         return Observer(self.waiting.labels(model).set, batch, lambda why: refused(model, why).inc())
 
     def text(self) -> bytes:
-        """All of them in Prometheus's text format."""
+        """All counters in Prometheus's text format."""
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)
         shared = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""Settings of the service: where it listens and how much it takes on. Reads no model."""
+"""Settings of the service: where it listens and how much work it accepts."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ServiceConfig(BaseModel):
-    """What `syntaxformer serve` was told."""
+    """The settings of `syntaxformer serve`."""
 
     model_config = ConfigDict(extra="forbid")
 
     models: dict[str, Path] = Field(description="name of each model → its folder; the first is the default")
-    host: str = Field(default="127.0.0.1", description="address to listen on; loopback unless told")
-    port: int = Field(default=8000, ge=0, le=65535, description="0 takes a free one")
+    host: str = Field(default="127.0.0.1", description="address to listen on; by default this machine only")
+    port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     allowed_hosts: list[str] = Field(
-        default=[], description="names in `Host` that are answered, beside those of this machine alone"
+        default=[], description="names in the header `Host` that are answered besides those of this machine"
     )
-    workers: int = Field(default=1, ge=1, description="processes, each with models of its own")
+    workers: int = Field(default=1, ge=1, description="number of processes, each with its own models")
     annotator: str | None = Field(
-        default=None, description="tags and parses for all models that read them; null: the models' own"
+        default=None, description="annotator for all models that need one; null: the models' own"
     )
     trust_annotator: bool = Field(default=False, description="load any annotator that a folder names")
-    device: str | None = Field(default=None, description="cpu, cuda, …; null: the best there is")
-    max_texts: int = Field(default=128, ge=1, description="texts of one request")
-    max_characters: int = Field(default=5000, ge=1, description="characters of one text")
+    device: str | None = Field(default=None, description="cpu, cuda, …; null: the best one available")
+    max_texts: int = Field(default=128, ge=1, description="largest number of texts in a request")
+    max_characters: int = Field(default=5000, ge=1, description="largest number of characters in a text")
     max_explained_characters: int = Field(
-        default=1000, ge=1, description="characters of a text that is looked into, both of a pair together"
+        default=1000, ge=1, description="characters of a text or pair that /v1/explain accepts"
     )
     max_body_bytes: int = Field(
         default_factory=lambda data: max(1_000_000, data["max_characters"] * max(2 * data["max_texts"], 13)),
         ge=1,
-        description="bytes of one request; by default 2 for each allowed character, and no less than 1 MB",
+        description="bytes of one request; by default 2 for each allowed character, at least 1 MB",
     )
-    max_batch: int = Field(default=64, ge=1, description="texts that are worked on together")
+    max_batch: int = Field(default=64, ge=1, description="largest number of texts in a batch")
     max_batch_characters: int = Field(
         default_factory=lambda data: max(5000, 100 * data["max_batch"]),
         ge=1,
-        description="characters of several texts worked on together; by default 100 a text, at least 5,000",
+        description="characters in a batch of several texts; by default 100 for each text, at least 5,000",
     )
     max_waiting: int = Field(
-        default=1024, ge=1, description="texts that wait, for each model; more are refused"
+        default=1024, ge=1, description="texts that may wait for each model; more are refused"
     )
     deadline_s: float = Field(
         default=30.0, gt=0, allow_inf_nan=False, description="seconds within which a request is answered"
     )
-    log_texts: bool = Field(default=False, description="write texts of users into the log")
+    log_texts: bool = Field(default=False, description="write users' texts to the log")
     api_key: str | None = Field(
-        default=None, repr=False, description="asked of every request to /v1; null: none"
+        default=None, repr=False, description="key that every request to /v1 must send; null: none"
     )

@@ -1,4 +1,4 @@
-"""A served model: its folder loaded, its work on a batch, its description. Knows nothing of HTTP."""
+"""A served model: loads its folder, works on batches, describes itself. Nothing here depends on HTTP."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from syntaxformer.translation.translator import Translator
 
 DIGITS = 5
-"""Of a weight after the point."""
+"""Number of decimals of a weight."""
 
 
 class Engine:
-    """A served model: its name in requests, what it does, and whose annotations it reads."""
+    """A served model, with its name in requests, its task, and the annotator that it reads."""
 
     description: ModelDescription
 
@@ -54,7 +54,7 @@ class Engine:
         self.description = ModelDescription(name=name, task=task, annotator=read, **described)
 
     def work(self, settings: Any, items: list[Any]) -> Sequence[Any]:
-        """A result for each item; runs in a thread of its own, one batch at a time."""
+        """Return a result for each item; this runs in its own thread, one batch at a time."""
         raise NotImplementedError
 
 
@@ -73,7 +73,7 @@ class TranslatorEngine(Engine):
         super().__init__(name, "translation", translator, annotator, backend=info.backend, **described)
 
     def work(self, settings: TranslateSettings | ExplainSettings, items: list[str]) -> Sequence[Any]:
-        """Translate or explain texts; line breaks in them are spaces."""
+        """Translate or explain texts; line breaks in a text become spaces."""
         lines = [" ".join(text.splitlines()) for text in items]
         if isinstance(settings, ExplainSettings):
             return [explain_translation(self, line, settings) for line in lines]
@@ -86,7 +86,7 @@ class TranslatorEngine(Engine):
             update={name: value for name, value in given.items() if value is not None}
         )
         source = self.translator.encode(lines)
-        self.translator.encoder.unseen.counts.clear()  # nobody would read the warning
+        self.translator.encoder.unseen.counts.clear()  # a service has no reader of the warning
         found = self.translator.search(lines, source, decoding, settings.n_best, settings.scores)
         translations = []
         for row, best in enumerate(found):
@@ -156,7 +156,7 @@ def check_folder(folder: Path) -> None:
     """Check that a folder is a model, without loading it.
 
     Raises:
-        CheckpointError: It is unfinished, altered or something else.
+        CheckpointError: The folder is unfinished, altered or not a model.
     """
     is_classifier = (folder / CLASSIFIER).is_file()
     verify, read = (
@@ -171,13 +171,13 @@ def check_folder(folder: Path) -> None:
 def load_engine(
     name: str, folder: Path, device: str | None = None, annotator: str | None = None, trust: bool = False
 ) -> Engine:
-    """Load a translator (trained or exported) or a classifier that can answer any text.
+    """Load a translator (trained or exported) or a classifier, which must be able to answer any text.
 
     Raises:
-        CheckpointError: It cannot be read.
-        BackendMissingError: Its annotator or backend is not installed.
+        CheckpointError: The folder cannot be read.
+        BackendMissingError: The annotator or backend is not installed.
         ConfigError: There is no such device or annotator, the annotator cannot annotate any text, or the
-            model reads factors of the user's own.
+            model reads the user's own factors.
     """
     if (folder / CLASSIFIER).is_file():
         from syntaxformer.encoders.classifier import Classifier
@@ -198,7 +198,7 @@ def load_engine(
 
 
 def _try_annotator(annotator: Annotator | None, folder: Path) -> None:
-    """Check that an annotator takes any text: one that only holds the parses of given lines loads, too."""
+    """Check that an annotator accepts any text: one that only has parses of given lines also loads."""
     try:
         if annotator is not None:
             annotator.annotate(["a"])
@@ -217,16 +217,16 @@ def _shape(model: Any, layers: str, heads: str) -> dict[str, int | None]:
 
 
 def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSettings) -> ExplainAnswer:
-    """A line, its translation and what the translator looked at.
+    """Explain a line: its translation and the translator's attention.
 
     Raises:
-        ConfigError: There is no such layer or head, or the model reads factors of the user's own.
+        ConfigError: There is no such layer or head, or the model reads the user's own factors.
     """
     from syntaxformer.study import cross_attention, parser_for, translator_text
 
     translator, info = engine.translator, engine.translator.info
     parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
-    missing = {"networks": "Sub-networks are shown of classifiers that were fine-tuned with masks."}
+    missing = {"networks": "Only classifiers that were fine-tuned with masks have sub-networks."}
     attention = None
     if info.backend == "pytorch":
         looked = cross_attention(translator, line)
@@ -237,7 +237,7 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
         translation = best[0].text
         missing["attention"] = (
             f"This model was exported to {info.backend}, which gives no attention. "
-            "Serve the folder that it was exported from."
+            "Serve the folder from which it was exported."
         )
     view = translator_text(translator, line, parser, settings.max_distance)
     return _answer(engine, view, parser, missing, translation=translation, attention=attention)
@@ -246,7 +246,7 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
 def explain_classification(
     engine: ClassifierEngine, texts: tuple[str, ...], settings: ExplainSettings
 ) -> ExplainAnswer:
-    """A text or a pair, what the classifier says of it, and how its encoder looked at it.
+    """Explain a text or a pair: the classifier's answer and its encoder's attention.
 
     Raises:
         ConfigError: There is no such layer, head or sub-network.
@@ -257,7 +257,7 @@ def explain_classification(
     item: Any = texts[0] if len(texts) == 1 else texts
     parts: dict[str, Any] = {"classification": engine.classify([item])[0]}
     missing = {}
-    language = None if classifier.info.task in OWN_TASKS else "en"  # the public tasks are in English
+    language = None if classifier.info.task in OWN_TASKS else "en"  # the official tasks are in English
     parser = parser_for(classifier.annotator, engine.parser, language, False)
     if (backend := engine.description.backend) != "pytorch":
         reason = f"This model was exported to {backend}, which does not give it."
@@ -321,7 +321,7 @@ def _attention(
     settings: ExplainSettings,
     inside: SubnetworkView | None = None,
 ) -> AttentionView:
-    """One layer of `[layers, heads, rows, columns]`, or the wanted sub-network of it."""
+    """One layer of `[layers, heads, rows, columns]`, or one sub-network of it."""
     n_layers, n_heads = weights.shape[:2]
     layer = _place(settings.layer, n_layers, "layer")
     head = None if settings.head is None else _place(settings.head, n_heads, "head")

@@ -1,8 +1,8 @@
-"""What every request passes: its id, the name it calls, its size, the key; then whether a model can do it.
+"""Checks of every request: id, host name, size and key, and then whether a model can answer it.
 
-`Gate` is plain ASGI around the whole application, so that an error of ours is answered in the form of all
-others; it also writes the log line of each request and counts it. The checks below it are of well-formed
-requests: counts, lengths, characters, names of models.
+`Gate` is plain ASGI around the whole application, so that even internal errors are answered in the usual
+form. It also logs and counts each request. The checks below it are for well-formed requests: counts,
+lengths, characters, names of models.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _Settings = TypeVar("_Settings", bound=BaseModel)
 _log = logging.getLogger("syntaxformer.serve")
 
 PROTECTED = "/v1/"
-"""Paths below ask for the key; probes, metrics and pages do not."""
+"""Paths below this need the key; probes, metrics and pages do not."""
 
 _HERE = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, event, and what the record's `fields` hold."""
+    """Formats a record as one line of JSON: time, level, event, and the record's `fields`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
@@ -53,7 +53,7 @@ class JsonLines(logging.Formatter):
 
 
 class Gate:
-    """Wraps an application, of whose limits, key and counters it knows."""
+    """Wraps an application and enforces its limits and its key."""
 
     def __init__(self, app: ASGIApp, config: ServiceConfig, metrics: Metrics) -> None:
         self.app, self.config, self.metrics = app, config, metrics
@@ -84,7 +84,7 @@ class Gate:
             _log.error("unforeseen", exc_info=True, extra={"fields": {"request_id": request_id}})
             if status:
                 raise
-            message = "service: expected to answer, got an error of its own. Its log tells more."
+            message = "service: expected to answer, got an internal error. See its log."
             await problem_response(Problem(500, message))(scope, receive, sending)
         finally:
             self._record(scope, request_id, status, time.monotonic() - start)
@@ -114,7 +114,7 @@ class Gate:
         )
 
     def _counted(self, receive: Receive) -> Receive:
-        """The same bytes, up to the limit: a client may send more than it said, or not say."""
+        """Pass on the body up to the limit, because a client may send more than it announced."""
         n_bytes = 0
 
         async def receiving() -> Message:
@@ -152,15 +152,15 @@ TASKS = {"translation": "a translator", "classification": "a classifier"}
 
 
 def n_characters(texts: str | Sequence[str]) -> int:
-    """Characters of a text, or of several."""
+    """Number of characters in one or several texts."""
     return len(texts) if isinstance(texts, str) else sum(map(len, texts))
 
 
 def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) -> Engine:
-    """The model of a request; the first one of the task, or of all, where none is named.
+    """The model of a request; if none is named, the first one of the task, or the first of all.
 
     Raises:
-        Problem: 422, there is no such model for the task.
+        Problem: 422 if there is no such model for the task.
     """
     known = {key: engine for key, engine in engines.items() if task in (None, engine.description.task)}
     chosen = known.get(next(iter(known), "") if name is None else name)
@@ -168,22 +168,22 @@ def choose(engines: Mapping[str, Engine], task: str | None, name: str | None) ->
         found = "nothing" if name is None else shown(name)
         choice = f"one of {', '.join(known)}"
         if not known:
-            choice = f"{TASKS[task or '']} among the served models, where none is"
+            choice = f"{TASKS[task or '']} among the served models, which have none"
         raise Problem(422, f"model: expected {choice}, got {found}. See GET /v1/models.", "no_such_model")
     return chosen
 
 
 def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
-    """Check that a text to look into is short: its matrices grow with the square of it.
+    """Check that a text to explain is short, because its matrices grow with the square of its length.
 
     Raises:
-        Problem: 422, it is too long or empty.
+        Problem: 422 if it is too long or empty.
     """
     if (found := n_characters(texts)) > config.max_explained_characters:
         raise Problem(
             422,
             f"text: expected at most {config.max_explained_characters} characters, got {found}. "
-            "Send a part of it: what is shown grows with the square of the length.",
+            "Send a part of it, because the answer grows with the square of the length.",
             "text_too_long",
         )
     if not all(text.strip() for text in texts):
@@ -191,10 +191,10 @@ def check_explained(texts: Sequence[str], config: ServiceConfig) -> None:
 
 
 def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> None:
-    """Check that texts, or pairs of texts, are few, short and Unicode.
+    """Check that texts or pairs of texts are not too many, not too long, and Unicode.
 
     Raises:
-        Problem: 422.
+            Problem: 422 if a check fails.
     """
     if len(texts) > config.max_texts:
         message = f"texts: expected at most {config.max_texts}, got {len(texts)}. Send several requests."
@@ -209,7 +209,7 @@ def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> 
             raise Problem(
                 422,
                 f"{place}: expected at most {config.max_characters} characters, got {len(text)}. "
-                "Send it in parts, a sentence each.",
+                "Send it in parts, such as sentences.",
                 "text_too_long",
             )
         if half := _HALF.search(text):
@@ -218,10 +218,10 @@ def check_texts(texts: Sequence[str | Sequence[str]], config: ServiceConfig) -> 
 
 
 def translate_settings(request: TranslateRequest, engine: TranslatorEngine) -> TranslateSettings:
-    """The settings of a request, as far as the model can follow them.
+    """The settings of a request, if the model supports them.
 
     Raises:
-        Problem: 422, more translations than beams, or something to show that the model does not show.
+        Problem: 422 if there are more translations than beams, or the model cannot show what is asked for.
     """
     beam = request.beam_size or engine.translator.info.decoding.beam_size
     if request.n_best > beam:
@@ -235,20 +235,20 @@ def translate_settings(request: TranslateRequest, engine: TranslatorEngine) -> T
             f"show: expected {' or '.join(shows)}, got {', '.join(hidden)}, which {name}, exported to "
             f"{engine.description.backend}, does not give. Ask a model that was not exported.",
         )
-    shown = sorted(set(request.show))  # requests that differ in the order alone share a batch
+    shown = sorted(set(request.show))  # so that requests that differ only in order share a batch
     return settings_of(request, TranslateSettings).model_copy(update={"show": shown})
 
 
 def settings_of(request: BaseModel, kind: type[_Settings]) -> _Settings:
-    """The part of a request that texts worked on together must share."""
+    """The settings of a request, which texts in one batch must share."""
     return kind.model_construct(**{name: getattr(request, name) for name in kind.model_fields})
 
 
 def check_pairs(texts: Sequence[str | list[str]], engine: ClassifierEngine) -> list[str | tuple[str, str]]:
-    """Texts in the form that a classifier takes.
+    """Convert texts to the form that a classifier takes.
 
     Raises:
-        Problem: 422, single texts for a model of pairs or the reverse, or an empty text.
+        Problem: 422 for single texts and a model of pairs or the reverse, or for an empty text.
     """
     items: list[str | tuple[str, str]] = []
     for place, text in enumerate(texts):
@@ -265,17 +265,17 @@ def check_pairs(texts: Sequence[str | list[str]], engine: ClassifierEngine) -> l
 
 
 MAX_KEYS, MAX_DEPTH = 50, 10
-"""Keys of all objects, and brackets within each other: no request needs a third of either."""
+"""Largest number of keys in all objects, and of nested brackets: no request needs a third of either."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{\]},:]', re.DOTALL)
-"""A string, or a mark of JSON outside of strings."""
+"""A string, or a JSON delimiter outside strings."""
 
 
 class BoundedRoute(APIRoute):
-    """A route whose body is bounded."""
+    """A route that limits the content of its body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Answer with a request that reads its body here."""
+        """Wrap the handler with a request that checks its body."""
         handle = super().get_route_handler()
 
         async def bounded(request: Request) -> Response:
@@ -286,13 +286,13 @@ class BoundedRoute(APIRoute):
 
 class _BoundedRequest(Request):
     async def json(self) -> Any:
-        text = (await self.body()).decode("utf-8-sig")  # nothing else: what is counted is what is read
+        text = (await self.body()).decode("utf-8-sig")  # the check then sees exactly what is read
         _check_size(text, self.app.state.config.max_texts)
         return json.loads(text)
 
 
 def _check_size(text: str, max_texts: int) -> None:
-    """Check that JSON has few values, keys and brackets within each other; it is read no further."""
+    """Check that JSON has few values, keys and nested brackets, and stop at the first excess."""
     depth = n_keys = 0
     for n_tokens, token in enumerate(_TOKEN.finditer(text)):
         mark = text[token.start()]

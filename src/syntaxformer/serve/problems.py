@@ -1,4 +1,4 @@
-"""What is wrong with a request, as JSON that says what to change: one form for every error.
+"""Errors of requests as JSON that says what to change, all in the same form.
 
 `{"error": {"status": 422, "code": "too_many_texts", "message": "texts: expected …", "request_id": …}}`
 """
@@ -21,21 +21,21 @@ STATUSES = {
     404: ("no_such_path", ""),
     405: ("wrong_method", ""),
     413: ("too_large", "The body is too large."),
-    421: ("wrong_host", "The name in `Host` is none of the service's."),
-    422: ("invalid", "The request asks for what cannot be; the message says what to change."),
+    421: ("wrong_host", "The name in `Host` is not one of the service's."),
+    422: ("invalid", "The request is not valid; the message says what to change."),
     429: ("busy", "Too many texts are waiting."),
     499: ("gone", ""),
     500: ("internal", ""),
     503: ("too_late", "There was no answer in time."),
 }
-"""The usual code of each status, and what OpenAPI says of those that a route may answer with."""
+"""The usual code of each status, and its OpenAPI description if routes may answer with it."""
 
 _PREFIX = re.compile(r"^(Value error, |(Input|List|String|Value) should (be |have )?)")
-"""How pydantic's messages begin, before what was expected."""
+"""The beginning of pydantic's messages, which is removed."""
 
 
 class Problem(HTTPException):
-    """An answer that is not the wanted one; its code is for programs, None for that of the status."""
+    """An error answer; its `code` is for programs, and None gives the usual one of the status."""
 
     def __init__(
         self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None
@@ -46,7 +46,7 @@ class Problem(HTTPException):
 
 
 def shown(value: object) -> str:
-    """A value from a request as messages quote it: whatever its size, 60 characters of it."""
+    """A value from a request as messages quote it, cut to 60 characters."""
     text = ascii(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
@@ -63,7 +63,7 @@ def problem_response(problem: Problem) -> JSONResponse:
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Give all errors of an application this form."""
+    """Make an application answer all errors in this form."""
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -77,7 +77,7 @@ def handle_problems(app: FastAPI) -> None:
 def _problem_of(error: RequestValidationError) -> Problem:
     details = error.errors()
     if any(detail["loc"] == ("body",) and isinstance(detail.get("input"), bytes) for detail in details):
-        message = "body: expected JSON, got a body that is said to be none."
+        message = "body: expected JSON, got another content type."
         return Problem(422, f"{message} Send `Content-Type: application/json`.")
     if any(detail["type"] == "json_invalid" for detail in details):
         found = details[0].get("ctx", {}).get("error", "other bytes")
@@ -105,7 +105,7 @@ def _http_problem(request: Request, error: HTTPException) -> Problem:
         allowed = headers.get("Allow") or headers.get("allow", "another method")
         return Problem(405, f"method: expected {allowed}, got {request.method[:60]}.", headers=headers)
     if error.status_code == 400:
-        return Problem(400, "body: expected JSON, got brackets too deep, too long a number, or no UTF-8.")
+        return Problem(400, "body: expected JSON, got brackets too deep, a number too long, or no UTF-8.")
     code, _ = STATUSES.get(error.status_code, ("http", ""))
     return Problem(error.status_code, f"request: {error.detail}.", code, headers)
 
@@ -117,7 +117,7 @@ _current: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def set_request_id(given: str | None) -> str:
-    """Begin a request; an id of letters, digits, ".", "_" and "-" is taken over."""
+    """Begin a request; a given id of letters, digits, ".", "_" and "-" is kept."""
     request_id = given if given and _PROPER.fullmatch(given) else uuid.uuid4().hex
     _current.set(request_id)
     return request_id

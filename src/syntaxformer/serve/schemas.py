@@ -1,4 +1,4 @@
-"""Bodies of requests and answers, with examples: what the OpenAPI document shows."""
+"""Bodies of requests and answers, with examples, as the OpenAPI document shows them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class TranslateSettings(_Request):
     length_penalty: float | None = Field(
         default=None, ge=-5, le=5, allow_inf_nan=False, description="null: the model's setting"
     )
-    scores: bool = Field(default=False, description="give each translation its score")
+    scores: bool = Field(default=False, description="return the score of each translation")
     show: list[Shown] = Field(
         default=[],
         max_length=3,
-        description="tags of the source; alignment and attention of the best translation",
+        description="also return tags of the source, or alignment or attention of the best translation",
     )
 
 
@@ -44,7 +44,7 @@ class TranslateRequest(TranslateSettings):
     """Texts to translate."""
 
     texts: list[str] = Field(
-        min_length=1, fail_fast=True, description="a sentence or segment each; an empty text stays empty"
+        min_length=1, fail_fast=True, description="sentences or segments; an empty text stays empty"
     )
     model: str | None = Field(default=None, description="name of a model; null: the first translator")
 
@@ -62,18 +62,18 @@ class Hypothesis(BaseModel):
 
 
 class Source(BaseModel):
-    """What the model saw of the source."""
+    """The source as the model read it."""
 
     pieces: list[str] = Field(description="subword pieces, the end piece included")
     factors: dict[str, list[str]] = Field(description="factor → its value for each piece")
 
 
 class Attention(BaseModel):
-    """Cross-attention of the last layer, mean over its heads."""
+    """Cross-attention of the last layer, averaged over its heads."""
 
     source: list[str]
     target: list[str]
-    weights: list[list[float]] = Field(description="[target][source], each row sums to 1")
+    weights: list[list[float]] = Field(description="[target][source]; each row sums to 1")
 
 
 class Translation(BaseModel):
@@ -83,7 +83,7 @@ class Translation(BaseModel):
     hypotheses: list[Hypothesis] | None = Field(default=None, description="best first, with n_best or scores")
     source: Source | None = None
     alignment: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = Field(
-        default=None, description="[source piece, target piece]: what each target piece looks at most"
+        default=None, description="for each target piece: [most attended source piece, target piece]"
     )
     attention: Attention | None = None
     truncated: Truncated = False
@@ -106,7 +106,7 @@ class ClassifyRequest(_Request):
     texts: list[str | Pair] = Field(
         min_length=1,
         fail_fast=True,
-        description="texts, or pairs where the model was trained on pairs; none of them empty",
+        description="texts, or pairs if the model was trained on pairs; none may be empty",
     )
     model: str | None = Field(default=None, description="name of a model; null: the first classifier")
 
@@ -114,10 +114,10 @@ class ClassifyRequest(_Request):
 
 
 class Classification(BaseModel):
-    """What a model says about one text."""
+    """A model's answer about one text."""
 
-    label: str | None = Field(default=None, description="null where the model gives scores")
-    score: float | None = Field(default=None, description="of a model that gives scores")
+    label: str | None = Field(default=None, description="label; null if the model gives scores")
+    score: float | None = Field(default=None, description="score, if the model gives scores")
     probabilities: dict[str, float] | None = None
     truncated: Truncated = False
 
@@ -147,15 +147,15 @@ class ModelDescription(BaseModel):
     target_language: str | None = None
     factors: list[str] = []
     labels: list[str] | None = None
-    n_texts: int = Field(default=1, description="2 where it takes pairs of texts")
-    n_layers: int | None = Field(default=None, description="layers whose attention /v1/explain shows")
-    n_heads: int | None = Field(default=None, description="heads of each of them")
+    n_texts: int = Field(default=1, description="2 if it takes pairs of texts")
+    n_layers: int | None = Field(default=None, description="number of layers that /v1/explain can show")
+    n_heads: int | None = Field(default=None, description="number of heads in each layer")
     networks: bool = Field(default=False, description="whether it has sub-networks of syntax attention")
-    shows: list[Shown] = Field(default=[], description="what `show` may ask of it")
+    shows: list[Shown] = Field(default=[], description="values of `show` that it supports")
 
 
 class ModelList(BaseModel):
-    """All models, the default of each task first."""
+    """All models; the default of each task comes first."""
 
     models: list[ModelDescription]
 
@@ -174,26 +174,26 @@ class ErrorBody(BaseModel):
 
 
 class ExplainSettings(_Request):
-    """What is to be seen of a text."""
+    """What to show of a text."""
 
     layer: int = Field(
-        default=-1, ge=-1, le=999, description="whose attention is shown, from 0; -1: the last"
+        default=-1, ge=-1, le=999, description="layer whose attention is shown, from 0; -1: the last"
     )
-    head: int | None = Field(default=None, ge=0, le=999, description="null: the mean over the heads")
+    head: int | None = Field(default=None, ge=0, le=999, description="head; null: the mean over all heads")
     network: str | None = Field(
         default=None,
         max_length=100,
-        description='show one sub-network\'s attention, "dependency parent 1"; null: all together',
+        description='sub-network to show, such as "dependency parent 1"; null: all together',
     )
     max_distance: int = Field(
-        default=MAX_DISTANCE, ge=1, le=_LARGEST_DISTANCE, description="largest distance that has a relation"
+        default=MAX_DISTANCE, ge=1, le=_LARGEST_DISTANCE, description="largest distance of relations"
     )
 
 
 class ExplainRequest(ExplainSettings):
-    """A text to look into."""
+    """A text to explain."""
 
-    text: str | Pair = Field(description="a sentence; two where the model was trained on pairs")
+    text: str | Pair = Field(description="a sentence, or two if the model was trained on pairs")
     model: str | None = Field(default=None, description="name of a model; null: the first one")
 
     model_config = _with_examples(
@@ -203,31 +203,31 @@ class ExplainRequest(ExplainSettings):
 
 
 class SentenceView(BaseModel):
-    """Words with their annotation, one value a word; null for what the parser does not give."""
+    """Words with their annotation, one value for each word; null if the parser does not give it."""
 
     text: str
     words: list[str]
     upos: list[str] | None = None
     xpos: list[str] | None = None
     lemmas: list[str] | None = None
-    governors: list[int] | None = Field(default=None, description="from 0, -1 for a root")
+    governors: list[int] | None = Field(default=None, description="governor of each word, from 0; -1: root")
     deprels: list[str] | None = None
-    constituency: str | None = Field(default=None, description="in brackets")
+    constituency: str | None = Field(default=None, description="bracketed constituency tree")
     phrases: list[tuple[str, int, int]] | None = Field(
         default=None, description="[label, first word, word after the last], parents before children"
     )
 
 
 class PiecesView(BaseModel):
-    """What the model reads."""
+    """The pieces that the model reads."""
 
     texts: list[str]
-    words: list[int] = Field(description="word of each piece, counted through both sentences, -1 for none")
+    words: list[int] = Field(description="word of each piece, numbered through both sentences; -1: none")
     factors: dict[str, list[str]] = Field(description="factor → its value for each piece")
 
 
 class RelationsView(BaseModel):
-    """Relations of the words of all sentences."""
+    """Relations between the words of all sentences."""
 
     max_distance: int
     names: list[str] = Field(description="name of each id")
@@ -241,10 +241,10 @@ class AttentionView(BaseModel):
     n_layers: int
     n_heads: int
     layer: int
-    head: int | None = Field(default=None, description="null: the mean")
+    head: int | None = Field(default=None, description="head; null: the mean over all heads")
     network: str | None = None
-    rows: list[str] = Field(description="pieces that look")
-    columns: list[str] = Field(description="pieces looked at")
+    rows: list[str] = Field(description="pieces that attend")
+    columns: list[str] = Field(description="pieces that are attended to")
     weights: list[list[float]]
 
 
@@ -253,12 +253,12 @@ class NetworksView(BaseModel):
 
     layers: list[int]
     names: list[str]
-    occurs: list[bool] = Field(description="whether the sub-network links any two pieces here")
-    weights: list[list[float]] = Field(description="[layer][sub-network], mean over pieces")
+    occurs: list[bool] = Field(description="whether the sub-network links any two pieces of this text")
+    weights: list[list[float]] = Field(description="[layer][sub-network], averaged over pieces")
 
 
 class ExplainAnswer(BaseModel):
-    """What there is to see; what there is not, with the reason, in `missing`."""
+    """The explanation of a text; `missing` gives the reason for each part that is absent."""
 
     model: str
     task: Task
@@ -270,5 +270,5 @@ class ExplainAnswer(BaseModel):
     attention: AttentionView | None = None
     networks: NetworksView | None = None
     missing: dict[str, str] = Field(
-        default={}, description="trees, attention, networks → why they are not here"
+        default={}, description="trees, attention, networks → reason why they are absent"
     )

@@ -1,4 +1,4 @@
-"""Running the application: one process or several, logs as JSON lines, an end that finishes what it took."""
+"""Runs the application in one or several processes, with logs as JSON lines and a graceful end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""Content-Security-Policy: nothing inline, nothing from elsewhere, in no other page's frame."""
+"""Content-Security-Policy: no inline code, nothing from other sites, no frame in another page."""
 
 _HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -53,7 +53,7 @@ class _Files(StaticFiles):
 
 
 def add_explorer(app: FastAPI) -> None:
-    """Add the page at `/` and `/explore`."""
+    """Add the explorer at `/` and `/explore`."""
 
     async def page() -> Response:
         return FileResponse(FOLDER / "index.html", headers=_HEADERS)
@@ -64,30 +64,30 @@ def add_explorer(app: FastAPI) -> None:
 
 
 CONFIG = "SYNTAXFORMER_SERVE"
-"""Variable that carries the settings to worker processes."""
+"""Environment variable that passes the settings to worker processes."""
 
 FAILURE, LOADED = "failure.txt", "loaded"
-"""Files that worker processes leave for the first one: why none can start; that one has started."""
+"""Files that workers leave for the main process: why none can start, and that one has started."""
 
 
 class SmallReads(H11Protocol):
-    """HTTP that reads little at a time: its parser is slow with chunks of a byte, and all others wait."""
+    """HTTP that reads little at a time, because its parser blocks all others on many tiny chunks."""
 
     def connection_made(self, transport: Any) -> None:  # type: ignore[override]
-        """Begin; `max_size` is what asyncio reads at once."""
+        """Begin a connection; `max_size` is the number of bytes that asyncio reads at once."""
         transport.max_size = 8192
         super().connection_made(transport)
 
 
 def name_models(folders: list[Path]) -> dict[str, Path]:
-    """Models by the names of their folders, as they were given.
+    """Name models after their folders, in the given order.
 
     Raises:
-        ConfigError: Two folders of one name.
+        ConfigError: Two folders have the same name.
     """
     named: dict[str, Path] = {}
     for folder in folders:
-        name = Path(os.path.abspath(folder)).name  # noqa: PTH100  # a link keeps the name that it has
+        name = Path(os.path.abspath(folder)).name  # noqa: PTH100  # a link keeps its own name
         if name in named:
             raise ConfigError(f"models: expected folders of different names, got {named[name]} and {folder}.")
         named[name] = folder
@@ -98,10 +98,10 @@ def run(config: ServiceConfig) -> None:
     """Serve until told to stop.
 
     Raises:
-        CheckpointError: A folder is no model.
+        CheckpointError: A folder is not a model.
         BackendMissingError: An annotator or backend is not installed.
-        ConfigError: There is no such device, nobody can listen there, others reach it by names that are not
-            allowed, no worker can load the models, or a model needs more than the texts of requests.
+        ConfigError: There is no such device, the address cannot be used, it needs allowed host names, no
+            worker can load the models, or a model needs more than the texts of requests.
     """
     for folder in config.models.values():
         check_folder(folder)
@@ -122,7 +122,7 @@ def run(config: ServiceConfig) -> None:
 
 
 def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
-    """Serve an application, or in several processes what a function of that name builds, until the end."""
+    """Serve an application until the end; a name of a function that builds it allows several processes."""
     _log_as_json()
     uvicorn.run(
         app,
@@ -136,12 +136,12 @@ def serve_app(app: FastAPI | str, config: ServiceConfig) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=math.ceil(config.deadline_s) + 5,
-        timeout_worker_healthcheck=60,  # one that loads models on a busy machine is not hung
+        timeout_worker_healthcheck=60,  # loading models on a busy machine takes time
     )
 
 
 def app_from_environment() -> FastAPI:
-    """The application of a worker process; where none has ever loaded its models, none will: all end."""
+    """The application of a worker; if loading fails before any worker has succeeded, all workers end."""
     _log_as_json()
     shared = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
     try:
@@ -157,7 +157,7 @@ def app_from_environment() -> FastAPI:
 
 
 def _check_address(config: ServiceConfig) -> None:
-    """Models take long to load; that the port is taken is found before."""
+    """Check the address before models are loaded, which takes long."""
     try:
         family, *_, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as one:
@@ -169,8 +169,8 @@ def _check_address(config: ServiceConfig) -> None:
             f"{error.strerror}."
         ) from error
     if not config.allowed_hosts and not ip_address(address[0]).is_loopback:
-        message = f"--allowed-host: expected the names that others call {config.host} by, got none."
-        raise ConfigError(f"{message} Give each that may stand in the header `Host`: --allowed-host NAME.")
+        message = f"--allowed-host: expected the names by which others call {config.host}, got none."
+        raise ConfigError(f"{message} Give each name that the header `Host` may have: --allowed-host NAME.")
 
 
 def _build(config: ServiceConfig) -> FastAPI:

@@ -1,4 +1,4 @@
-"""Looking into models: attention as arrays and pictures, its spread, ablation, cases where they differ."""
+"""Tools to look into models: attention as arrays and pictures, its spread, ablation, differing sentences."""
 
 from syntaxformer.study.ablation import Ablation, ablate_classifier, ablate_translator
 from syntaxformer.study.attention import (

@@ -1,7 +1,7 @@
-"""Factors and relations shuffled or blanked at evaluation: does a trained model use them at all?
+"""Shuffles or blanks factors and relations at evaluation, to see whether a trained model uses them.
 
-Nothing of the model changes, only what it reads. `ablate_translator` and `ablate_classifier` give a copy that
-reads spoiled inputs; everything else of it works as before.
+Only the inputs change, not the model. `ablate_translator` and `ablate_classifier` return a copy that reads
+changed inputs and otherwise works as before.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from syntaxformer.translation.source import EncodedText, SourceEncoder
 from syntaxformer.translation.translator import Translator
 
 KINDS = ("parent", "child", "sibling")
-"""Kinds of relation, in the order of their ids."""
+"""Kinds of relations, in the order of their ids."""
 
 NO_VALUE = 0
-"""`<none>` of every factor: what pieces of no word have, and words never have in training."""
+"""Id of `<none>` in every factor: the value of pieces without a word, which words never have in training."""
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """What is spoiled, and how.
+    """Which inputs are shuffled or blanked.
 
     Args:
-        shuffle: Factors, whose values change places among the words of a sentence (of `subword`, a factor of
-            pieces, among its pieces); `syntax` or one tree, whose words change places within their sentence
-            while its shape stays; `governors` that a LISA head looks at, likewise.
-        blank: Factors, which become `<none>`; `syntax`, a tree or a kind of relation (parent, child, sibling,
-            pair), of which nothing is left; `governors`: every word becomes a root.
-        seed: Of the shuffling; beside it only the text decides, not the texts of its batch.
+        shuffle: Factors, whose values are permuted among the words of a sentence (`subword`, a factor of
+            pieces, among its pieces). `syntax` or one tree, whose words are permuted while its shape stays.
+            `governors` that a LISA head attends to, likewise.
+        blank: Factors, which become `<none>`. `syntax`, a tree or a kind of relation (parent, child, sibling,
+            pair), which is removed. `governors`, so that every word becomes a root.
+        seed: Seed of the shuffling, which depends only on it and the text, not on the rest of the batch.
     """
 
     shuffle: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Ablation:
 
     @classmethod
     def parse(cls, shuffle: Sequence[str] | None, blank: Sequence[str] | None, seed: int = 1) -> Ablation:
-        """From options of the command line, each of one name or several with commas."""
+        """Read options of the command line, each of which has one name or several with commas."""
         wanted, emptied = (
             tuple(name.strip() for one in option or () for name in one.split(","))
             for option in (shuffle, blank)
@@ -63,7 +63,7 @@ class Ablation:
         return cls(wanted, emptied, seed)
 
     def check(self, factors: Sequence[str], trees: Sequence[str], has_governors: bool) -> None:
-        """Hold that a model reads what is to be spoiled.
+        """Check that a model reads the inputs that are to be changed.
 
         Raises:
             ConfigError: It does not, or a kind of relation is to be shuffled.
@@ -83,12 +83,12 @@ class Ablation:
 
 @dataclass(frozen=True)
 class PieceWords:
-    """Which word each piece of some texts belongs to.
+    """The word of each piece in some texts.
 
     Args:
-        words: `[texts, pieces]`, -1 for none; those of a second segment are numbered on.
+        words: `[texts, pieces]`, -1 for none; numbers of a second segment continue those of the first.
         segments: `[texts, pieces]`, 0 or 1.
-        texts: `[texts]`, a number that stands for each text, whatever batch it is in.
+        texts: `[texts]`, a number that identifies each text in any batch.
     """
 
     words: NDArray[np.int64]
@@ -97,11 +97,11 @@ class PieceWords:
 
     @classmethod
     def of_lines(cls, words: NDArray[Any], texts: NDArray[np.int64]) -> PieceWords:
-        """Of texts of one segment."""
+        """Build it for texts of one segment."""
         return cls(np.asarray(words, np.int64), np.zeros(words.shape, np.int64), texts)
 
     def roles(self, name: str, seed: int) -> NDArray[np.int64]:
-        """From which piece each piece takes its factor or its place in a tree, `[texts, pieces]`."""
+        """The piece whose factor or place in a tree each piece takes, `[texts, pieces]`."""
         shuffled = piece_roles if name in FACTORS and FACTORS[name].of_words is None else word_roles
         rows = zip(self.words, self.segments, self.texts.tolist(), strict=True)
         found = [shuffled(words, segments, drawn_for(seed, text, name)) for words, segments, text in rows]
@@ -109,14 +109,14 @@ class PieceWords:
 
 
 def ablate_translator(translator: Translator, ablation: Ablation) -> Translator:
-    """A translator that reads spoiled factors and trees.
+    """A copy of a translator that reads changed factors and trees.
 
     Raises:
-        ConfigError: It does not read what is to be spoiled; or its tags are pieces of the text.
+        ConfigError: It does not read what is to be changed, or its tags are pieces of the text.
     """
     encoder, syntax = translator.encoder, translator.encoder.syntax
     if encoder.prepend:
-        raise ConfigError("--shuffle, --blank: expected factors beside the text, got tags between its words.")
+        raise ConfigError("--shuffle, --blank: expected factors as columns, got tags between the words.")
     trees = () if syntax.trees is None else syntax.trees.used_trees
     ablation.check(encoder.factors, trees, syntax.governors)
     fields = {name: getattr(encoder, name) for name in SourceEncoder.__dataclass_fields__}
@@ -129,10 +129,10 @@ def ablate_translator(translator: Translator, ablation: Ablation) -> Translator:
 
 
 def ablate_classifier(classifier: Classifier, ablation: Ablation) -> Classifier:
-    """A classifier that reads spoiled tags and trees.
+    """A copy of a classifier that reads changed tags and trees.
 
     Raises:
-        ConfigError: It does not read what is to be spoiled.
+        ConfigError: It does not read what is to be changed.
     """
     config = classifier.collator.config
     options = config.tree_options
@@ -147,13 +147,13 @@ def ablate_classifier(classifier: Classifier, ablation: Ablation) -> Classifier:
 def ablate_factors(
     factors: NDArray[Any], names: Sequence[str], of_pieces: PieceWords, ablation: Ablation
 ) -> NDArray[Any]:
-    """Spoil columns of factor values.
+    """Shuffle or blank columns of factor values.
 
     Args:
         factors: `[texts, pieces, factors]`.
-        names: Of the columns.
+        names: Names of the columns.
         of_pieces: The words of the pieces.
-        ablation: What is wanted.
+        ablation: What to shuffle and blank.
     """
     spoiled = factors.copy()
     for column, name in enumerate(names):
@@ -172,7 +172,7 @@ def ablate_batch(
     ablation: Ablation,
     factors: Sequence[str] = (),
 ) -> dict[str, Tensor]:
-    """Spoil `syntax`, `governors` and `factor_ids`, whose columns are `factors`, as far as they are there."""
+    """Change `syntax`, `governors` and `factor_ids` (with columns `factors`), if the batch has them."""
     spoiled = dict(batch)
     if "syntax" in batch and options is not None:
         spoiled["syntax"] = _spoil_relations(batch["syntax"], options, of_pieces, ablation)
@@ -187,7 +187,7 @@ def ablate_batch(
 def _spoil_relations(
     relations: Tensor, options: TreeOptions, of_pieces: PieceWords, ablation: Ablation
 ) -> Tensor:
-    """Relations `[batch, trees, pieces, pieces]`: words change places, or relations become none."""
+    """Permute the words of relations `[batch, trees, pieces, pieces]`, or remove relations."""
     spoiled = relations.clone()
     for place, tree in enumerate(options.used_trees):
         if {"syntax", tree} & set(ablation.shuffle):
@@ -203,7 +203,7 @@ def _spoil_relations(
 
 
 def _spoil_governors(governors: Tensor, of_pieces: PieceWords, ablation: Ablation) -> Tensor:
-    """Places of governors `[batch, pieces]`; only first pieces of words point and are pointed at."""
+    """Change positions of governors `[batch, pieces]`; only first pieces of words have and are governors."""
     spoiled = governors.clone()
     first = torch.from_numpy(first_pieces(of_pieces.words))
     for row, roles in enumerate(torch.from_numpy(of_pieces.roles("governors", ablation.seed))):
@@ -220,7 +220,7 @@ def _spoil_governors(governors: Tensor, of_pieces: PieceWords, ablation: Ablatio
 
 @dataclass
 class _AblatedEncoder(SourceEncoder):
-    """A source encoder whose factors and trees are spoiled after they are made."""
+    """A source encoder that changes factors and trees after they are made."""
 
     ablation: Ablation = Ablation()
 
@@ -247,7 +247,7 @@ class _AblatedEncoder(SourceEncoder):
 
 @dataclass(frozen=True)
 class _AblatedSyntax(LineSyntax):
-    """Trees that are spoiled when a batch is made of them; `texts` as in `PieceWords`."""
+    """Trees that are changed when a batch is made; `texts` as in `PieceWords`."""
 
     ablation: Ablation = Ablation()
     texts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -260,7 +260,7 @@ class _AblatedSyntax(LineSyntax):
 
 
 class _AblatedCollator:
-    """A collator whose batches are spoiled; the rest is the collator's own."""
+    """A collator that changes its batches and otherwise works as before."""
 
     def __init__(self, collator: SyntaxCollator, ablation: Ablation) -> None:
         self._collator, self._ablation = collator, ablation
@@ -277,7 +277,7 @@ class _AblatedCollator:
 
     @property
     def n_truncated(self) -> int:
-        """Examples cut so far, which a classifier counts anew for each data set."""
+        """Number of examples cut so far, which a classifier resets for each data set."""
         return self._collator.n_truncated
 
     @n_truncated.setter
@@ -286,12 +286,12 @@ class _AblatedCollator:
 
 
 def drawn_for(seed: int, text: int, name: str) -> np.random.Generator:
-    """What is drawn for one factor or tree of one text: the same in whatever batch the text stands.
+    """The random numbers for one factor or tree of one text, the same in any batch.
 
     Args:
-        seed: Of the whole ablation.
-        text: Number that stands for the text, a checksum.
-        name: Of the factor or the tree: each is shuffled apart.
+        seed: Seed of the ablation.
+        text: Checksum of the text.
+        name: Name of the factor or tree; each is shuffled separately.
     """
     return np.random.default_rng([seed, text, zlib.crc32(name.encode())])
 
@@ -299,17 +299,17 @@ def drawn_for(seed: int, text: int, name: str) -> np.random.Generator:
 def word_roles(
     words: NDArray[np.int64], segments: NDArray[np.int64], drawn: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Let words change places within their segment.
+    """Permute words within their segment.
 
     Args:
-        words: Word of each piece, -1 for none, `[pieces]`; no word of one segment has the number of one of
-            the other.
+        words: Word of each piece, -1 for none, `[pieces]`; words of different segments have different
+            numbers.
         segments: 0 or 1, `[pieces]`.
-        drawn: Source of the shuffling.
+        drawn: Random numbers of the permutation.
 
     Returns:
-        `[pieces]`: for all pieces of a word the first piece of the word whose role it plays; pieces of no
-        word play their own.
+        `[pieces]`: for each piece, the first piece of the word whose role its word takes; pieces without a
+        word keep their own role.
     """
     roles = np.arange(len(words))
     of_words = words >= 0
@@ -326,7 +326,7 @@ def word_roles(
 def piece_roles(
     words: NDArray[np.int64], segments: NDArray[np.int64], drawn: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Let pieces of words change places within their segment; arguments and result as of `word_roles`."""
+    """Permute the pieces of words within their segment; arguments and result as in `word_roles`."""
     roles = np.arange(len(words))
     for segment in np.unique(segments):
         own = np.flatnonzero((words >= 0) & (segments == segment))

@@ -1,6 +1,6 @@
-"""Attention as arrays: of a translator, how widely it is spread, and inside syntax attention. See `plots`.
+"""Attention as arrays: of a translator, its spread, and inside syntax attention. `plots` draws them.
 
-Of syntax attention: what each sub-network attends to in one sentence, and how much it counts.
+For syntax attention, a view shows what each sub-network attends to in one sentence, and its weight.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CrossAttentionMap:
     Args:
         src_pieces: Source pieces, `[src]`.
         tgt_pieces: Target pieces, `[tgt]`.
-        weights: `[layers, heads, tgt, src]`, each row sums to 1.
+        weights: `[layers, heads, tgt, src]`; each row sums to 1.
         factors: Factor name → value of each source piece.
         translation: The target side as text.
     """
@@ -58,7 +58,7 @@ class CrossAttentionMap:
     translation: str
 
     def average(self, layer: int = -1, head: int | None = None) -> NDArray[np.float32]:
-        """One layer's weights, `[tgt, src]`: the mean over its heads, or one head."""
+        """The weights of one layer, `[tgt, src]`: the mean over its heads, or one head."""
         return _mean(self.weights[layer], head)
 
 
@@ -69,7 +69,7 @@ def cross_attention(
     user_factors: Mapping[str, Sequence[str]] | None = None,
     translation: str | None = None,
 ) -> CrossAttentionMap:
-    """Look at the attention that scores the translation of a line: the given one, or that made now.
+    """Return the attention of a line's translation, which is translated now unless it is given.
 
     Raises:
         ValueError: The line is empty.
@@ -101,9 +101,9 @@ def cross_attention(
 def _cross_attentions(
     translator: Translator, source: EncodedText, targets: Sequence[str]
 ) -> tuple[Sequence[Tensor], list[list[int]]]:
-    """Of each layer `[sentences, heads, tgt, src]`, and the pieces of the targets with their end pieces.
+    """Attention of each layer, `[sentences, heads, tgt, src]`, and the target pieces with their end pieces.
 
-    Targets are as a reader sees them, and cut into pieces as the decoder writes them.
+    Targets are readable text, which is split into the pieces that the decoder writes.
     """
     model, info = translator.model, translator.info
     prepared = info.preparation(info.tgt).prepare(targets)
@@ -131,7 +131,7 @@ def shown_attention(model: Any) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class EncoderAttention:
-    """Self-attention, `[layers, heads, pieces, pieces]`; of an infused layer that of all its sub-networks."""
+    """Self-attention, `[layers, heads, pieces, pieces]`; in an infused layer, over all its sub-networks."""
 
     pieces: list[str]
     weights: NDArray[np.float32]
@@ -139,10 +139,10 @@ class EncoderAttention:
 
 @torch.no_grad()
 def encoder_attention(classifier: Classifier, text: str | tuple[str, str]) -> EncoderAttention:
-    """Run one text, or pair, through a classifier's encoder and look at its attention.
+    """Run one text or pair through a classifier's encoder and return its attention.
 
     Raises:
-        ConfigError: The model does not tell its attention.
+        ConfigError: The model does not return its attention.
     """
     batch, pieces = _read(classifier, text)
     infusion = getattr(classifier.model, "infusion", None)
@@ -165,12 +165,12 @@ def _read(classifier: Classifier, text: str | tuple[str, str]) -> tuple[dict[str
 
 
 def _mean(weights: NDArray[np.float32], head: int | None) -> NDArray[np.float32]:
-    """Over heads, the first axis; or one head."""
+    """The mean over heads, the first axis, or one head."""
     return weights.mean(0) if head is None else weights[head]
 
 
 def _eager(classifier: Classifier, batch: dict[str, Tensor]) -> list[Tensor]:
-    """Attention of a plain encoder, which only the plain kernel gives."""
+    """The attention of a plain encoder, which only the "eager" implementation returns."""
     model: Any = classifier.model
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
     before = encoder.config._attn_implementation
@@ -183,7 +183,7 @@ def _eager(classifier: Classifier, batch: dict[str, Tensor]) -> list[Tensor]:
         encoder.set_attn_implementation(before)
     if not (found := output.attentions) or any(one is None for one in found):
         raise ConfigError(
-            f"model: expected an encoder that tells its attention, got {type(encoder).__name__}, "
+            f"model: expected an encoder that returns its attention, got {type(encoder).__name__}, "
             "which does not."
         )
     return list(found)
@@ -195,23 +195,23 @@ MEASURES = {
     "edges": "mean distance, edges",
     "on_words": "weight on words",
 }
-"""What is measured → what it is; edges are those of the tree, and what is not on words is on other pieces."""
+"""Measure → its description; edges are those of the tree, and weight not on words is on other pieces."""
 
 BATCH_LINES = 32
 
 
 @dataclass(frozen=True)
 class SpreadOfAttention:
-    """For each measure one value a sentence, the mean over its target pieces; NaN where it has none."""
+    """For each measure, one value for each sentence: the mean over its target pieces, or NaN if undefined."""
 
     values: dict[str, NDArray[np.float64]]
 
     def interval(self, measure: str) -> Interval:
-        """Mean and its 95 % interval over resampled test sets; NaN where too few sentences have a value."""
+        """The mean and its 95 % interval over resampled test sets; NaN if too few sentences have a value."""
         return interval_of(self.values[measure])
 
     def difference(self, baseline: SpreadOfAttention, measure: str) -> Interval:
-        """Mean difference to a baseline on the same sentences, and its interval, as `interval`."""
+        """The mean difference to a baseline on the same sentences, and its interval as in `interval`."""
         return interval_of(self.values[measure] - baseline.values[measure])
 
 
@@ -223,10 +223,10 @@ def attention_spread(
     head: int | None = None,
     targets: Sequence[str] | None = None,
 ) -> SpreadOfAttention:
-    """Measure the cross-attention of parsed source lines, on the model's own translations or given targets.
+    """Measure the cross-attention of parsed source lines, on the model's translations or on given targets.
 
     Raises:
-        ConfigError: The model reads tags between its words or factors of the user's own, or has no such
+        ConfigError: The model reads tags between its words or the user's own factors, or has no such
             layer or head.
     """
     if translator.encoder.prepend:
@@ -234,7 +234,7 @@ def attention_spread(
     if own := [name for name in translator.encoder.factors if name not in FACTORS]:
         raise ConfigError(
             f"spread: expected a model without factors of your own, got one that reads {', '.join(own)}. "
-            "Look at single sentences: `syntaxformer attend` takes their values with --factor."
+            "Look at single sentences with `syntaxformer attend`, which takes their values with --factor."
         )
     lines = [one.text for one in sentences]
     if targets is None:
@@ -257,12 +257,12 @@ def attention_spread(
 def spread_of_weights(
     weights: NDArray[np.float32], owners: NDArray[np.int32], sentence: Sentence
 ) -> dict[str, float]:
-    """The measures of one sentence, mean over its target pieces.
+    """The measures of one sentence, averaged over its target pieces.
 
     Args:
-        weights: `[tgt, src]`, each row sums to 1.
+        weights: `[tgt, src]`; each row sums to 1.
         owners: Word of each source piece, `NO_WORD` for none, `[src]`.
-        sentence: The words; with governors, else distances in edges are NaN.
+        sentence: The words; without governors, distances in edges are NaN.
     """
     n_words = len(sentence)
     of_words = np.zeros((len(weights), n_words))
@@ -288,7 +288,7 @@ def spread_of_weights(
 
 
 def _mean_distance(weights: NDArray[np.float64], distances: NDArray[np.float64]) -> float:
-    """Σ_ij p_i p_j d(i, j) over the pairs that a tree links, mean over rows."""
+    """Σ_ij p_i p_j d(i, j) over the pairs that a tree connects, averaged over rows."""
     linked = distances != NO_PATH
     sums = np.einsum("ti,ij,tj->t", weights, np.where(linked, distances, 0.0), weights, optimize=True)
     shares = np.einsum("ti,ij,tj->t", weights, linked.astype(float), weights, optimize=True)
@@ -298,7 +298,7 @@ def _mean_distance(weights: NDArray[np.float64], distances: NDArray[np.float64])
 def _weights(
     translator: Translator, lines: Sequence[str], targets: Sequence[str], layer: int
 ) -> list[NDArray[np.float32]]:
-    """Cross-attention of one layer for each line, `[heads, tgt, src]`, without padding."""
+    """The cross-attention of one layer for each line, `[heads, tgt, src]`, without padding."""
     source = translator.encode(lines)
     found, encoded = _cross_attentions(translator, source, targets)
     if not -len(found) <= layer < len(found):
@@ -308,7 +308,7 @@ def _weights(
 
 
 def _owners(translator: Translator, sentence: Sentence) -> NDArray[np.int32]:
-    """Word of each source piece of a line, as the translator cleans and cuts it."""
+    """The word of each source piece of a line, as the translator cleans and cuts it."""
     encoder, preparation = translator.encoder, translator.encoder.preparation
     prepared = preparation.prepare([preparation.clean(sentence.text)])
     encodings = encode_pieces(encoder.tokenizer, prepared.texts)
@@ -319,25 +319,25 @@ def _owners(translator: Translator, sentence: Sentence) -> NDArray[np.int32]:
 
 
 FULL = "full"
-"""Attention to all pieces, as one of the sub-networks (preset `preserving`)."""
+"""Name of the sub-network that attends to all pieces (preset `preserving`)."""
 
 
 @dataclass(frozen=True)
 class SubnetworkView:
-    """One sentence, or pair, in an infused encoder.
+    """One sentence or pair in an infused encoder.
 
     Args:
         pieces: `[pieces]`.
-        networks: Names, "dependency sibling 3", and "full" where it takes part.
+        networks: Names such as "dependency sibling 3", and "full" if it is one of them.
         topical: α, `[layers, pieces, networks]`.
         logits: Scaled logits before masks, `[layers, heads, pieces, pieces]`; -inf outside a local layer's
             window.
         masks: Whether M_r is 1, `[networks, pieces, pieces]`.
-        attention: What all sub-networks together attend to, `[layers, heads, pieces, pieces]`.
-        layers: Numbers of the layers, as they run: ALBERT's parameters run several times.
+        attention: Attention of all sub-networks together, `[layers, heads, pieces, pieces]`.
+        layers: Numbers of the layers in the order in which they run: ALBERT's parameters run several times.
         mode: "multiplicative" or "additive".
-        on_empty_row: "full" or "zero", where the mode is additive.
-        prediction: What the classifier says.
+        on_empty_row: "full" or "zero"; used if the mode is additive.
+        prediction: The classifier's label.
     """
 
     pieces: list[str]
@@ -352,24 +352,24 @@ class SubnetworkView:
     prediction: str
 
     def network(self, name: str) -> int:
-        """Number of a sub-network.
+        """The number of a sub-network.
 
         Raises:
-            ConfigError: There is none of that name.
+            ConfigError: There is no sub-network of this name.
         """
         if name not in self.networks:
             raise ConfigError(f"network: unknown sub-network {name!r}. {nearest(name, self.networks)}")
         return self.networks.index(name)
 
     def sub_attention(self, layer: int, network: int, head: int | None = None) -> NDArray[np.float32]:
-        """A_r without its values, softmax(QKᵀ ⊙ M_r / √d), `[pieces, pieces]`; mean over heads or one head.
+        """The weights of A_r, softmax(QKᵀ ⊙ M_r / √d), `[pieces, pieces]`; mean over heads or one head.
 
         Source: Bai et al. (2021), eq. 1.
         """
         logits = self.logits[layer]
         if self.networks[network] == FULL:
             return _mean(_softmax(logits), head)
-        mask = self.masks[network] & ~np.isneginf(logits)  # beyond a window a relation counts as none
+        mask = self.masks[network] & ~np.isneginf(logits)  # relations outside a local window do not count
         if self.mode == "multiplicative":
             return _mean(_softmax(np.where(mask, logits, 0)), head)
         is_empty = ~mask.any(-1, keepdims=True)
@@ -377,30 +377,30 @@ class SubnetworkView:
         return _mean(attention if self.on_empty_row == "full" else attention * ~is_empty, head)
 
     def plain_attention(self, layer: int, head: int | None = None) -> NDArray[np.float32]:
-        """What the layer's own logits attend to without masks, `[pieces, pieces]`.
+        """The attention of the layer's own logits without masks, `[pieces, pieces]`.
 
-        This is not the vanilla model of the paper's figure, which was trained without masks: see
+        The vanilla model in the paper's figure is another one, trained without masks; see
         `plain_attention_beside`.
         """
         return _mean(_softmax(self.logits[layer]), head)
 
     def topical_weights(self) -> NDArray[np.float32]:
-        """α by layer, mean over pieces, `[layers, networks]`."""
+        """α by layer, averaged over pieces, `[layers, networks]`."""
         return self.topical.mean(1)
 
     def strongest(self, n: int = 10) -> list[int]:
-        """The sub-networks that count most over all layers, of those that link a pair; not the full one."""
+        """The sub-networks with the largest mean weights, except "full" and those that link no pair."""
         weights = self.topical_weights().mean(0)
         order = np.argsort(-weights, kind="stable").tolist()
         return [one for one in order if self.networks[one] != FULL and self.masks[one].any()][:n]
 
 
 def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> SubnetworkView:
-    """Run one text, or pair, through a classifier with masks and look inside.
+    """Run one text or pair through a classifier with masks and return what happens inside.
 
     Raises:
         ConfigError: The model has no masks.
-        DataError: A text is empty, or single where pairs are expected.
+        DataError: A text is empty, or a single text is given for a model of pairs.
 
     Source: Bai et al. (2021), section 5.2 and figure 2.
     """
@@ -435,12 +435,12 @@ def plain_attention_beside(
     layer: int = -1,
     head: int | None = None,
 ) -> NDArray[np.float32]:
-    """What a model without syntax attention attends to in the layer of a view, `[pieces, pieces]`.
+    """The attention of a model without syntax attention in the layer of a view, `[pieces, pieces]`.
 
     Raises:
         ConfigError: The model's attention is not plain, it has no such layer or head, reads other pieces, or
-            does not tell its attention.
-        DataError: The text is single where the model expects pairs, or the reverse.
+            does not return its attention.
+        DataError: A single text is given for a model of pairs, or the reverse.
 
     Source: Bai et al. (2021), section 5.2 and figure 2.
     """
@@ -451,7 +451,7 @@ def plain_attention_beside(
             f"beside: expected a model fine-tuned without masks, relation_bias and lisa, got {got}. "
             "Fine-tune the checkpoint with --infuse none."
         )
-    plain.predict([text])  # refuses what is no text for this model
+    plain.predict([text])  # refuses a text that the model cannot read
     found, number = encoder_attention(plain, text), view.layers[layer]
     n_layers, n_heads = found.weights.shape[:2]
     if number >= n_layers or (head is not None and head >= n_heads):
@@ -470,7 +470,7 @@ def plain_attention_beside(
 def _networks(
     relations: NDArray[np.uint8], trees: tuple[str, ...], max_distance: int
 ) -> tuple[list[str], NDArray[np.bool_]]:
-    """Names and masks of all sub-networks, tree by tree."""
+    """The names and masks of all sub-networks, tree by tree."""
     ids = range(1, n_relations(max_distance))
     names = [f"{tree} {relation_name(one, max_distance)}" for tree in trees for one in ids]
     return names, np.stack([of_tree == one for of_tree in relations for one in ids])

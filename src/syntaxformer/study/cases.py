@@ -1,7 +1,7 @@
-"""Two systems on one test set, sentence by sentence: where they differ, and in what kind of sentence.
+"""Compares two systems on one test set, sentence by sentence and by kinds of sentences.
 
-Works on outputs, whoever made them. Scores are chrF of sentences; a word is right when the reference has it,
-each occurrence once.
+It works on outputs of any origin. Scores are chrF of sentences. A word is right if the reference has it; each
+occurrence in the reference counts once.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ LENGTHS = {
     "21 to 30": range(21, 31),
     "31 and more": range(31, MANY),
 }
-"""Words of the source."""
+"""Groups by the number of source words."""
 
 DEPTHS = {"0 to 2": range(3), "3": [3], "4": [4], "5": [5], "6 and more": range(6, MANY)}
-"""Edges from the root to the deepest word of the source."""
+"""Groups by the number of edges from the root to the deepest source word."""
 
 RARITIES = {"never seen": [0], "1 to 3 times": range(1, 4), "more often": range(4, 1 << 62)}
-"""How often the rarest word occurs."""
+"""Groups by how often the rarest source word occurs."""
 
 MIN_SENTENCES = 10
-"""Fewer sentences have no interval: resampled, one or two of them look surer than they are."""
+"""Smaller groups get no interval: resampling a few sentences makes them look more certain than they are."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Case:
 
     Args:
         source: The source line, annotated.
-        reference: The reference, annotated; its words decide what is right.
-        outputs: Of the first and the second system, in words as the reference is.
+        reference: The reference, annotated; its words decide which words are right.
+        outputs: Outputs of the first and the second system, split into words like the reference.
         scores: chrF of both, 0 to 100.
-        only_first: Places of reference words that only the first system has.
-        only_second: The same of the second.
+        only_first: Positions of reference words that only the first system has.
+        only_second: Likewise for the second system.
         rarest: How often the rarest source word occurs in the counted text; None without counts or words.
-        lowercase: Whether case does not count.
+        lowercase: Whether case is ignored.
     """
 
     source: Sentence
@@ -74,19 +74,19 @@ class Case:
 
     @property
     def gain(self) -> float:
-        """Score (chrF) of the second system minus that of the first."""
+        """The chrF of the second system minus that of the first."""
         return self.scores[1] - self.scores[0]
 
     def comparable(self, word: str) -> str:
-        """A word as it is compared with others."""
+        """The form of a word in which it is compared."""
         return word.lower() if self.lowercase else word
 
 
 @dataclass(frozen=True)
 class CaseGroup:
-    """Sentences of one kind: how many, mean scores, and the mean gain with its 95 % interval.
+    """Sentences of one kind: their number, mean scores, and the mean gain with its 95 % interval.
 
-    The interval's ends are NaN below `MIN_SENTENCES`.
+    The ends of the interval are NaN below `MIN_SENTENCES`.
     """
 
     name: str
@@ -98,7 +98,7 @@ class CaseGroup:
 
 @dataclass(frozen=True)
 class TagRow:
-    """Reference words of one part of speech: how many, and how many only one system has."""
+    """Reference words of one part of speech: their number, and how many only one system has."""
 
     tag: str
     n: int
@@ -119,20 +119,20 @@ def compare_cases(
     Args:
         sources: Annotated source lines.
         references: Annotated references.
-        first: Output of the first system, the baseline, split into words by the annotator of the references:
-            words that are split in another way are never right.
-        second: Output of the second, likewise.
-        counts: How often lower-cased source words occur in some text, the training text best.
-        lowercase: Case does not count, neither in chrF nor in words.
+        first: Output of the first system, the baseline, split into words by the annotator of the references,
+            because words that are split differently are never right.
+        second: Output of the second system, likewise.
+        counts: How often lower-cased source words occur in some text, preferably the training text.
+        lowercase: Ignore case, in chrF and in words.
 
     Raises:
-        ValueError: Other numbers of lines, or none.
+        ValueError: The numbers of lines differ, or there are no lines.
     """
     sizes = {len(sources), len(references), len(first), len(second)}
     if len(sizes) > 1 or not len(sources):
         raise ValueError(
-            f"lines: expected as many sources, references and outputs, and not none, got {len(sources)}, "
-            f"{len(references)}, {len(first)} and {len(second)}."
+            f"lines: expected equal numbers of sources, references and outputs, at least one, got "
+            f"{len(sources)}, {len(references)}, {len(first)} and {len(second)}."
         )
     chrf = CHRF(lowercase=lowercase)
     cases = []
@@ -147,9 +147,9 @@ def compare_cases(
 
 
 def group_cases(cases: Sequence[Case]) -> dict[str, list[CaseGroup]]:
-    """Groups by length, and by depth of the tree and by rare words where these are known.
+    """Groups by length and, if known, by depth of the tree and by rare words.
 
-    Empty groups are left out, as is a sentence without a tree, or without words, where these count.
+    Empty groups are left out, and so are sentences without a tree or words in the groups that need these.
     """
     kinds = {"words of the source": (LENGTHS, [len(case.source) for case in cases])}
     if any(case.source.governors is not None for case in cases):
@@ -167,7 +167,7 @@ def group_cases(cases: Sequence[Case]) -> dict[str, list[CaseGroup]]:
 
 
 def tag_rows(cases: Sequence[Case]) -> list[TagRow]:
-    """Words that only one system gets right, by part of speech; the tag with most of them first."""
+    """Words that only one system gets right, by part of speech; the tag with the most comes first."""
     total, first, second = Counter[str](), Counter[str](), Counter[str]()
     for case in cases:
         tags = case.reference.upos
@@ -186,7 +186,7 @@ def word_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
 
 
 def _right_words(reference: Sentence, output: Sentence, lowercase: bool) -> set[int]:
-    """Places of reference words that an output has, each occurrence once."""
+    """Positions of the reference words that an output has; each occurrence in the output counts once."""
     texts = [[word.lower() for word in one.words] if lowercase else one.words for one in (reference, output)]
     left = Counter(texts[1])
     right = set()
@@ -203,9 +203,9 @@ def _group(name: str, cases: Sequence[Case]) -> CaseGroup:
 
 
 def interval_of(values: Sequence[float] | NDArray[np.float64]) -> Interval:
-    """Mean of one value a sentence, and its 95 % interval over resampled test sets.
+    """The mean of one value for each sentence, and its 95 % interval over resampled test sets.
 
-    NaN values are left out; the ends are NaN below `MIN_SENTENCES`, the mean where there is no value.
+    NaN values are left out. The ends are NaN below `MIN_SENTENCES`, and the mean is NaN without any value.
     """
     kept = np.asarray(values, float)
     kept = kept[~np.isnan(kept)]
@@ -228,15 +228,15 @@ def cases_of_lines(
     Args:
         sources: Source lines.
         references: Reference translations.
-        outputs: Of the first system, the baseline, and of the second.
-        parser: Of the source.
-        tagger: Of the target: it splits references and outputs into words, by one rule.
-        infos: Of the models that made the outputs, as far as models made them: lines are cleaned, split and
-            compared as `evaluate` does for them. Case does not count where it does not for one of them.
-        train: Source lines in which words are rare or not; none to leave that out.
+        outputs: Outputs of the first system, the baseline, and of the second.
+        parser: Annotator of the source.
+        tagger: Annotator of the target, which splits references and outputs into words by one rule.
+        infos: Records of the models that made the outputs, if models did. Lines are cleaned, split and
+            compared as `evaluate` does for them; case is ignored if it is for one of them.
+        train: Source lines in which to count words; empty to skip rare words.
 
     Raises:
-        ValueError: Other numbers of lines, or none.
+        ValueError: The numbers of lines differ, or there are no lines.
     """
     if any(info.tokenized for info in infos):
         parser, tagger = WordsAsGiven(parser), WordsAsGiven(tagger)
@@ -253,7 +253,7 @@ def cases_of_lines(
 
 
 def case_blocks(cases: Sequence[Case], names: tuple[str, str], n_examples: int = 10) -> list[Block]:
-    """A report of `compare_cases` for `document.to_markdown`; examples are shown of both sides.
+    """A report of `compare_cases` for `document.to_markdown`, with examples where either system is better.
 
     Source: Sundararaman et al. (2019), table 3.
     """
@@ -303,7 +303,7 @@ def _tag_blocks(cases: Sequence[Case], names: tuple[str, str]) -> list[Block]:
 
 
 def _example(case: Case, names: tuple[str, str]) -> Table:
-    """A case as a small table; words that only one system has are in bold."""
+    """A case as a small table, in which words that only one system has are bold."""
     right = case.only_first, case.only_second
     rows: list[list[str | Marked]] = [["source", case.source.text], ["reference", case.reference.text]]
     for name, output, score, places in zip(names, case.outputs, case.scores, right, strict=True):
@@ -313,7 +313,7 @@ def _example(case: Case, names: tuple[str, str]) -> Table:
 
 
 def _marked(case: Case, output: Sentence, words: Sequence[str]) -> Marked:
-    """The first occurrences of words, as many of each as are given."""
+    """Mark the first occurrences of words, as many of each as are given."""
     left, bold = Counter(words), []
     for word, place in zip(output.words, output.offsets, strict=True):
         if left[case.comparable(word)] > 0:

@@ -1,6 +1,6 @@
-"""A report as a list of blocks, and the same blocks as Markdown or as one HTML file with its figures inside.
+"""Writes a report, a list of blocks, as Markdown or as one HTML file that contains its figures.
 
-Blocks hold text and numbers already written out: nothing is computed here.
+Blocks hold formatted text and numbers: nothing is computed here.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines as they are: commands."""
+    """Lines that are shown as they are, such as commands."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Marked:
-    """Text with some of its characters in bold: starts and ends, in order, none within another."""
+    """Text with parts in bold, given by their starts and ends in order and without overlap."""
 
     text: str
     bold: Sequence[tuple[int, int]]
@@ -45,7 +45,7 @@ class Marked:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; the first column is read as names."""
+    """A table of text cells; the first column holds names."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | Marked]]
@@ -53,7 +53,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A PNG file beside the report, and what it shows."""
+    """A PNG file next to the report, and its caption."""
 
     file: str
     caption: str
@@ -72,12 +72,12 @@ img { max-width: 100% } figcaption { color: #555 }
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
-    """GitHub's Markdown; figures are links to the files beside it."""
+    """Write GitHub's Markdown; figures are links to the files next to it."""
     return "\n\n".join(_markdown(block) for block in blocks) + "\n"
 
 
 def to_html(blocks: Sequence[Block], folder: Path) -> str:
-    """One file that needs no other; figures are read from `folder`."""
+    """Write one self-contained HTML file; figures are read from `folder`."""
     title = next((block.text for block in blocks if isinstance(block, Heading)), "")
     body = "\n".join(_html(block, folder) for block in blocks)
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
@@ -101,9 +101,9 @@ def _markdown(block: Block) -> str:
 
 
 def _written(cell: str | Marked, before: str, after: str, plain: Callable[[str], str]) -> str:
-    """A cell with something written before and after each bold part; `plain` makes text safe.
+    """A cell with `before` and `after` around each bold part; `plain` escapes text.
 
-    Parts without a character between them are one: Markdown has no other way to write them.
+    Adjacent parts are joined, because Markdown cannot write them separately.
     """
     if isinstance(cell, str):
         return plain(cell)
@@ -120,7 +120,7 @@ def _written(cell: str | Marked, before: str, after: str, plain: Callable[[str],
 
 
 def _escaped(text: str) -> str:
-    """Text in which nothing is read as Markdown or HTML."""
+    """Escape everything that would be read as Markdown or HTML."""
     return re.sub(r"([\\`*|<])", r"\\\1", text)
 
 

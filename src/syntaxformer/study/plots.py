@@ -1,6 +1,6 @@
-"""Drawing: heat maps of attention, and line charts. Takes arrays and numbers, writes files, computes nothing.
+"""Draws heat maps of attention and line charts from arrays and numbers, which are not changed.
 
-PNG files are the same bytes for the same numbers: they do not name what drew them.
+The same numbers give the same bytes of a PNG file, because it does not name the software.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PIECE_INCHES = 0.32
 def draw_attention(
     maps: Mapping[str, CrossAttentionMap], path: Path, layer: int = -1, head: int | None = None
 ) -> None:
-    """Heat maps side by side, target pieces down, source pieces (with their tags) across; PNG, PDF or SVG.
+    """Draw heat maps side by side: rows are target pieces, columns source pieces with tags; PNG, PDF or SVG.
 
     Raises:
-        ConfigError: The ending names no format of pictures.
+        ConfigError: The file ending is not a picture format.
         DataError: The file cannot be written.
 
     Source: Sundararaman et al. (2019), figure 3.
@@ -58,13 +58,13 @@ def draw_subnetwork(
     head: int | None = None,
     plain: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> None:
-    """One sub-network's attention, plain attention of the same layer, and topical weights by layer.
+    """Draw a sub-network's attention, plain attention of the same layer, and topical weights by layer.
 
-    Plain is the attention of a model of some name (`plain_attention_beside`), or the infused model's own
-    without masks. Weights are those of the strongest sub-networks, and of the one on the left.
+    `plain` is the name and attention of another model (`plain_attention_beside`); without it, the infused
+    model's logits without masks are used. Weights are those of this and the strongest sub-networks.
 
     Raises:
-        ConfigError: The ending names no format of pictures.
+        ConfigError: The file ending is not a picture format.
         DataError: The file cannot be written.
 
     Source: Bai et al. (2021), figure 2.
@@ -96,7 +96,7 @@ def draw_subnetwork(
 
 @dataclass(frozen=True)
 class Curve:
-    """Points of one line, with half the height of their error bars where there are any."""
+    """The points of one line, with half the height of their error bars if they have any."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -106,7 +106,7 @@ class Curve:
 def draw_curves(
     curves: Mapping[str, Curve], path: Path, x_label: str, y_label: str, log_x: bool = False
 ) -> None:
-    """One line for each name in the legend, with error bars; dashed where the name ends in "(paper)".
+    """Draw one line with error bars for each name; a line is dashed if its name ends in "(paper)".
 
     Raises:
         DataError: The file cannot be written.

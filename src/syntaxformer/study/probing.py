@@ -1,7 +1,7 @@
-"""Structural probing: how much of a dependency tree a linear map finds in the vectors of words.
+"""Structural probing: how much of a dependency tree a linear map finds in word vectors.
 
-`probe_model` trains a distance and a depth probe on each wanted layer, and on controls that have seen no
-sentence, and scores them. Vectors come from `word_states`.
+`probe_model` trains and scores a distance probe and a depth probe on each wanted layer, and on controls that
+do not read sentences. Vectors come from `word_states`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from syntaxformer.study.word_states import WordEncoder, cache_states
 
 
 class ProbeBatches:
-    """Batches of one treebank; vectors, `[words, d_model]` of all sentences, are looked up when asked for."""
+    """Batches of one treebank; vectors are looked up in `[words, d_model]` of all sentences on request."""
 
     def __init__(self, treebank: ProbeTreebank, vectors: Tensor, batch_size: int) -> None:
         self.vectors, self.n_sentences = vectors, len(treebank)
@@ -55,7 +55,7 @@ class ProbeBatches:
         }
 
     def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
-        """Vectors `[batch, words, d_model]`, zero where padded, and what is a word `[batch, words]`."""
+        """Vectors `[batch, words, d_model]`, zero for padding, and a mask of the words `[batch, words]`."""
         is_word = self.is_word[place]
         return self.vectors[self.where[place]] * is_word[..., None], is_word
 
@@ -64,7 +64,7 @@ class ProbeBatches:
 
     @torch.inference_mode()
     def predict(self, probe: nn.Module) -> list[NDArray[np.float32]]:
-        """What a probe says of each sentence, in the treebank's order, without padding."""
+        """The predictions of a probe for each sentence, in the treebank's order and without padding."""
         found: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * self.n_sentences
         for place, (vectors, _) in enumerate(self):
             predicted = probe(vectors).numpy()
@@ -82,13 +82,13 @@ class ProbeBatches:
 
 
 INITIAL_BOUND = 0.05
-"""Entries of a fresh map are uniform in ± this."""
+"""Entries of a new map are drawn uniformly between minus and plus this number."""
 
 
 class Probe(nn.Module):
-    """A linear map B of at most `d_model` rows, and what stands for edges of the tree in the mapped vectors.
+    """A linear map B of at most `d_model` rows; in the mapped vectors, distances predict edges of the tree.
 
-    Edges between two words: d(i, j)² = ‖B (h_i − h_j)‖². Edges to the root: ‖B h_i‖².
+    Edges between two words are predicted by d(i, j)² = ‖B (h_i − h_j)‖², edges to the root by ‖B h_i‖².
 
     Raises:
         ValueError: The rank is not between 1 and `d_model`.
@@ -104,11 +104,11 @@ class Probe(nn.Module):
         self.map = nn.Parameter(torch.empty(d_model, rank).uniform_(-INITIAL_BOUND, INITIAL_BOUND))
 
     def forward(self, vectors: Float[Tensor, "batch words d_model"]) -> Float[Tensor, "batch words *words"]:
-        """Squared distance of every two words, or squared norm of every word."""
+        """The squared distance of every two words, or the squared norm of every word."""
         projected = vectors @ self.map
         if self.finds == "depths":
             return projected.square().sum(-1)
-        # Distances do not see a shift; without it the products below would be large and nearly cancel.
+        # A shift does not change distances. Without it, the products below would be large and nearly cancel.
         projected = projected - projected.mean(1, keepdim=True)
         squares = projected.square().sum(-1)
         products = projected @ projected.transpose(1, 2)
@@ -120,7 +120,7 @@ def probe_loss(
     gold: Float[Tensor, "batch words *words"],
     is_word: Bool[Tensor, "batch words"],
 ) -> Float[Tensor, ""]:
-    """Mean over sentences of 1/n² Σ_ij |gold_ij − predicted_ij|, or of 1/n Σ_i |gold_i − predicted_i|.
+    """The mean over sentences of 1/n² Σ_ij |gold_ij − predicted_ij|, or of 1/n Σ_i |gold_i − predicted_i|.
 
     Source: Hewitt & Manning (2019), section 2.2.
     """
@@ -136,37 +136,37 @@ RANDOM, LINEAR = "random vectors", "linear chain"
 
 
 class ProbeConfig(BaseModel):
-    """How probes are trained; defaults close to Hewitt & Manning (2019), appendix."""
+    """How probes are trained; defaults are close to Hewitt & Manning (2019), appendix."""
 
     model_config = ConfigDict(extra="forbid")
 
-    rank: int = Field(default=64, ge=1, description="rows of the map; above 64 theirs gained nothing")
-    batch_size: int = Field(default=32, ge=1, description="sentences of an update (theirs: 20)")
-    learning_rate: float = Field(default=0.001, gt=0, description="of Adam")
-    decay: float = Field(default=0.1, gt=0, lt=1, description="of the rate after each halt on dev (theirs)")
+    rank: int = Field(default=64, ge=1, description="rows of the map; the paper gained nothing above 64")
+    batch_size: int = Field(default=32, ge=1, description="sentences in an update (paper: 20)")
+    learning_rate: float = Field(default=0.001, gt=0, description="learning rate of Adam")
+    decay: float = Field(default=0.1, gt=0, lt=1, description="factor of the rate if dev does not improve")
     max_epochs: int = Field(default=30, ge=1, description="passes over the training sentences")
-    patience: int = Field(default=2, ge=1, description="rates tried after the first one stops helping")
-    depth: bool = Field(default=True, description="train the depth probe, too")
+    patience: int = Field(default=2, ge=1, description="number of lower rates that are tried")
+    depth: bool = Field(default=True, description="also train the depth probe")
     controls: bool = Field(
-        default=True, description="random word vectors and a linear chain beside the layers"
+        default=True, description="also probe random word vectors and score a linear chain"
     )
     seed: int = Field(
-        default=1, ge=0, le=MAX_SEED, description="of the maps, the order of batches and random vectors"
+        default=1, ge=0, le=MAX_SEED, description="seed of maps, batch order and random vectors"
     )
 
 
 @dataclass(frozen=True)
 class ProbeScores:
-    """What was found in one layer.
+    """The scores of one layer.
 
     Args:
         name: "layer 3", "embeddings", or a control.
-        uuas: Share of undirected edges found, punctuation left out, 0 to 1; NaN without an edge.
-        spearman: Of distances, mean over lengths 5 to 50; NaN without a sentence of these.
+        uuas: Share of undirected edges found, without punctuation, 0 to 1; NaN without an edge.
+        spearman: Correlation of distances, mean over lengths 5 to 50; NaN without such a sentence.
         root_accuracy: Share of roots found; None without the depth probe.
-        norm_spearman: Of depths, mean over lengths 5 to 50.
-        epochs: Passes until dev stopped improving, of the distance probe.
-        seconds: Training of both probes.
+        norm_spearman: Correlation of depths, mean over lengths 5 to 50.
+        epochs: Epochs of the distance probe until dev stopped improving.
+        seconds: Training time of both probes.
     """
 
     name: str
@@ -192,7 +192,7 @@ class ProbeReport:
     seed: int
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON, which has no NaN: None for a score that the test set does not settle."""
+        """The report for JSON, with None for NaN, the score that the test set leaves undefined."""
         scores = [
             {name: None if value != value else value for name, value in asdict(one).items()}
             for one in self.scores
@@ -208,10 +208,10 @@ def probe_model(
     config: ProbeConfig | None = None,
     layers: Sequence[int] | None = None,
 ) -> ProbeReport:
-    """Probe layers of an encoder, 0 for the embeddings, and the controls; `test` is scored and may be `dev`.
+    """Probe layers of an encoder, 0 for embeddings, and controls; scores are on `test`, which may be `dev`.
 
     Raises:
-        ConfigError: There is no such layer, or no sentence that the encoder can take.
+        ConfigError: There is no such layer, or no sentence that the encoder can read.
     """
     config = config or ProbeConfig()
     wanted = list(range(encoder.n_states)) if layers is None else list(layers)
@@ -243,7 +243,7 @@ def probe_model(
 def probe_states(
     name: str, vectors: Tensor, parts: Sequence[ProbeTreebank], config: ProbeConfig
 ) -> ProbeScores:
-    """Train on a matrix of word vectors, those of train, dev and test in turn (of two that are one, once)."""
+    """Train on a matrix of the word vectors of train, dev and test in turn; equal parts occur once."""
     start = time.monotonic()
     distinct = _distinct(parts)
     own = vectors.split([int(part.splits[-1]) for part in distinct])
@@ -252,7 +252,7 @@ def probe_states(
     }
     train, dev, test = (batches[id(part)] for part in parts)
     torch.manual_seed(config.seed)
-    rank = min(config.rank, vectors.shape[1])  # more rows would find nothing more
+    rank = min(config.rank, vectors.shape[1])  # more rows could not find more
     distance = Probe(vectors.shape[1], rank, "distances")
     epochs = _fit(distance, train, dev, config)
     depth = None
@@ -264,12 +264,12 @@ def probe_states(
 
 
 def _distinct(parts: Sequence[ProbeTreebank]) -> list[ProbeTreebank]:
-    """Each part once, where the test set is the dev set."""
+    """Each part once, because the test set may be the dev set."""
     return list({id(part): part for part in parts}.values())
 
 
 def linear_chain(treebank: ProbeTreebank) -> ProbeScores:
-    """The control that links neighbours: |i − j| for distance, the position for depth."""
+    """The control that connects neighbours: the distance is |i − j| and the depth is the position."""
     positions = [np.arange(len(one)) for one in treebank.sentences]
     distances = [np.abs(one[:, None] - one[None, :]) for one in positions]
     return _score(LINEAR, distances, positions, treebank, 0, 0.0)
@@ -283,7 +283,7 @@ def random_vectors(words: Sequence[str], width: int, seed: int) -> Tensor:
 
 
 def _fitting(treebank: ProbeTreebank, encoder: WordEncoder) -> ProbeTreebank:
-    """The sentences that the encoder takes whole."""
+    """The sentences that the encoder can read without a cut."""
     lengths = encoder.n_pieces(treebank.sentences)
     rows = np.flatnonzero(lengths <= encoder.longest).tolist()
     if not rows:
@@ -292,7 +292,7 @@ def _fitting(treebank: ProbeTreebank, encoder: WordEncoder) -> ProbeTreebank:
 
 
 def _fit(probe: Probe, batches: ProbeBatches, dev: ProbeBatches, config: ProbeConfig) -> int:
-    """Train until dev stops improving, then `patience` times more at a tenth of the rate; keep the best."""
+    """Train until dev stops improving, then `patience` times more, each with a lower rate; keep the best."""
     order = np.random.default_rng(config.seed)
     rate, n_rates, best, best_map = config.learning_rate, 0, float("inf"), None
     optimizer = torch.optim.Adam(probe.parameters(), lr=rate)

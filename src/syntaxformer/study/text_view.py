@@ -1,6 +1,6 @@
 """One text as a model reads it: words and trees, relations of the words, pieces with their factors.
 
-Arrays and names only. Trees are those of a parser of the text's language, also where the model reads none.
+The trees are those of a parser of the text's language, even if the model reads none.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextView:
-    """A sentence or a pair, and its pieces.
+    """A sentence or a pair, with its pieces.
 
     Args:
-        sentences: One or two, annotated as far as the parser goes.
-        relations: Kind of tree → ids of relations, `[words, words]`, words of both sentences; only of the
-            trees that there are.
-        max_distance: D of these ids.
+        sentences: One or two, with the annotation that the parser gives.
+        relations: Kind of tree → ids of relations, `[words, words]`, over the words of both sentences; only
+            for trees that exist.
+        max_distance: Largest distance D of these ids.
         pieces: `[pieces]`.
-        words_of_pieces: `[pieces]`, counted through both sentences, -1 for none.
+        words_of_pieces: `[pieces]`, numbered through both sentences, -1 for none.
         factors: Factor name → its value for each piece.
     """
 
@@ -62,7 +62,7 @@ class TextView:
 
 @dataclass(frozen=True)
 class Parser:
-    """Who finds words and trees for a view, None where nobody does; why there are no trees, else None."""
+    """The annotator that finds words and trees for a view, if any, and the reason if there are no trees."""
 
     annotator: Annotator | None
     lacks: str | None = None
@@ -75,13 +75,13 @@ class Parser:
 
 
 def parser_for(own: Annotator | None, name: str | None, language: str | None, tokenized: bool) -> Parser:
-    """The parser whose trees are shown beside a model.
+    """The parser whose trees are shown with a model.
 
     Args:
-        own: The model's annotator, taken where it parses.
-        name: Its name: the same annotator may parse where the model has switched that off.
-        language: Of the text; the bundled parser of it is the second choice.
-        tokenized: Words are what stands between spaces.
+        own: The model's annotator, which is used if it parses.
+        name: Its name: loaded anew, it may parse even if the model has switched that off.
+        language: Language of the text, whose bundled parser is the second choice.
+        tokenized: Spaces separate the words.
     """
     from syntaxformer.annotate import WordsAsGiven, with_constituency
 
@@ -101,14 +101,14 @@ def parser_for(own: Annotator | None, name: str | None, language: str | None, to
 def translator_text(
     translator: Translator, line: str, parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A line with at least one word as a translator reads it, exported ones too.
+    """A line with at least one word as a translator, exported or not, reads it.
 
     Raises:
         ConfigError: The model reads factors of the user's own.
         ValueError: `max_distance` is not between 1 and 84.
     """
     (sentence,) = parser.read([translator.encoder.preparation.clean(line.replace("\0", " "))])
-    # The owners of pieces come with governors; where nobody parsed, any will do.
+    # Governors are needed to find the words of pieces; without a parse, any governors will do.
     rooted = replace(sentence, governors=sentence.governors or (-1,) * len(sentence))
     encoder = replace(translator.encoder, syntax=SyntaxInputs(governors=True), unseen=UnseenValues())
     words = WordColumns.from_sentences([rooted])
@@ -126,7 +126,7 @@ def translator_text(
 def classifier_text(
     classifier: Classifier, texts: Sequence[str], parser: Parser, max_distance: int = MAX_DISTANCE
 ) -> TextView:
-    """A text, or the two of a pair, none of them empty, as a classifier reads them.
+    """A text or a pair of texts, none of them empty, as a classifier reads it.
 
     Raises:
         ValueError: `max_distance` is not between 1 and 84.
@@ -159,7 +159,7 @@ def classifier_text(
 
 
 def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, NDArray[np.uint8]]:
-    """Of each tree that all sentences have."""
+    """The relations of each tree that all sentences have."""
     found = {}
     for kind in TREES:
         read = columns_of_trees([kind])
@@ -179,7 +179,7 @@ def _spaced_words(line: str) -> Sentence:
 
 @lru_cache(maxsize=8)
 def _loaded(name: str) -> Annotator:
-    """Models of one language share their parser."""
+    """Load a parser once, so that models of one language share it."""
     from syntaxformer.annotate import prepare, with_constituency
 
     return with_constituency(prepare(name))

@@ -1,6 +1,6 @@
-"""Sentences with gold dependency trees as a structural probe needs them: distances, depths, what is scored.
+"""Gold dependency trees for a structural probe: distances, depths, and scores of predictions.
 
-Knows no model. Words are joined by single spaces: each has characters of its own ("don't" = "do n't").
+Nothing here depends on a model. Words are joined by single spaces, so that no two share a piece ("do n't").
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from syntaxformer.trees import Sentence, read_conllu
 from syntaxformer.trees.sentence import COLUMNS
 
 PUNCTUATION = "PUNCT"
-"""Universal part of speech of words that no score counts."""
+"""Universal part of speech of the words that are not scored."""
 
 
 @dataclass(frozen=True)
 class ProbeTreebank:
-    """Sentences of one tree each, with what is to be found in their vectors.
+    """Sentences with one tree each, and the distances and depths that a probe should find.
 
     Args:
         sentences: Words joined by single spaces, `[sentences]`.
-        distances: Edges between words, `[words, words]` each.
-        depths: Edges to the root, `[words]` each.
-        is_scored: Whether a word is no punctuation, `[words]` each.
-        left_out: Why a sentence is not here → how many.
+        distances: Number of edges between words, `[words, words]` each.
+        depths: Number of edges to the root, `[words]` each.
+        is_scored: Whether a word is not punctuation, `[words]` each.
+        left_out: Reason to leave a sentence out → number of sentences.
     """
 
     sentences: Sequence[Sentence]
@@ -49,11 +49,11 @@ class ProbeTreebank:
 
     @property
     def splits(self) -> NDArray[np.int64]:
-        """Where each sentence begins in a flat list of all words, `[sentences + 1]`."""
+        """The index of each sentence's first word in a flat list of all words, `[sentences + 1]`."""
         return np.cumsum([0, *map(len, self.sentences)])
 
     def select(self, rows: Sequence[int], reason: str | None = None) -> ProbeTreebank:
-        """Some sentences; the others are counted under a reason, or belong to another part."""
+        """Select sentences; with a `reason`, the others are counted as left out."""
         left_out = Counter(self.left_out)
         if reason and len(rows) < len(self):
             left_out[reason] += len(self) - len(rows)
@@ -62,10 +62,10 @@ class ProbeTreebank:
         return replace(self, **picked, left_out=dict(left_out))
 
     def hold_out(self, every: int = 10) -> tuple[ProbeTreebank, ProbeTreebank]:
-        """The treebank without every tenth sentence, and these; what was left out before counts in the first.
+        """Split off every tenth sentence; counts of sentences left out stay with the first part.
 
         Raises:
-            DataError: It has fewer sentences than that.
+            DataError: There are fewer sentences than `every`.
         """
         if len(self) < every:
             raise DataError(
@@ -78,11 +78,11 @@ class ProbeTreebank:
 
 
 def read_probe_treebank(path: str | Path) -> ProbeTreebank:
-    """Read CoNLL-U, plain or gzip.
+    """Read CoNLL-U, plain or gzipped.
 
     Raises:
         DataError: The file cannot be read, or no sentence is left.
-        TreeError: It is not CoNLL-U, or holds something that is no tree.
+        TreeError: The file is not CoNLL-U, or some heads do not form a tree.
     """
     treebank = probe_treebank(read_conllu(path))
     if not len(treebank):
@@ -91,7 +91,7 @@ def read_probe_treebank(path: str | Path) -> ProbeTreebank:
 
 
 def probe_treebank(sentences: Iterable[Sentence]) -> ProbeTreebank:
-    """Take the sentences that have one tree over at least two words; count the others."""
+    """Keep the sentences that have a single tree over at least two words; count the others."""
     by_reason: dict[str | None, list[Sentence]] = defaultdict(list)
     for sentence in sentences:
         by_reason[_problem(sentence)].append(sentence)
@@ -113,7 +113,7 @@ def _problem(sentence: Sentence) -> str | None:
 
 
 def _spaced(sentence: Sentence) -> Sentence:
-    """The same words, tags and tree over words joined by spaces; a space inside a word becomes "_"."""
+    """The sentence with its words joined by spaces; a space inside a word becomes "_"."""
     words = ["_".join(word.split()) or "_" for word in sentence.words]
     return Sentence.from_words(words, **{name: getattr(sentence, name) for name in COLUMNS})
 
@@ -125,15 +125,15 @@ def _is_scored(sentence: Sentence, word: int) -> bool:
 
 
 SPEARMAN_LENGTHS = range(5, 51)
-"""Sentence lengths whose mean correlations are averaged."""
+"""Sentence lengths over whose mean correlations the score is averaged."""
 
 Array = NDArray[np.floating] | NDArray[np.integer]
 
 
 def spanning_edges(distances: Sequence[Array]) -> list[NDArray[np.int64]]:
-    """Minimum spanning tree of each sentence, from the upper half of `[words, words]`, all in one call.
+    """The minimum spanning trees of all sentences in one call, from the upper halves of `[words, words]`.
 
-    For each sentence `[words - 1, 2]`, pairs of words (first < second), in order.
+    The result for each sentence is `[words - 1, 2]`: pairs of words (first < second), in order.
     """
     firsts, seconds, weights = [], [], []
     starts = [0, *accumulate(len(one) for one in distances)]
@@ -141,7 +141,7 @@ def spanning_edges(distances: Sequence[Array]) -> list[NDArray[np.int64]]:
         first, second = np.triu_indices(len(one), 1)
         firsts.append(first + start)
         seconds.append(second + start)
-        # SciPy takes a weight of 0 for no edge. All spanning trees have as many edges: adding 1 changes none.
+        # SciPy reads a weight of 0 as no edge. Adding 1 to all weights does not change the minimum tree.
         weights.append(np.asarray(one, np.float64)[first, second] + 1.0)
     if not firsts or not sum(map(len, firsts)):
         return [np.zeros((0, 2), np.int64) for _ in distances]
@@ -157,18 +157,18 @@ def spanning_edges(distances: Sequence[Array]) -> list[NDArray[np.int64]]:
 def attachment_score(
     predicted: Sequence[Array], gold: Sequence[Array], is_scored: Sequence[NDArray[np.bool_]]
 ) -> float:
-    """UUAS: the share of gold edges that the minimum spanning tree of the predicted distances has.
+    """UUAS: the share of gold edges that are in the minimum spanning tree of the predicted distances.
 
-    Words that are not scored (punctuation) are taken out of both before the trees are built, so that a gold
-    tree stays one tree where punctuation governs a word.
+    Words that are not scored (punctuation) are removed from both sides before the trees are built, so that a
+    gold tree stays connected if punctuation governs a word.
 
     Args:
-        predicted: For each sentence distances `[words, words]`.
-        gold: Edges between words, the same shapes.
-        is_scored: For each sentence `[words]`.
+        predicted: Distances of each sentence, `[words, words]`.
+        gold: Numbers of edges between words, in the same shapes.
+        is_scored: `[words]` for each sentence.
 
     Returns:
-        0 to 1 over all sentences together; NaN where there is no edge.
+        0 to 1 over all sentences together; NaN if there is no edge.
 
     Source: Hewitt & Manning (2019), section 3.
     """
@@ -188,9 +188,9 @@ def attachment_score(
 def root_accuracy(
     predicted: Sequence[Array], gold: Sequence[Array], is_scored: Sequence[NDArray[np.bool_]]
 ) -> float:
-    """The share of sentences whose word of least predicted depth, punctuation left out, is the root.
+    """The share of sentences in which the scored word with the smallest predicted depth is the root.
 
-    A sentence without any scored word counts as wrong.
+    A sentence without scored words counts as wrong.
 
     Source: Hewitt & Manning (2019), section 3.
     """
@@ -202,10 +202,10 @@ def root_accuracy(
 
 
 def spearman_by_length(predicted: Sequence[Array], gold: Sequence[Array]) -> dict[int, float]:
-    """Sentence length → mean Spearman correlation of its sentences, of `[words, words]` or `[words]` each.
+    """Sentence length → mean Spearman correlation of values `[words, words]` or `[words]` of its sentences.
 
     Distances are correlated row by row (from one word to all words, itself included), depths as one row.
-    Rows without any spread, where a rank says nothing, are left out.
+    Constant rows, whose ranks are undefined, are left out.
     """
     by_length: dict[int, list[tuple[Array, Array]]] = defaultdict(list)
     for one, other in zip(predicted, gold, strict=True):
@@ -219,7 +219,7 @@ def spearman_by_length(predicted: Sequence[Array], gold: Sequence[Array]) -> dic
 
 
 def spearman_score(by_length: Mapping[int, float], lengths: range = SPEARMAN_LENGTHS) -> float:
-    """Mean over sentence lengths of `spearman_by_length`; NaN where no sentence has such a length.
+    """The mean of `spearman_by_length` over sentence lengths; NaN if no sentence has such a length.
 
     Source: Hewitt & Manning (2019), section 3: lengths 5 to 50.
     """
@@ -228,7 +228,7 @@ def spearman_score(by_length: Mapping[int, float], lengths: range = SPEARMAN_LEN
 
 
 def _row_correlations(first: Array, second: Array) -> NDArray[np.float64]:
-    """Spearman of each row with its row, `[rows]`: Pearson of ranks, ties at their mean rank."""
+    """Spearman correlation of corresponding rows, `[rows]`: Pearson of ranks; ties get their mean rank."""
     one, other = (rankdata(side, axis=-1) for side in (first, second))
     one, other = (ranks - ranks.mean(-1, keepdims=True) for ranks in (one, other))
     spread = np.sqrt((one**2).sum(-1) * (other**2).sum(-1))

@@ -1,7 +1,7 @@
-"""Vectors of words out of any encoder: the mean over a word's pieces, for each layer.
+"""Word vectors from any encoder: the mean over a word's pieces, for each layer.
 
-A `WordEncoder` each of a Hugging Face encoder, an infused one and the encoder of a translator.
-`cache_states` runs one of them over sentences once and leaves each layer in a file: memory holds one layer.
+There is a `WordEncoder` for Hugging Face encoders, for infused ones and for the encoders of translators.
+`cache_states` runs it once over sentences and writes each layer to a file, so that memory holds one layer.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ BATCH_SENTENCES, LONGEST_SOURCE = 64, 1024
 
 
 Offsets = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""Characters that each piece stands for, and where each sentence's pieces begin, specials included."""
+"""Character offsets of all pieces, and the index of each sentence's first piece, specials included."""
 
 
 @dataclass(frozen=True)
 class WordEncoder:
-    """Sentences in; states of their pieces out, with the word of each piece.
+    """Encodes sentences as states of their pieces, with the word of each piece.
 
     Args:
-        model: In evaluation mode; gives hidden states of what `inputs` makes.
-        n_states: Layers, and one more for the embeddings that enter the first.
-        longest: Pieces that a sentence may have.
-        offsets: Of the pieces of sentences.
-        inputs: Sentences as the model takes them, padded on the right.
-        words: Characters of a sentence's words, in the text that its pieces stand for.
+        model: A model in evaluation mode, which returns hidden states for the result of `inputs`.
+        n_states: Number of layers, plus one for the embeddings that enter the first.
+        longest: Largest number of pieces in a sentence.
+        offsets: Returns the offsets of the pieces of sentences.
+        inputs: Makes the model's inputs from sentences, padded on the right.
+        words: Returns the character offsets of a sentence's words in the text that its pieces cover.
     """
 
     model: Any
@@ -59,7 +59,7 @@ class WordEncoder:
     words: Callable[[Sentence], Sequence[tuple[int, int]]] = lambda sentence: sentence.offsets
 
     def n_pieces(self, sentences: Sequence[Sentence]) -> NDArray[np.int64]:
-        """Pieces of each sentence, specials included."""
+        """Number of pieces in each sentence, specials included."""
         return np.diff(self.offsets(sentences)[1])
 
     @torch.inference_mode()
@@ -67,7 +67,7 @@ class WordEncoder:
         """States, `n_states × [sentences, pieces, d_model]`, and words of pieces, `[sentences, pieces]`.
 
         Raises:
-            AlignmentError: A translator's source has other pieces than the text: tags between the words.
+            AlignmentError: A translator's source has tags as pieces between the words.
         """
         device = next(self.model.parameters()).device
         inputs = {name: tensor.to(device) for name, tensor in self.inputs(sentences).items()}
@@ -77,7 +77,7 @@ class WordEncoder:
 
 
 def huggingface_words(model: Any, tokenizer: Any) -> WordEncoder:
-    """A Hugging Face encoder; of an encoder-decoder, its encoder.
+    """A `WordEncoder` for a Hugging Face encoder, or for the encoder of an encoder-decoder.
 
     Raises:
         ConfigError: The tokenizer reports no character offsets.
@@ -86,7 +86,7 @@ def huggingface_words(model: Any, tokenizer: Any) -> WordEncoder:
         raise ConfigError("tokenizer: expected a fast one, which knows offsets, got a slow one.")
     encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     tokenizer = copy(tokenizer)
-    tokenizer.padding_side = "right"  # where the words of a batch are looked for
+    tokenizer.padding_side = "right"  # `_owners` expects padding there
 
     def offsets(sentences: Sequence[Sentence]) -> Offsets:
         return encoding_offsets(tokenizer([one.text for one in sentences], verbose=False))
@@ -99,7 +99,7 @@ def huggingface_words(model: Any, tokenizer: Any) -> WordEncoder:
 
 
 def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncoder:
-    """An infused encoder. Its tags and trees come from an annotator: gold ones would be the answer itself."""
+    """A `WordEncoder` for an infused encoder, with an annotator's trees: gold trees would be the answer."""
     from syntaxformer.encoders.collator import SyntaxExample
 
     plain = huggingface_words(model, collator.tokenizer)
@@ -108,7 +108,7 @@ def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncode
     collator = copy(collator)
     collator.tokenizer = copy(collator.tokenizer)
     collator.tokenizer.padding_side = "right"
-    collator.max_length = plain.longest  # that of fine-tuning is often shorter than a sentence
+    collator.max_length = plain.longest  # the limit of fine-tuning is often too short for sentences
 
     def inputs(sentences: Sequence[Sentence]) -> dict[str, Tensor]:
         annotated = annotator.annotate_words([one.words for one in sentences])
@@ -118,11 +118,11 @@ def infused_words(model: Any, collator: Any, annotator: Annotator) -> WordEncode
 
 
 def translator_words(translator: Translator) -> WordEncoder:
-    """The encoder of one of our translators; its factors come from its own annotator."""
+    """A `WordEncoder` for a translator's encoder; factors come from the translator's annotator."""
     encoder, preparation = translator.encoder, translator.encoder.preparation
 
     def clean(sentences: Sequence[Sentence]) -> list[str]:
-        """The text as the annotator sees it; `encoder.encode` prepares it for subwords."""
+        """The text as the annotator reads it; `encoder.encode` prepares it for the tokenizer."""
         return [preparation.clean(one.text) for one in sentences]
 
     def offsets(sentences: Sequence[Sentence]) -> Offsets:
@@ -138,8 +138,8 @@ def translator_words(translator: Translator) -> WordEncoder:
         source = encoder.encode(lines, words)
         if source.splits.tolist() != offsets(sentences)[1].tolist():
             raise AlignmentError(
-                "probe: expected one source piece for each piece of the text, got more: this model reads "
-                "tags between its words. Probe a model with another infusion.kind."
+                "probe: expected one source piece for each piece of the text, got more, because this model "
+                "reads tags between words. Probe a model with another infusion.kind."
             )
         return source_batch(source, range(len(lines)), encoder.tokenizer.pad_token_id)
 
@@ -154,12 +154,12 @@ def translator_words(translator: Translator) -> WordEncoder:
 def load_word_encoder(
     folder: str | Path, annotator: str | None = None, device: str | None = None, trust_annotator: bool = False
 ) -> WordEncoder:
-    """Load whatever kind of model a folder holds: a translator, an infused or a Hugging Face encoder.
+    """Load the model in a folder: a translator, an infused encoder or a Hugging Face encoder.
 
-    Without a given annotator a model reads what it was trained with, else, where it is infused, `en+phrases`.
+    Unless an annotator is given, the model's own is used, or `en+phrases` for an infused encoder without one.
 
     Raises:
-        CheckpointError: It holds none of them, or names an annotator that needs `trust_annotator`.
+        CheckpointError: The folder holds no such model, or names an annotator that needs `trust_annotator`.
         ConfigError: There is no such annotator or device, or its encoder cannot be probed.
     """
     from syntaxformer.annotate.wrappers import prepare, trusted_annotator
@@ -190,7 +190,7 @@ def load_word_encoder(
 
 @dataclass(frozen=True)
 class CachedStates:
-    """States of words in files, `.npy` of `[words, d_model]`, one a layer; words without a piece are zero."""
+    """Word states in one `.npy` file `[words, d_model]` for each layer; words without a piece are zero."""
 
     paths: dict[int, Path]
     n_uncovered: int
@@ -208,7 +208,7 @@ def cache_states(
     splits = np.cumsum([0, *map(len, sentences)])
     files: dict[int, Any] = {}
     n_uncovered = 0
-    # Sentences of like length together, the longest first: a lack of memory shows at once.
+    # Sentences of similar length share a batch, the longest first, so that a lack of memory shows at once.
     order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
     for start in track(range(0, len(order), BATCH_SENTENCES), "encoding sentences", unit="batches"):
         rows = order[start : start + BATCH_SENTENCES]
@@ -230,15 +230,15 @@ def cache_states(
 def word_means(
     states: Float[Tensor, "batch pieces d_model"], owners: NDArray[np.int64], n_words: Sequence[int]
 ) -> tuple[Float[Tensor, "words d_model"], Float[Tensor, " words"]]:
-    """Mean state of the pieces of each word, the words of all sentences one after the other.
+    """The mean state over the pieces of each word, for the words of all sentences in order.
 
     Args:
-        states: Of pieces.
-        owners: `[batch, pieces]`, word within its sentence, negative for none.
-        n_words: Words of each sentence.
+        states: States of pieces.
+        owners: `[batch, pieces]`, index of the piece's word in its sentence, negative for none.
+        n_words: Number of words in each sentence.
 
     Returns:
-        Means, zero for a word without pieces, and how many pieces each word has.
+        Means, which are zero for a word without pieces, and the number of pieces of each word.
     """
     starts = np.cumsum([0, *n_words])
     flat = torch.from_numpy(np.where(owners < 0, -1, owners + starts[:-1, None])).to(states.device)
@@ -255,7 +255,7 @@ def _owners(
     words: Sequence[Sequence[tuple[int, int]]],
     width: int,
 ) -> NDArray[np.int64]:
-    """Word of each piece, `[sentences, width]`; -1 for specials and padding, which stands on the right."""
+    """The word of each piece, `[sentences, width]`; -1 for specials and padding, which is on the right."""
     word_splits = np.cumsum([0, *map(len, words)])
     flat = batch_word_of_piece(offsets, splits, [place for one in words for place in one], word_splits)
     owners = np.full((len(words), width), -1, np.int64)

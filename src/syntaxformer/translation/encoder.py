@@ -156,7 +156,7 @@ class Encoder(_Host):
 
         Args:
             input_ids: Source pieces, padded on the right.
-            attention_mask: 1 for pieces, 0 for padding; None where nothing is padded.
+            attention_mask: 1 for pieces, 0 for padding; None if nothing is padded.
             factor_ids: Factor values, with columns in the order of the infusion's plan.
             syntax: Relations of the pieces in each tree, for masks and biases.
             governors: Position of each piece's governor, negative for none. LISA's head is trained on them.

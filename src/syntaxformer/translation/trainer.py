@@ -133,8 +133,8 @@ class SyntaxTrainer(RunTrainer, Trainer):
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """Gradients of a batch. One that does not fit in memory is halved, until it fits.
 
-        The update stays the same but for dropout, and for the mean of LISA's loss: gradients that its batches have added so far may be half
-        added, so they are all made anew.
+        The update stays the same but for dropout and for the mean of LISA's loss. Gradients that its batches
+        have added so far may be half added, so they are all made anew.
         """
         if len(self._of_update) == self.args.gradient_accumulation_steps:
             self._of_update.clear()

@@ -87,7 +87,7 @@ def test_outputs_of_one_and_of_several_inputs(tmp_path):
         (
             ["a"],
             "s3://bucket/a.parquet",
-            "-o: expected a path on a disk of this machine or one that all see, got a URL. "
+            "-o: expected a path on a disk of this machine or a shared one, got a URL. "
             "Write to a disk and copy the file.",
         ),
         (
@@ -99,7 +99,7 @@ def test_outputs_of_one_and_of_several_inputs(tmp_path):
         (
             ["x/a", "y/a"],
             "o",
-            "-o: expected inputs of different names, got two that would be o/a.parquet. Run them apart.",
+            "-o: expected inputs of different names, got two for o/a.parquet. Annotate them separately.",
         ),
         (["a"], "a", "-o: expected another file than the input, got a."),
         (["a"], "o.conllu", "-o: expected a file ending of .parquet, got o.conllu. Use o.parquet."),

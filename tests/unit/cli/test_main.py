@@ -95,7 +95,7 @@ def test_version(run):
         (["frobnicate"], "error: No such command 'frobnicate'. See `syntaxformer --help`."),
         (["doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
         (["--debug", "doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
-        (["doctor", "--debug"], "error: No such option: --debug. It stands before the verb: `syntaxformer --debug doctor …`."),
+        (["doctor", "--debug"], "error: No such option: --debug. Put it before the verb: `syntaxformer --debug doctor …`."),
     ],
 )  # fmt: skip
 def test_usage_errors_are_one_line(run, arguments, line):
@@ -234,8 +234,8 @@ def test_doctor_says_which_extra_brings_a_package_that_is_missing(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "tiny"], "interrupted: with --resume the command goes on from its last checkpoint\n"),
-        (["--quiet", "annotate", "a"], "interrupted: the same command goes on\n"),
+        (["train", "tiny"], "interrupted: with --resume the command continues from its last checkpoint\n"),
+        (["--quiet", "annotate", "a"], "interrupted: the same command continues the work\n"),
         (["translate", "runs/sit"], "interrupted\n"),
     ],
 )

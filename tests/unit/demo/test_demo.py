@@ -95,6 +95,6 @@ def test_a_training_that_broke_ends_the_other(caplog):
     breaks = [sys.executable, "-c", SAYS.format("Traceback: läuft nicht", 1)]
     with pytest.raises(SyntaxformerError) as caught:
         run._train({"baseline": breaks, "infused": WAITS})
-    expected = "training of baseline: expected a model, got exit code 1. Its last words are above."
+    expected = "training of baseline: expected a model, got exit code 1. See its last messages above."
     assert str(caught.value) == expected
     assert "baseline  Traceback: läuft nicht" in caplog.text

@@ -259,7 +259,7 @@ def test_an_epoch_whose_checkpoint_was_damaged_is_trained_again(
     assert lines[0].startswith(
         f"training learning rate {record.parent.name} again: " if finished else "skipping"
     )
-    assert f"learning rate {record.parent.name}: going on from " in caplog.text
+    assert f"learning rate {record.parent.name}: continuing at " in caplog.text
     one, two = (load_file(folder / "model.safetensors") for folder in (whole, config.output))
     assert all(torch.equal(one[name], two[name]) for name in one)
     reports = [json.loads((folder / "run.json").read_text()) for folder in (whole, config.output)]
@@ -334,7 +334,7 @@ def test_no_checkpoint_at_the_path(config_of, tmp_path):
     with pytest.raises(ConfigError) as caught:
         finetune(config_of(model=str(tmp_path / "nothing")))
     assert str(caught.value) == (
-        f"model: expected the folder of a pretrained checkpoint, got {tmp_path / 'nothing'}, which is none."
+        f"model: expected the folder of a pretrained checkpoint, got {tmp_path / 'nothing'}, which is not a folder."
     )
     (tmp_path / "empty").mkdir()
     with pytest.raises(
@@ -455,8 +455,8 @@ def test_long_errors_of_a_library_are_cut_between_words():
     ("name", "problem"),
     [
         ("syntaxformer.json", "a translator. `syntaxformer translate` takes it; it cannot be fine-tuned."),
-        ("infusion.json", "which is infused (infusion.json): its infusion would be lost. "
-                          "Give the checkpoint that it was made of, and --infuse."),
+        ("infusion.json", "which is infused (infusion.json) and would lose its infusion. "
+                          "Give the checkpoint that it was made from, and --infuse."),
     ],
 )  # fmt: skip
 def test_models_that_would_be_loaded_in_part(config_of, tmp_path, name, problem):

@@ -320,9 +320,7 @@ def test_labels(tokenizer):
     assert "labels" not in make(None, None)
     assert make("dogs bark", "the")["labels"].tolist() == [[2, 12, 13, 3], [2, 4, 3, -100]]
     for wrong in ((1, None), (1, "a")):
-        with pytest.raises(
-            DataError, match=r"^labels: expected one of one kind for every example or for none, got a m"
-        ):
+        with pytest.raises(DataError, match=r"^labels: expected one kind for all examples or none, got a m"):
             make(*wrong)
 
 

@@ -168,7 +168,7 @@ def test_what_cannot_be_a_graph_is_refused_by_name(exported, tmp_path):
         export_classifier(exported[1], tmp_path / "x")
     gold = make_folder(tmp_path / "gold", infusion={"lisa": {"inject": "gold"}})
     with pytest.raises(
-        ConfigError, match=r"^lisa\.inject: expected a head that points by itself, got gold governors"
+        ConfigError, match=r"^lisa\.inject: expected a head that finds governors itself, got gold governors"
     ):
         export_classifier(gold, tmp_path / "x")
     written = make_folder(tmp_path / "written", words=("bad", "good", "odd"))

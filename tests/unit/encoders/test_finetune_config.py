@@ -22,7 +22,7 @@ def test_settings_of_what_is_not_infused_are_refused(infuse, setting, kind):
     with pytest.raises(ConfigError) as caught:
         load_finetune(OPTIONS, infuse, [setting])
     assert str(caught.value) == (
-        f"infusion.{kind}: expected settings of what is infused, {infuse}, got some of {kind}. "
+        f"infusion.{kind}: expected settings of {infuse}, got some of {kind}. "
         "Name it in --infuse, or leave them out."
     )
 

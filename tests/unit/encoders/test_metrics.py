@@ -46,7 +46,7 @@ def test_nothing_learned_is_zero_and_not_nan(metric):
 def test_misuse():
     with pytest.raises(ValueError) as caught:
         score_predictions(["accuracy"], [1, 0], [1])
-    assert str(caught.value) == "predictions: expected 2, one a label and not none, got 1."
+    assert str(caught.value) == "predictions: expected 2, one for each label, got 1."
     with pytest.raises(ValueError) as caught:
         score_predictions(["accurcy"], [1], [1])
     assert str(caught.value) == (

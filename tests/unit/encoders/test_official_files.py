@@ -128,7 +128,7 @@ def test_quora_rows_that_are_broken_are_counted(tmp_path):
 
 ERRORS = [
     ("cola", "gj04\t2\t\tFine .\n", ":1: label: expected one of 0, 1, got '2'."),
-    ("cola", "gj04\t1\t\tFine .\ngj04\t1\tFine .\n", ":2: row: expected 4 cells, got 3. A tab or an unclosed quote inside a text does this."),
+    ("cola", "gj04\t1\t\tFine .\ngj04\t1\tFine .\n", ":2: row: expected 4 cells, got 3. Look for a tab or an unclosed quote inside a text."),
     ("cola", "gj04\t1\t\t \n", ":1: column 'sentence': expected a text, got an empty one. Remove the row."),
     ("cola", "", ": expected rows, got an empty file."),
     ("rte", "index\tsentence1\tlabel\n0\tA .\tentailment\n", ": text: expected a column 'sentence2' or 'hypothesis', got 'index', 'sentence1', 'label'."),

@@ -107,7 +107,7 @@ def test_rows_without_a_label_where_there_need_be_none(table):
 ])  # fmt: skip
 def test_a_blank_line_between_rows_that_are_counted(table, name, content, line):
     path = table(content, name)
-    with pytest.raises(DataError, match=rf"{name}:{line}: expected a row, got a blank line: "):
+    with pytest.raises(DataError, match=rf"{name}:{line}: expected a row, got a blank line, after which"):
         read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
     path = table(content.replace("\n\n", "\n") + "\n\n", name)
     texts, _, _ = read_own_table(path, "classify", TableColumns(), ("neg", "pos"), labelled=False)
@@ -127,7 +127,7 @@ def test_a_header_over_scores_is_left_out(table):
 MANY = "".join(f"text {number}\t{'pos' if number % 2 else 'neg'}\n" for number in range(30))
 ERRORS = [
     ("", "classify", TableColumns(), ": expected rows, got an empty file."),
-    ("a\tpos\nb\n", "classify", TableColumns(), ":2: row: expected 2 cells, got 1. A tab or an unclosed quote inside a text does this."),
+    ("a\tpos\nb\n", "classify", TableColumns(), ":2: row: expected 2 cells, got 1. Look for a tab or an unclosed quote inside a text."),
     ("a\tpos\n\tneg\n", "classify", TableColumns(), ":2: column '1': expected a text, got an empty one. Remove the row."),
     ("a\tpos\nb\t\n", "classify", TableColumns(), ":2: column '2': expected a label, got an empty cell."),
     ("a\tpos\nb\tpos\n", "classify", TableColumns(), ": column '2': expected at least two labels, got only 'pos'."),
@@ -174,7 +174,7 @@ def test_a_csv_with_another_separator(table, content, line, what):
         read_own_table(path, "classify", TableColumns())
     assert str(caught.value) == (
         f"{path}:1: expected commas between the cells of a CSV file, got {what}: {line!r}. "
-        "Convert the file to commas, or to tabs with a name in .tsv."
+        "Convert the file to commas, or to tabs with a name that ends in .tsv."
     )
 
 

@@ -112,7 +112,7 @@ def test_a_long_text_is_cut_and_said(run, cola_model, tmp_path):
     assert done.code == 0
     assert len(done.out.splitlines()) == 3
     assert done.err == (
-        "warning: 1 of 2 texts were cut to 32 pieces: the rest was not read. Divide them, or fine-tune with a "
+        "warning: 1 of 2 texts were cut to 32 pieces: the rest was not read. Split them, or fine-tune with a "
         "larger training.max_length.\n"
     )
 
@@ -214,7 +214,7 @@ def test_errors_are_one_line_and_exit_code_2(run, cola_model, cola, tmp_path, ch
             "error: infuse: expected some of masks, relation_bias, lisa, pos_add, pos_concat, pos_let, let or none, got 'mask'. Nearest: masks."
         ),
         ("finetune", "--task", "cola", "--data", cola, "--model", tmp_path / "no", "-o", tmp_path / "x"): (
-            f"error: model: expected the folder of a pretrained checkpoint, got {tmp_path / 'no'}, which is none."
+            f"error: model: expected the folder of a pretrained checkpoint, got {tmp_path / 'no'}, which is not a folder."
         ),
     }  # fmt: skip
     for arguments, message in cases.items():
@@ -246,7 +246,7 @@ def test_a_task_that_must_be_named(run, checkpoint, tmp_path, cola):
     done = run("predict", folder, "--data", cola)
     assert (
         done.err
-        == "error: task: expected --task beside --data, as the model's own is 'classify', got none.\n"
+        == "error: task: expected --task with --data, as the model's own task is 'classify', got none.\n"
     )
 
 

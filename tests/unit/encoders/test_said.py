@@ -66,8 +66,8 @@ def test_a_class_that_cannot_be_in_both_parts_is_named(held_out, messages, tmp_p
     rows = [(f"text {number}", "ab"[number % 2]) for number in range(60)]
     assert set(held_out([*rows, *lone])) == {"a", "b"}
     assert (
-        f"{tmp_path / 'mine.tsv'}: expected every class among the 6 development rows, got none of rare: scores "
-        "ignore it. Give --dev with all, or more rows: a single one, or a single text, cannot be in both parts."
+        f"{tmp_path / 'mine.tsv'}: expected every class among the 6 development rows, got none of rare, which "
+        "scores ignore. Give --dev with all classes, or more rows: one row or one text cannot be in both parts."
     ) in messages.messages
 
 
@@ -94,7 +94,7 @@ def test_a_class_that_is_never_predicted(run, finetuned, tmp_path):
     done, folder = finetuned(table, "--dev", table)
     assert done.out.splitlines()[-2:] == ["never predicted: rare (3 rows)", str(folder)]
     assert (
-        f"{folder}: never predicted: rare (3 rows). Train longer or at another learning rate, or give more such rows."
+        f"{folder}: never predicted: rare (3 rows). Train longer or with another learning rate, or give more such rows."
     ) in done.err.splitlines()
     assert json.loads((folder / "run.json").read_text())["never_predicted"] == {"rare": 3}
     predicted = run("--quiet", "predict", folder, table)
@@ -122,7 +122,7 @@ def test_a_text_that_is_cut(finetuned, tmp_path):
     _, folder = finetuned(tmp_path / "mine.tsv")
     classify = sf.pipeline("classification", folder, device="cpu")
     message = (
-        r"^1 of 2 texts were cut to 32 pieces: the rest was not read\. Divide them, or fine-tune with a larger "
+        r"^1 of 2 texts were cut to 32 pieces: the rest was not read\. Split them, or fine-tune with a larger "
         r"training\.max_length\.$"
     )
     with pytest.warns(UserWarning, match=message):
@@ -139,10 +139,10 @@ def written(path, rows, **how):
 
 HEAD = ("text", "label")
 SAID = ('he said "the cat" twice', "a")
-CSV = "quotes are read as in CSV, and taken off: {}. Else set data.quotes=text."
-TEXT = "quotes are read as part of the text: {}. Else set data.quotes=csv."
-DOUBLED = "they enclose cells, and those inside are doubled"
-NOTHING = "nothing tells, as they enclose cells but none is doubled"
+CSV = "quotes are read as in CSV, and removed: {}. Otherwise set data.quotes=text."
+TEXT = "quotes are read as part of the text: {}. Otherwise set data.quotes=csv."
+DOUBLED = "they enclose cells, and quotes inside cells are doubled"
+NOTHING = "nothing tells for sure: they enclose cells, but none is doubled"
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def texts_of(tmp_path, messages):
         ([HEAD, ('"all of it"', "a"), ("plain", "b")], {}, DOUBLED),
         ([HEAD, ("a tab\tinside", "a"), ("plain", "b")], {}, "only so have all rows as many cells"),
         ([HEAD, ("two\nlines", "a"), ("plain", "b")], {}, "only so have all rows as many cells"),
-        ([HEAD, ("plain", "a"), ("more", "b")], {"quoting": csv.QUOTE_ALL}, "they enclose cells, those of line 1 too"),
+        ([HEAD, ("plain", "a"), ("more", "b")], {"quoting": csv.QUOTE_ALL}, "they enclose cells, also in line 1"),
     ],
 )  # fmt: skip
 def test_a_tsv_that_is_quoted_as_csv(texts_of, tmp_path, rows, how, said):

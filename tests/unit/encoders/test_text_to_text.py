@@ -158,7 +158,10 @@ def test_folders_that_do_not_name_their_type(content, name):
     [
         ({"type": "x"}, "type: expected one of label, score, text, got 'x'"),
         ({"type": "label"}, "labels: expected names, got none"),
-        ({"type": "text", "labels": ("a", "b"), "words": ("a",)}, "words: expected 2, one a label, got 1"),
+        (
+            {"type": "text", "labels": ("a", "b"), "words": ("a",)},
+            "words: expected 2, one for each label, got 1",
+        ),
     ],
 )
 def test_types_that_do_not_fit(content, problem):

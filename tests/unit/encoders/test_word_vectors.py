@@ -36,7 +36,7 @@ def test_the_first_of_duplicates_counts_and_they_are_reported(write, caplog):
     with caplog.at_level(logging.INFO):
         vectors = read_word_vectors(write(TEXT), ["the"])
     np.testing.assert_array_equal(vectors["the"], [7, 8, 9])
-    assert "glove.txt: 1 lines repeat a word; the first one counts" in caplog.text
+    assert "glove.txt: 1 lines repeat a word; the first vector of a word counts" in caplog.text
 
 
 def test_a_header_of_word2vec_is_skipped(write):

@@ -194,12 +194,12 @@ def test_a_finished_run_without_checkpoints_stays_as_it_is(recipe, tmp_path, cap
     (tmp_path / "run" / "model.safetensors").write_text("kept")
     write_manifest(tmp_path / "run")
     assert is_finished_without_checkpoints(run)
-    assert f"{tmp_path / 'run'}: finished already" in caplog.messages
+    assert f"{tmp_path / 'run'}: already finished" in caplog.messages
     with pytest.raises(ConfigError) as caught:
         is_finished_without_checkpoints(recipe("training.max_steps=9"))
     assert str(caught.value) == (
-        f"resume: expected checkpoints to go on from to 9 updates, got {tmp_path / 'run'}, a model that is "
-        "finished with 7 and has none. Give --overwrite to train anew."
+        f"resume: expected checkpoints from which to train up to 9 updates, got {tmp_path / 'run'}, a model "
+        "that is finished with 7 and has none. Give --overwrite to train again."
     )
     (tmp_path / "run" / "checkpoints" / "checkpoint-7").mkdir(parents=True)
     assert not is_finished_without_checkpoints(recipe("training.max_steps=9"))
@@ -270,7 +270,7 @@ def test_a_run_of_an_earlier_version_has_no_precision_to_keep(recipe, faster):
 def test_a_folder_that_another_command_works_in(recipe, tmp_path):
     folder = tmp_path / "run"
     message = (
-        f"output: expected a folder that no other command works in, got {folder}, where one does. "
+        f"output: expected a folder that no other command uses, got {folder}, which is in use. "
         "Wait for it to end, or choose another."
     )
     with hold_run(folder):

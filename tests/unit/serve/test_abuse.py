@@ -13,7 +13,7 @@ JSON = {"content-type": "application/json"}
 TEXTS = "body: expected at most 128 texts, got far more values than these take. Send several requests."
 KEYS = "body: expected at most 50 keys, got more."
 DEEP = "body: expected brackets at most 10 deep, got more."
-NO_JSON = "body: expected JSON, got brackets too deep, too long a number, or no UTF-8."
+NO_JSON = "body: expected JSON, got brackets too deep, a number too long, or no UTF-8."
 
 
 def _listing(item, n_items=300_000):
@@ -196,7 +196,7 @@ def test_a_panic_of_a_model_fails_its_request_and_no_other(make_app, echo, error
         for thread in threads:
             thread.join()
         assert error_of(answers.pop("panic"), 500, "internal") == (
-            "service: expected to answer, got an error of its own. Its log tells more."
+            "service: expected to answer, got an internal error. See its log."
         )
         assert {text: one.json()["translations"][0]["text"] for text, one in answers.items()} == {
             "first": "FIRST", "a": "A", "b": "B",

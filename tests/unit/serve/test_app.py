@@ -96,11 +96,11 @@ def test_not_ready_before_the_start_and_after_the_end(make_app):
         ("translate", {"texts": ["x"], "beam_size": 0}, 422, "invalid", "beam_size: expected greater than or equal to 1, got 0."),
         ("translate", {"texts": ["x"], "n_best": 6}, 422, "invalid", "n_best: expected at most the beam size, 5, got 6. Raise beam_size."),
         ("translate", {"texts": ["x"] * 8}, 422, "too_many_texts", "texts: expected at most 7, got 8. Send several requests."),
-        ("translate", {"texts": ["x", "y" * 102]}, 422, "text_too_long", "texts.1: expected at most 101 characters, got 102. Send it in parts, a sentence each."),
+        ("translate", {"texts": ["x", "y" * 102]}, 422, "text_too_long", "texts.1: expected at most 101 characters, got 102. Send it in parts, such as sentences."),
         ("translate", {"texts": ["x"], "model": "none"}, 422, "no_such_model", "model: expected one of echo, second, got 'none'. See GET /v1/models."),
         ("translate", {"texts": ["x"], "model": "length"}, 422, "no_such_model", "model: expected one of echo, second, got 'length'. See GET /v1/models."),
         ("translate", {"texts": ["x"], "show": ["tags", "attention"]}, 422, "invalid", "show: expected tags, got attention, which echo, exported to ctranslate2, does not give. Ask a model that was not exported."),
-        ("classify", {"texts": [["x", "y"], ["x", "y" * 102]], "model": "pairs"}, 422, "text_too_long", "texts.1.1: expected at most 101 characters, got 102. Send it in parts, a sentence each."),
+        ("classify", {"texts": [["x", "y"], ["x", "y" * 102]], "model": "pairs"}, 422, "text_too_long", "texts.1.1: expected at most 101 characters, got 102. Send it in parts, such as sentences."),
         ("classify", {"texts": ["x", " "]}, 422, "empty_text", "texts.1: expected a text that is not empty, got ''."),
         ("classify", {"texts": [["x", "y"]]}, 422, "invalid", "texts.0: expected a text for length, got 2."),
         ("classify", {"texts": ["x"], "model": "pairs"}, 422, "invalid", "texts.0: expected a pair of texts for pairs, got 1."),
@@ -127,7 +127,7 @@ def test_no_model_of_the_task(make_app, echo, error_of):
     with TestClient(make_app(echo())) as client:
         message = error_of(client.post("/v1/classify", json={"texts": ["x"]}), 422, "no_such_model")
     assert message == (
-        "model: expected a classifier among the served models, where none is, got nothing. See GET /v1/models."
+        "model: expected a classifier among the served models, which have none, got nothing. See GET /v1/models."
     )
 
 
@@ -142,7 +142,7 @@ def test_bodies_that_are_no_json(client, content):
 def test_json_that_is_not_said_to_be_json(client, kind, error_of):
     response = client.post("/v1/translate", content=b'{"texts": ["x"]}', headers={"content-type": kind})
     assert error_of(response, 422, "invalid") == (
-        "body: expected JSON, got a body that is said to be none. Send `Content-Type: application/json`."
+        "body: expected JSON, got another content type. Send `Content-Type: application/json`."
     )
     assert response.json()["error"]["message"]
 
@@ -204,7 +204,7 @@ def test_other_paths_and_methods(client, error_of):
 
 def test_an_error_of_ours_has_the_same_form(client, error_of):
     message = error_of(client.post("/v1/translate", json={"texts": ["broken"]}), 500, "internal")
-    assert message == "service: expected to answer, got an error of its own. Its log tells more."
+    assert message == "service: expected to answer, got an internal error. See its log."
 
 
 def test_request_ids(client):

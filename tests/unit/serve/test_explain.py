@@ -140,7 +140,7 @@ def test_an_encoder_that_tells_nothing_is_refused(tiny_engines, monkeypatch):
     monkeypatch.setattr(
         type(classifier.model.base_model), "forward", lambda *_, **__: SimpleNamespace(attentions=())
     )
-    expected = r"^model: expected an encoder that tells its attention, got BertModel, which does not\.$"
+    expected = r"^model: expected an encoder that returns its attention, got BertModel, which does not\.$"
     with pytest.raises(ConfigError, match=expected):
         encoder_attention(classifier, TEXT)
 
@@ -152,7 +152,7 @@ def test_the_first_model_answers_where_none_is_named(client):
 def test_what_cannot_be_shown_says_what_to_change(client):
     assert _refused(client, text=" ") == "text: expected one that is not empty, got ''."
     assert _refused(client, text="x" * 1001) == (
-        "text: expected at most 1000 characters, got 1001. Send a part of it: what is shown grows with the square "
+        "text: expected at most 1000 characters, got 1001. Send a part of it, because the answer grows with the square "
         "of the length."
     )
     assert _refused(client, text=TEXT, model="none") == (

@@ -187,6 +187,6 @@ def test_factors_of_ones_own_have_no_spread(monkeypatch):
     with pytest.raises(
         ConfigError,
         match=r"^spread: expected a model without factors of your own, got one that reads tone\. "
-        r"Look at single sentences: `syntaxformer attend` takes their values with --factor\.$",
+        r"Look at single sentences with `syntaxformer attend`, which takes their values with --factor\.$",
     ):
         attention_spread(translator, [SENTENCE])

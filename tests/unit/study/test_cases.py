@@ -215,7 +215,7 @@ def test_the_gallery_of_the_documentation_begins_as_the_script_writes_it(gallery
 def test_lines_that_do_not_fit():
     with pytest.raises(
         ValueError,
-        match=r"^lines: expected as many sources, references and outputs, and not none, got 3, 3, 3 and 2\.$",
+        match=r"^lines: expected equal numbers of sources, references and outputs, at least one, got 3, 3, 3 and 2\.$",
     ):
         compare_cases(SOURCES, REFERENCES, BOTH[0], BOTH[1][:2])
 
@@ -259,7 +259,7 @@ def test_the_command(tmp_path):
     )
     for names in ("a,b,c", "a,a"):
         done = CliRunner().invoke(app, [*arguments, "--names", names])
-        assert str(done.exception) == f"--names: expected two with a comma between, got {names}."
+        assert str(done.exception) == f"--names: expected two names with a comma between, got {names}."
 
 
 class _Model:

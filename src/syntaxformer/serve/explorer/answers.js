@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 
-/** For each word of `words` whether it is in a longest common part with `others`. */
+/** For each word of `words`, whether it is in the longest common subsequence with `others`. */
 function shared(words, others) {
   const [n, m] = [words.length, others.length];
   const best = Array.from({ length: n + 1 }, () => new Uint16Array(m + 1));
@@ -40,7 +40,7 @@ function classification(found) {
   return element("dl", { class: "bars" }, bars);
 }
 
-/** "de → en"; nothing for a classifier. */
+/** The direction, "de → en"; empty for a classifier. */
 export const directionOf = (model) => [model.source_language, model.target_language].filter(Boolean).join(" → ");
 
 function about(model) {

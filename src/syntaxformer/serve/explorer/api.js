@@ -1,4 +1,4 @@
-// The service's JSON endpoints. Answers are kept, so that going back costs nothing.
+// Calls the service's JSON endpoints. Answers are cached, so that going back costs nothing.
 
 const kept = new Map();
 const LARGEST = 80;
@@ -20,7 +20,7 @@ export async function models() {
   return (await ask("v1/models")).models;
 }
 
-/** What a model and a parser say about a text; with the seconds that it took. */
+/** The explanation of a text by a model and a parser, with the seconds that it took. */
 export async function explain(request, signal) {
   const body = JSON.stringify(request);
   if (kept.has(body)) return { answer: kept.get(body), seconds: 0 };

@@ -1,4 +1,4 @@
-// The page: state, what is asked of the service, and what is drawn where.
+// The page: its state, its requests to the service, and its layout.
 
 import { NeedsKey, explain, models } from "./api.js";
 import { answerCards, directionOf } from "./answers.js";
@@ -66,7 +66,7 @@ async function run() {
   show();
 }
 
-/** Change what is looked at; `asks` where the models must be asked anew. */
+/** Change the state of the view; with `asks`, send new requests to the models. */
 function change(part, asks) {
   state = { ...state, ...part };
   history.replaceState(null, "", linkOf(state));

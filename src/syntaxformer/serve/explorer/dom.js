@@ -1,10 +1,10 @@
-// Elements of HTML and SVG from a line of code. Text is always text: nothing is parsed as HTML.
+// Makes HTML and SVG elements in one line of code. Text stays text: nothing is parsed as HTML.
 
 function build(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "on") for (const [event, act] of Object.entries(value)) node.addEventListener(event, act);
-    // Through the object model, since the page's policy allows no style attributes.
+    // The page's policy allows no style attributes, so styles are set in the object model.
     else if (name === "style") for (const [key, one] of Object.entries(value)) node.style.setProperty(key, one);
     else node.setAttribute(name, value === true ? "" : value);
   }
@@ -22,14 +22,14 @@ export function drawn(tag, attributes = {}, ...children) {
 
 let ruler = null;
 
-/** Width of a text in pixels. */
+/** The width of a text in pixels. */
 export function widthOf(text, font = "14px system-ui, sans-serif") {
   ruler ??= document.createElement("canvas").getContext("2d");
   ruler.font = font;
   return ruler.measureText(text).width;
 }
 
-/** An SVG that scrolls sideways where it does not fit. */
+/** An SVG that scrolls sideways if it does not fit. */
 export function picture(width, height, label, ...children) {
   const svg = drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...children);
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, svg);

@@ -1,4 +1,4 @@
-// The table of the last results, kept in this tab only, and its export as CSV.
+// The table of the last results, which only this tab keeps, and its export as CSV.
 
 import { element } from "./dom.js";
 import { linkOf } from "./permalink.js";
@@ -8,7 +8,7 @@ const COLUMNS = ["time", "model", "task", "text", "second_text", "result", "scor
 
 let rows = JSON.parse(sessionStorage.getItem("results") ?? "[]");
 
-/** The result of an answer in a line: a translation, or a label with its probability. */
+/** The result in one line: a translation, or a label with its probability. */
 export function resultOf(answer) {
   const found = answer.classification;
   if (!found) return { result: answer.translation ?? "", score: "" };
@@ -60,7 +60,7 @@ function line(row) {
     element("td", { class: "number" }, score));
 }
 
-/** Quoted where needed; what a spreadsheet would take for a formula is not one. */
+/** A CSV cell, quoted if necessary, which no spreadsheet takes for a formula. */
 function cell(value) {
   let text = String(value);
   if (/^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text))) text = `'${text}`;

@@ -9,7 +9,7 @@ const NOTHING = 0.004;
 /**
  * @param rows, columns  names
  * @param cellOf  (row, column) → {value 0 to 1, text, kind, mark}; null for an empty cell
- * @param label  what the matrix is
+  * @param label  name of the matrix
  */
 export function matrix(rows, columns, cellOf, label) {
   const left = Math.ceil(Math.max(...rows.map((one) => widthOf(one, FONT)), 20)) + 10;
@@ -54,7 +54,7 @@ export function matrix(rows, columns, cellOf, label) {
   return element("div", { class: "matrix-box" }, box, output);
 }
 
-/** Cells with next to nothing in them are not drawn: long texts have a hundred thousand. */
+/** Cells with almost no weight are not drawn, because long texts have a hundred thousand cells. */
 function square(cell, x, y) {
   if (!cell || cell.value < NOTHING) return [];
   const found = [drawn("rect", { x: x + 1, y: y + 1, width: CELL - 2, height: CELL - 2, rx: 3, class: `cell ${cell.kind ?? ""}`, "fill-opacity": Math.min(1, cell.value).toFixed(3) })];

@@ -1,4 +1,4 @@
-// What is looked at, as the page's address: text, models, view and its settings.
+// Writes the state to the page's address: text, models, view and settings.
 
 export const VIEWS = {
   words: "Words", pieces: "Pieces", attention: "Attention", dependencies: "Dependencies",
@@ -28,7 +28,7 @@ export function readState(search) {
   return state;
 }
 
-/** The address of a state; what is as at the start is left out. */
+/** The address of a state; default values are left out. */
 export function linkOf(state) {
   const query = new URLSearchParams();
   for (const [name, start] of Object.entries(START)) {

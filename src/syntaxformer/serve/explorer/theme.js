@@ -1,4 +1,4 @@
-// Dark or light before anything is drawn, so that the page does not flash. Not a module: those run late.
+// Chooses dark or light before anything is drawn, so that the page does not flash. Modules would run too late.
 const THEMES = ["auto", "light", "dark"];
 
 function applyTheme(name) {

@@ -1,11 +1,11 @@
-// A dependency tree as arcs, and a tree of phrases, as SVG.
+// Draws a dependency tree as arcs, and a tree of phrases, as SVG.
 
 import { drawn, picture, widthOf } from "./dom.js";
 
 const FONT = "15px system-ui, sans-serif";
 const SMALL = "12px system-ui, sans-serif";
 
-/** x of the middle of each word, and the width of all. */
+/** The x coordinate of the middle of each word, and the total width. */
 function layOut(words, others, gap) {
   let x = 14;
   const middles = words.map((word, place) => {
@@ -17,7 +17,7 @@ function layOut(words, others, gap) {
   return { middles, width: Math.ceil(x - gap + 14) };
 }
 
-/** An arc lies above all arcs that it spans. */
+/** The height of each arc, above all arcs that it spans. */
 function levelsOf(arcs) {
   const order = [...arcs].sort((x, y) => x.right - x.left - (y.right - y.left));
   for (const arc of order) {
@@ -56,7 +56,7 @@ export function arcs(sentence) {
   return picture(width, base + 48, `Dependency tree: ${told.join(", ")}`, roots, lines, names);
 }
 
-/** Phrases come parents first; each gets its children and its height above the words. */
+/** Give each phrase its children and its height above the words; parents come first. */
 function nest(phrases, nWords) {
   const words = Array.from({ length: nWords }, (_, place) => ({ word: place, children: [], level: 0 }));
   const nodes = phrases.map(([label, start, end]) => ({ label, start, end, children: [] }));

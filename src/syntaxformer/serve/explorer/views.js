@@ -1,4 +1,4 @@
-// The views: each turns one answer of /v1/explain into an element. What an answer lacks is told with its reason.
+// The views: each turns one answer of /v1/explain into an element, and gives the reason for absent parts.
 
 import { element } from "./dom.js";
 import { matrix } from "./matrix.js";
@@ -42,7 +42,7 @@ function pieces(answer) {
   return element("div", {}, plain, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Pieces" }, table));
 }
 
-/** A piece without its tokenizer's sign for a space. */
+/** A piece without its tokenizer's mark for a space. */
 const readable = (piece) => piece.replace(/^[▁Ġ]+(?=.)/u, "");
 
 function attention(answer) {
@@ -69,7 +69,7 @@ function phrases(answer) {
   return perSentence(answer, (sentence) => (sentence.phrases ? phraseTree(sentence) : null));
 }
 
-/** "parent 2" → how it is drawn, where it is not farther than the slider says. */
+/** "parent 2" → how it is drawn, unless it is farther than the slider allows. */
 function relationCell(name, distance, farthest) {
   if (name === "none") return null;
   if (name === "pair") return { value: 0.25, kind: "pair", text: "other sentence" };
@@ -113,5 +113,5 @@ function networks(answer, state, act) {
 
 export const DRAW = { words, pieces, attention, dependencies, phrases, relations, networks };
 
-/** Views that show the text alone: models with one parser have one panel. */
+/** Views that show only the text: models with the same parser share one panel. */
 export const OF_TEXT = { words: "sentences", dependencies: "sentences", phrases: "sentences", relations: "relations" };

@@ -1,4 +1,4 @@
-"""Grids of runs that answer a question with error bars: specification, store, runner, report."""
+"""Experiments are grids of runs that answer a question with error bars: spec, store, runner, report."""
 
 from syntaxformer.study.experiments.cell import check_experiment, run_cell
 from syntaxformer.study.experiments.report import write_report

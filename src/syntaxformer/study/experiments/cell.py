@@ -1,4 +1,4 @@
-"""The settings of a run as its verb reads them: the recipe or the fine-tuning that a cell comes to."""
+"""Does one run of an experiment: its recipe or fine-tuning config, training, scores, and checks before."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from syntaxformer.translation.recipe import Recipe, load_recipe
 
 
 def resolve(cell: Cell, output: Path = Path("OUTPUT")) -> Recipe | FinetuneConfig:
-    """What a cell trains.
+    """The recipe or fine-tuning config of a cell.
 
     Raises:
-        ConfigError: All problems of recipe and settings together.
+        ConfigError: Lists all problems of recipe and settings together.
         DataError: The recipe cannot be read.
     """
     settings = [*cell.overrides(), f"output={json.dumps(str(output), ensure_ascii=False)}"]
@@ -46,13 +46,13 @@ def resolve(cell: Cell, output: Path = Path("OUTPUT")) -> Recipe | FinetuneConfi
 
 VERSIONS = "code.json"
 UNKNOWN = object()
-"""Stands for a setting that a version of this package does not have."""
+"""The value of a setting that a version of this package does not have."""
 
 
 def code_version() -> str:
-    """The last commit of this package's sources, "+" if they were changed since; else the version.
+    """The last commit of this package's sources, with "+" if they were changed since, or else the version.
 
-    Commits that touch other files only make no other code.
+    Commits that touch only other files do not count.
     """
     package = Path(__file__).resolve().parents[2]
     log = ["log", "-1", "--format=%h", "--abbrev=12", "--", package]
@@ -72,10 +72,10 @@ def code_version() -> str:
 
 
 def code_versions(folder: Path) -> list[str]:
-    """The versions of the code that the processes of a run had, in order; this one is noted in its folder.
+    """The code versions of all processes of a run, in order; this process's version is added to its folder.
 
     Raises:
-        CheckpointError: The note is not one.
+        CheckpointError: The file of versions cannot be read.
         DataError: The folder cannot be written.
     """
     path, now = folder / VERSIONS, code_version()
@@ -87,7 +87,7 @@ def code_versions(folder: Path) -> list[str]:
 
 
 def count_parameters(folder: Path) -> int:
-    """Numbers in a folder's safetensors files; a tied table is stored, and counted, once."""
+    """The number of parameters in a folder's safetensors files; a tied table is stored and counted once."""
     from safetensors import safe_open
 
     total = 0
@@ -98,7 +98,7 @@ def count_parameters(folder: Path) -> int:
 
 
 def checkpoint_sha256(model: str) -> str | None:
-    """Hash of the weights and settings in a checkpoint's folder; None for a name on the Hub."""
+    """The hash of weights and settings in a checkpoint's folder; None for a name on the Hub."""
     names = ("*.safetensors", "*.bin", "*.json", "*.txt")
     files = sorted(file for name in names for file in Path(model).glob(name) if file.is_file())
     if not files:
@@ -107,7 +107,7 @@ def checkpoint_sha256(model: str) -> str | None:
 
 
 def recipe_settings(recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
-    """All settings that decide what a run finds: `section.key`, the short one of a recipe, → value."""
+    """All settings that decide the result of a run: `section.key` (short form of a recipe's key) → value."""
     found = _flat(recipe)
     if isinstance(recipe, Recipe):
         found = {Recipe.short(key): value for key, value in found.items()}
@@ -115,7 +115,7 @@ def recipe_settings(recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
 
 
 def _flat(section: BaseModel, prefix: str = "") -> dict[str, Any]:
-    """Sections are taken apart; a mapping with keys of its own, also an empty one, is one value."""
+    """Flatten sections; a mapping that is not a section, even an empty one, stays one value."""
     found: dict[str, Any] = {}
     for name, value in section.model_dump(mode="json").items():
         part = getattr(section, name)
@@ -124,15 +124,15 @@ def _flat(section: BaseModel, prefix: str = "") -> dict[str, Any]:
 
 
 def check_recipe(runs: Iterable[StoredRun]) -> None:
-    """Check that finished runs come from recipe and defaults as they are now: an experiment must not mix two.
+    """Check that recipe and defaults are those of the finished runs, because results must not be mixed.
 
     Raises:
-        ConfigError: They changed since, in a setting that the experiment itself does not give.
+        ConfigError: A setting that the experiment itself does not give has changed since.
     """
     for run in runs:
         stored: Mapping[str, Any] | None = run.result.get("recipe")
         if stored is None:
-            continue  # of an earlier version
+            continue  # stored by an earlier version
         now = recipe_settings(resolve(run.cell))
         for key, (expected, got) in differing_settings(stored, now).items():
             raise ConfigError(
@@ -143,9 +143,9 @@ def check_recipe(runs: Iterable[StoredRun]) -> None:
 
 
 def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Setting → its two values, where they differ; of a section that only one of them has, the whole.
+    """Setting → its two values, if they differ; a section that only one of them has is compared as a whole.
 
-    What one of them does not know at all is of another version of this package, and left out.
+    Settings that one of them does not know belong to another version of this package and are left out.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for key in sorted(first.keys() | second.keys()):
@@ -158,7 +158,7 @@ def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> d
 
 
 def value_at(settings: Mapping[str, Any], place: str) -> Any:
-    """What `recipe_settings` has at a place: a value, the section below it, or UNKNOWN."""
+    """The content of `recipe_settings` at a place: a value, the section below it, or UNKNOWN."""
     if place in settings:
         return settings[place]
     start = f"{place}."
@@ -176,19 +176,19 @@ _FACTS = (
 
 
 def write_cell(cell: Cell, folder: Path, keep: str) -> None:
-    """Store what a run is to do."""
+    """Store the settings of a run."""
     content = {name: getattr(cell, name) for name in ("verb", "recipe", "labels", "settings", "test")}
     write_text(folder / CELL, json.dumps({**content, "keep": keep}, indent=1, default=str))
 
 
 def run_cell(folder: Path) -> dict[str, Any]:
-    """Do what `write_cell` stored, or what is left of it.
+    """Do the run that `write_cell` stored, or continue it.
 
-    Metrics, curve, parameters, seconds (`process_seconds`: of all attempts), hashes, versions, command and
-    commit; several where an attempt had another.
+    The result has metrics, curve, parameters, seconds (`process_seconds` of all attempts), hashes, versions,
+    command and the commits of all attempts.
 
     Raises:
-        SyntaxformerError: Whatever training or scoring raises.
+        SyntaxformerError: Any error of training or scoring.
     """
     with FileLock(folder / "lock"):
         if (folder / RESULT).exists():
@@ -196,7 +196,7 @@ def run_cell(folder: Path) -> dict[str, Any]:
         stored = read_json(folder / CELL)
         keep = stored.pop("keep")
         cell = Cell(**stored)
-        commits = code_versions(folder)  # before the work: the source tree may change meanwhile
+        commits = code_versions(folder)  # before training, while which the source tree may change
         with Stopwatch(folder) as watch:
             result = VERBS[cell.verb](cell, folder)
         result |= {"process_seconds": watch.seconds, "commit": ", ".join(commits), "command": cell.command()}
@@ -207,7 +207,7 @@ def run_cell(folder: Path) -> dict[str, Any]:
 
 
 def _train(cell: Cell, folder: Path) -> dict[str, Any]:
-    """A translator, and its scores on the test set."""
+    """Train a translator and score it on the test set."""
     from syntaxformer.translation.training import train_translator
 
     model = folder / MODEL
@@ -222,7 +222,7 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, float]:
-    """Translate and score the test set; the translations stay, for tests over sentences."""
+    """Translate and score the test set; the translations are kept for tests over sentences."""
     from syntaxformer.syntax import read_user_values
     from syntaxformer.translation.scoring import reference_note, score_translator, scoring
     from syntaxformer.translation.translator import Translator
@@ -246,7 +246,7 @@ def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, flo
 
 
 def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
-    """A fine-tuned encoder, and its scores on the development set."""
+    """Fine-tune an encoder and score it on the development set."""
     from syntaxformer.encoders.finetuning import finetune
 
     model = folder / MODEL
@@ -266,12 +266,12 @@ VERBS: dict[str, Callable[[Cell, Path], dict[str, Any]]] = {"train": _train, "fi
 
 
 def _has_begun(model: Path) -> bool:
-    """Whether an earlier process stored its settings, so that there may be something to resume."""
+    """Whether an earlier process stored its settings, so that the run may be resumed."""
     return (model / "recipe.yaml").exists() and bool(read_yaml(model / "recipe.yaml"))
 
 
 def _facts(model: Path, curve: list[dict[str, float]], recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
-    """What is known of any run once its model is written."""
+    """The facts about any run whose model is written."""
     run = read_json(model / "run.json")
     facts: dict[str, Any] = {name: run[name] for name in _FACTS if name in run}
     return {
@@ -283,7 +283,7 @@ def _facts(model: Path, curve: list[dict[str, float]], recipe: Recipe | Finetune
 
 
 def _loss_curve(model: Path) -> list[dict[str, float]]:
-    """Loss on dev at each evaluation, out of the newest checkpoint."""
+    """The dev loss at each evaluation, read from the newest checkpoint."""
     newest = numbered_checkpoints(model / "checkpoints")[-1:]
     logged = [
         one for state in newest for one in read_json(state / "trainer_state.json").get("log_history", [])
@@ -292,12 +292,12 @@ def _loss_curve(model: Path) -> list[dict[str, float]]:
 
 
 def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
-    """Check that each run would start and can be scored, and that finished ones have the same recipe.
+    """Check that each run would start and can be scored, and that finished runs have the same recipe.
 
-    Of a search one value of each setting is tried.
+    For a search, one value of each setting is checked.
 
     Raises:
-        ConfigError: All problems of settings and test files together; or a recipe that was edited since.
+        ConfigError: Lists all problems of settings and test files, or names a recipe that was edited since.
     """
     if problems := [*_cell_problems(spec), *_test_problems(spec)]:
         raise ConfigError(problems)
@@ -305,7 +305,7 @@ def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:
 
 
 def _cell_problems(spec: Spec) -> Iterator[str]:
-    """Each problem once, with the first run that has it unless all have."""
+    """Each problem once, with the first run that has it, unless all runs have it."""
     combinations = spec.combinations()
     found: dict[str, list[Mapping[str, str]]] = {}
     for labels in combinations:
@@ -331,23 +331,23 @@ def _problems(spec: Spec, cell: Cell) -> list[str]:
 
 
 def _metric_problems(search: SearchConfig, config: FinetuneConfig) -> Iterator[str]:
-    """Of a metric that the task has not: no trial would have a value."""
+    """Problems with a metric that the task does not have, so that no trial would get a value."""
     names = (OWN_TASKS.get(config.task) or find_task(config.task)).metrics
     known = ["score", *names, *(["mean"] if len(names) > 1 else [])]
     if search.metric not in known:
-        expected = f"expected what {config.task} is scored by, {', '.join(known)}"
+        expected = f"expected a metric of {config.task}, {', '.join(known)}"
         yield f"search.metric: {expected}, got {search.metric}."
 
 
 def _input_problems(test: ScoredText, recipe: Recipe) -> Iterator[str]:
-    """Of a trained model that could not read the test text."""
+    """Problems that would keep a trained model from reading the test text."""
     factors = [name for name, _ in recipe.width_plan().factors]
     if missing := [name for name in factors if name in recipe.data.factor_files and name not in test.factors]:
         yield f"test.factors: expected a file for each factor of your own, got none for {', '.join(missing)}."
     needed = needs_annotator(factors, recipe.syntax_inputs(training=False))
     beside = recipe.annotation.annotator or ""
     if needed and test.annotator is None and SPLIT in beside:
-        yield f"test.annotator: expected one for the test text beside {beside}, got none."
+        yield f"test.annotator: expected one for the test text as well as {beside}, got none."
     if needed and test.annotator not in (None, beside) and not recipe.annotation.force:
         choose_annotator(test.annotator, language_of_side(recipe.data, recipe.data.src), "test.annotator")
 
@@ -366,6 +366,6 @@ def _test_problems(spec: Spec) -> Iterator[str]:
     for name, count in counts.items():
         if n_lines is not None and (count != n_lines or not count):
             yield (
-                f"test: expected as many lines in src as in {name}, and some, got {n_lines} in "
+                f"test: expected as many lines in src as in {name}, at least one, got {n_lines} in "
                 f"{spec.test.src} and {count} in {files[name]}."
             )

@@ -1,6 +1,6 @@
-"""Runs of an experiment put together by what they share, and what their differences are worth.
+"""Groups the runs of an experiment, and tests the differences between groups.
 
-A group is all seeds of one combination of levels. Numbers only; `report` writes them down.
+A group is all seeds of one combination of levels. This module computes numbers; `report` writes them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from syntaxformer.translation.scoring import compare_translations
 
 @dataclass(frozen=True)
 class Group:
-    """All seeds of one combination that are done, "" where there are none, and how many the grid has."""
+    """The finished seeds of one combination ("" without a seed axis), and the number that the grid has."""
 
     labels: dict[str, str]
     runs: dict[str, StoredRun]
     n_planned: int
 
     def values(self, metric: str, seeds: Sequence[str] | None = None) -> list[float]:
-        """One metric of the runs that have it, in the order of the seeds."""
+        """The values of one metric, in the order of the seeds, from the runs that have it."""
         wanted = self.runs if seeds is None else seeds
         found = (self.runs[seed].metrics.get(metric) for seed in wanted)
         return [float(value) for value in found if value is not None]
@@ -43,15 +43,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Difference:
-    """A group against its baseline, or a control, over the seeds that both have.
+    """The difference of a group from its baseline or a control, over the seeds that both have.
 
     Args:
         mean: Mean difference of the first metric.
-        sd: Of the differences.
-        n: Seeds.
+        sd: Standard deviation of the differences.
+        n: Number of seeds.
         p_seeds: Paired t-test over seeds; NaN for fewer than two.
         p_sentences: Paired bootstrap over sentences for each seed, ascending by seed; empty without outputs.
-        agree: Whether the seeds differ in one direction: no p-value of one of them speaks for all otherwise.
+        agree: Whether all seeds differ in the same direction; if not, the p-value of one does not count.
     """
 
     mean: float
@@ -63,7 +63,7 @@ class Difference:
 
 
 def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
-    """Groups in the order of the grid, also those of which nothing is done."""
+    """Groups in the order of the grid, including those without finished runs."""
     planned: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
     for cell in spec.cells():
         labels = tuple((axis, level) for axis, level in cell.labels.items() if axis != SEED)
@@ -76,9 +76,9 @@ def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
 
 
 def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
-    """Columns of the report: what the specification names, else bleu and chrf, else all that there are.
+    """Columns of the report: those of the specification, or else bleu and chrf, or else all metrics.
 
-    A metric that only a number of the paper names has a column, too.
+    A metric that only a number of the paper names also gets a column.
     """
     if spec.report.metrics:
         return spec.report.metrics
@@ -92,9 +92,9 @@ def metric_names(spec: Spec, groups: Sequence[Group]) -> list[str]:
 def compare_groups(
     spec: Spec, store: RunStore, group: Group, groups: Sequence[Group], metric: str, levels: Mapping[str, str]
 ) -> Difference | None:
-    """A group against the one that has these levels (baseline or control) and is otherwise the same.
+    """Compare a group with the one that has these levels (baseline or control) and is otherwise the same.
 
-    None where there is no such group, where it is the group itself, or where they share no seed.
+    The result is None if there is no such group, if it is the same group, or if they share no seed.
     """
     wanted = {**group.labels, **levels}
     other = next((one for one in groups if one.labels == wanted), None)
@@ -116,13 +116,13 @@ def compare_groups(
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> PaperNumber | None:
-    """What the paper reports for a group; a number that names no metric is of the first."""
+    """The number that the paper reports for a group; a number without a metric belongs to the first."""
     numbers = (one for one in spec.report.paper if (one.metric or first) == metric)
     return next((one for one in numbers if matches(labels, one.cell)), None)
 
 
 def paper_gain(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> float | None:
-    """What the paper gains with a group over what it compares it with; None for a baseline."""
+    """The gain that the paper reports for a group over its own baseline; None for a baseline."""
     own = paper_number(spec, labels, metric, first)
     if own is None or matches(labels, spec.report.baseline):
         return None
@@ -133,9 +133,9 @@ def paper_gain(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -
 
 
 def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[float]:
-    """p-value of each pair, none where one has none; computed once and kept beside the store.
+    """The p-value of each pair, or an empty list if one is missing; computed once and kept with the store.
 
-    A store whose translations were thrown away, or left out of what is published, still has them.
+    They remain if translations are deleted, or are not published with the store.
     """
     if spec.test is None:
         return []
@@ -146,15 +146,15 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
         pair = f"{baseline.cell.key} {system.cell.key}"
         files = [store.cell_folder(one.cell) / HYPOTHESES for one in (baseline, system)]
         if not any(file.exists() for file in files):
-            # What was computed while both had translations; nothing where it was for different ones.
+            # Use the value from when both had translations, unless there are several for different ones.
             kept = [value for name, value in known.items() if name.startswith(f"{pair} ")]
             found.append(kept[0] if len(kept) == 1 else math.nan)
             continue
-        prepared = [file.with_name(REFERENCES) for file in files]  # as the systems' output is
+        prepared = [file.with_name(REFERENCES) for file in files]  # in the form of the systems' output
         references = prepared[1] if prepared[1].exists() else spec.test.ref
         hashes = [hash_file(file)[:12] if file.exists() else "none" for file in (*files, Path(references))]
         name = " ".join([pair, *hashes])
-        # Scores against references of two forms, or of two ways, have no common test over sentences.
+        # Scores with different forms of references, or different options, have no common test over sentences.
         alike = len({hash_file(file) for file in prepared if file.exists()}) < 2
         alike = alike and baseline.result.get("scoring") == system.result.get("scoring")
         if name not in known and all(file.exists() for file in files) and alike:
@@ -169,9 +169,9 @@ def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, Sto
 def x_figures(
     spec: Spec, groups: Sequence[Group], differences: Sequence[Difference | None], metric: str, folder: Path
 ) -> list[Block]:
-    """The first metric along the x axis, and its difference to the baseline, beside the paper's.
+    """Figures of the first metric along the x axis and of its gain over the baseline, ours and the paper's.
 
-    There is a line for each combination of the other axes.
+    Each combination of the other axes is a line.
     """
     x_axis, scale = spec.report.x, spec.report.scale
     if x_axis is None:
@@ -201,7 +201,7 @@ def x_figures(
 
 
 def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Block]:
-    """Learning curves on dev, mean over seeds; systems that are compared share a figure."""
+    """Figures of learning curves on dev, averaged over seeds; compared systems share a figure."""
     compared = set(spec.report.baseline) or {axis for axis in spec.axes if axis != "seed"}
     panels: dict[str, dict[str, Curve]] = {}
     for group in groups:
@@ -221,7 +221,7 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
 
 
 def _mean_curve(group: Group) -> list[tuple[float, float, float]]:
-    """Points that all seeds have: a later one would be the mean of those that happened to go on."""
+    """The mean at points that all seeds have; later points would average only seeds that trained longer."""
     runs = [{one["step"]: one["value"] for one in run.result.get("curve", [])} for run in group.runs.values()]
     drawn = [run for run in runs if run]
     shared = set[float]().union(*drawn).intersection(*drawn)
@@ -231,7 +231,7 @@ def _mean_curve(group: Group) -> list[tuple[float, float, float]]:
 def trial_figures(
     search: SearchConfig, title: str, trials: Sequence[StoredRun], folder: Path, files: Mapping[str, str]
 ) -> list[Block]:
-    """The judged metric against each searched number; `files` has the file of "TITLE_SETTING"."""
+    """Figures of the judged metric by each searched number; `files` maps "TITLE_SETTING" to a file."""
     blocks: list[Block] = []
     for name, space in search.space.items():
         points = [
@@ -267,7 +267,7 @@ def _drawn(spec: Spec, curves: Mapping[str, Curve], path: Path, y_label: str, ca
 
 
 def file_names(texts: Sequence[str]) -> dict[str, str]:
-    """Text → name of a file; texts that come to one name, in any case of letters, are numbered."""
+    """Text → file name; texts with the same name, ignoring case, are numbered."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for text in dict.fromkeys(texts):

@@ -1,6 +1,6 @@
-"""The report of an experiment: what was measured, against baseline and paper, and where it comes from.
+"""The report of an experiment: results, comparisons with baseline and paper, and their origin.
 
-`write_report` reads the store only; the same store gives the same bytes.
+`write_report` reads only the store; the same store gives the same bytes.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from syntaxformer.study.experiments.store import (
 )
 
 _DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
-"""Setting → the place that it decides, too."""
+"""Setting → another place of the recipe that it also decides."""
 _TRAINS = ("torch", "transformers")
 _TABLE = "model.share_source_embedding"
 MOST_NAMED = 3
-"""Runs that a line names of each content."""
+"""Largest number of runs that a warning names for each value."""
 
 Found = Iterable[tuple[str, str, str, StoredRun]]
-"""What is looked at, the runs that should have it in common, the value, and a run that has it."""
+"""Name of a property, key of the runs that should share it, its value, and a run with this value."""
 
 
 def content_hashes(run: StoredRun) -> dict[str, str]:
-    """What a run read → its sha256, as far as the run stored it."""
+    """Data that a run read → its sha256, if the run stored it."""
     found = dict(run.result.get("data_sha256") or {})
     found |= {f"test {side}": value for side, value in (run.result.get("test_sha256") or {}).items()}
     if run.result.get("model_sha256"):
@@ -64,7 +64,7 @@ def content_hashes(run: StoredRun) -> dict[str, str]:
 
 
 def mixtures(spec: Spec, runs: Sequence[StoredRun]) -> Iterator[tuple[str, list[str], str]]:
-    """What finished runs differ in though they should not: what it is, a sentence for each case, a remedy."""
+    """Find differences between finished runs that should not differ: a title, sentences and a remedy each."""
     for check in CHECKS:
         found: dict[tuple[str, str], dict[str, list[str]]] = {}
         for what, group, value, run in check.find(spec, runs):
@@ -102,7 +102,7 @@ def _recipes(_: Spec, runs: Sequence[StoredRun]) -> Found:
 def _compared(
     what: str, key: str, value: Callable[[StoredRun], str] | None = None, setting: str = ""
 ) -> Callable[[Spec, Sequence[StoredRun]], Found]:
-    """Values at a key of runs that a report compares; those that differ in a setting are meant to differ."""
+    """Make a check of the values at a key for runs that are compared; runs may differ if `setting` does."""
 
     def find(spec: Spec, runs: Sequence[StoredRun]) -> Found:
         outside = {SEED, TRIAL}.union(spec.report.baseline, *spec.report.controls)
@@ -115,21 +115,21 @@ def _compared(
 
 
 def _code(run: StoredRun) -> str:
-    """Commit, and versions of what trains."""
+    """The commit and the versions of the libraries that train."""
     versions = run.result.get("versions") or {}
     libraries = [f"{name} {versions[name]}" for name in _TRAINS if name in versions]
     return ", ".join([run.result["commit"], *libraries])
 
 
 def _scored(run: StoredRun) -> str:
-    """The way of scoring, and what became of the references."""
+    """How a run was scored, and how its references were changed."""
     way = json.dumps(run.result["scoring"], sort_keys=True)
     return f"{way} {note}" if (note := run.result.get("references")) else way
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something that runs which belong together have in common."""
+    """A property that runs which belong together should share."""
 
     title: str
     expected: str
@@ -168,7 +168,7 @@ CHECKS = (
 
 
 def _deciding(cell: Cell, place: str) -> str:
-    """The settings of a run that say what stands at a place of its recipe: it, around it or below it."""
+    """The settings of a run that decide a place of its recipe: this place, one above it or one below it."""
     given = {
         name: value
         for name, value in cell.settings.items()
@@ -182,7 +182,7 @@ def _is_in(place: str, section: str) -> bool:
 
 
 def _setting(cell: Cell, part: str) -> str:
-    """What decides which content a run should find; the share that is taken is of the training set only."""
+    """The settings that decide which data a run reads; `data.fraction` concerns only the training set."""
     if part == "model":
         return str(cell.settings.get("model"))
     if part.startswith("test "):
@@ -201,7 +201,7 @@ _ZERO_IF_CONSTANT = ("matthews", "pearson", "spearman")
 
 
 def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
-    """Write `report.md`, its PNG figures and `report.html` into a folder; the first of them is returned.
+    """Write `report.md`, its PNG figures and `report.html` into a folder, and return the path of `report.md`.
 
     Raises:
         DataError: The store cannot be read, or a file cannot be written.
@@ -228,7 +228,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
 
 
 def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
-    """The stored runs of this specification, and those that it plans and nobody has started."""
+    """The stored runs of this specification, and the planned runs that were not started."""
     mine = own_runs(spec, runs)
     if spec.search is not None:
         return list(mine.values())
@@ -236,7 +236,7 @@ def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
 
 
 def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
-    """Where numbers do not belong together, before any of them."""
+    """Warnings, before any numbers, about runs that do not belong together."""
     blocks: list[Block] = []
     for what, sentences, remedy in mixtures(spec, [one for one in runs if one.state == DONE]):
         last = f"{remedy}, or run all of it under another name."
@@ -245,7 +245,7 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
 
 
 def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
-    """Runs that never predict a class, by their own note or a correlation of exactly 0."""
+    """Warnings about runs that never predict a class, by their record or by a correlation of exactly 0."""
     found: dict[str, list[str]] = {}
     for run in (one for one in runs if one.state == DONE):
         zero = [name for name in _ZERO_IF_CONSTANT if run.metrics.get(name) == 0]
@@ -259,7 +259,7 @@ def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
-    """The table of results, one for each control, and figures."""
+    """The table of results, a table for each control, and figures."""
     groups, axes = group_runs(spec, runs), [axis for axis in spec.axes if axis != SEED]
     metrics, scale, controls = metric_names(spec, groups), spec.report.scale, []
     first = metrics[0]
@@ -268,7 +268,7 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
         for levels in (spec.report.baseline, *spec.report.controls)
     )
     for levels, found in zip(spec.report.controls, others, strict=True):
-        # The rows that share seeds with it.
+        # The rows that share seeds with the control.
         known = [(group, one) for group, one in zip(groups, found, strict=True) if one is not None]
         names, cells = _columns(first, [one for _, one in known], scale)
         rows = [
@@ -325,7 +325,7 @@ def _spread(one: Spread, scale: float) -> str:
 def _columns(
     metric: str, differences: Sequence[Difference | None], scale: float
 ) -> tuple[list[str], list[list[str]]]:
-    """Names of the columns of differences, and a row for each; p over sentences where one has it."""
+    """Names and rows of the columns of differences; p over sentences is a column if any row has it."""
     has_sentences = any(one and one.p_sentences for one in differences)
     names = [f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
     rows = []
@@ -355,7 +355,7 @@ def _reading(spec: Spec, has_sentences: bool) -> str:
 
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
-    """A table of trials for each study, the best first."""
+    """A table of trials for each study, in which the best is marked."""
     search, names = spec.search, list(spec.search.space)
     studies = {in_words(labels) or "Trials": labels for labels in spec.combinations()}
     files = file_names([f"{title}_{name}" for title in studies for name in names])
@@ -388,7 +388,7 @@ def _missing_blocks(runs: Sequence[StoredRun]) -> list[Block]:
 
 
 def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> list[Block]:
-    """Which run, commit and command each number comes from."""
+    """The run, commit and command behind each number."""
     done = [one for one in runs if one.state == DONE]
     if not done:
         return []

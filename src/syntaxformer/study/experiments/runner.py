@@ -1,8 +1,8 @@
-"""Runs what is missing of an experiment, one process a run, several side by side; with GPUs, one each.
+"""Does the missing runs of an experiment in parallel processes, each with a GPU if there are any.
 
-An executor starts processes, on this machine or as tasks of a Ray cluster; the runner watches and records. If
-it is killed, its children go on; the next runner finds their results, or waits for them: a run's process
-holds the lock of its folder.
+An executor starts processes on this machine or tasks on a Ray cluster; the runner watches and records them.
+If the runner is killed, its processes continue. The next runner finds their results or waits for them,
+because each process holds the lock of its run's folder.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from syntaxformer.study.experiments.store import (
 _log = logging.getLogger("syntaxformer.experiments")
 
 LOG = "log.txt"
-"""What a run's process says, in the folder of the run."""
+"""File with the log of a run's process, in the folder of the run."""
 
 POLL_S = 0.2
-"""Between looks at processes at work."""
+"""Seconds between two checks of running processes."""
 
 Command = Callable[[Path], list[str]]
-"""Folder of a run → what runs it."""
+"""Folder of a run → the command that does it."""
 
 
 class LocalExecutor:
-    """Starts runs as processes of this machine, side by side; not more than GPUs, where there are any."""
+    """Starts runs as parallel processes on this machine, at most one for each GPU if there are any."""
 
     waits = False
-    """A run begins when it is started: the time that its runner watches is its own."""
+    """A run begins at once, so the runner can measure its time."""
 
     def __init__(self, n_jobs: int, command: Command | None = None) -> None:
         self._devices = _devices()
@@ -76,16 +76,16 @@ class LocalExecutor:
         self._slots: list[subprocess.Popen[bytes] | None] = [None] * self.n_jobs
 
     def open(self) -> None:
-        """Nothing is needed."""
+        """Do nothing: no connection is needed."""
 
     def start(self, folder: Path) -> subprocess.Popen[bytes]:
-        """Start the run of a folder in the first place that is free; what it says is added to its LOG."""
+        """Start the run of a folder in the first free slot; its output is appended to its LOG."""
         slot = next(number for number, one in enumerate(self._slots) if one is None or one.poll() is not None)
         process = self._slots[slot] = _process(self._command, folder, self._resources(slot))
         return process
 
     def _resources(self, slot: int) -> Mapping[str, str]:
-        """Threads and a device for one of several processes; what the user has set stays."""
+        """Variables for one of several processes: threads, unless the user has set them, and a device."""
         given = {}
         if "OMP_NUM_THREADS" not in os.environ:
             given["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // self.n_jobs))
@@ -109,20 +109,20 @@ def _process(
 
 
 def own_command(folder: Path) -> list[str]:
-    """This package's own command for one run, by the interpreter of the process that asks."""
+    """This package's own command for one run, with the interpreter of this process."""
     return [sys.executable, "-m", "syntaxformer.cli.main", "experiment", "cell", str(folder)]
 
 
 def one_a_device(n_jobs: int, n_devices: int) -> int:
-    """As many jobs as wanted, but not more than devices, where there are any."""
+    """The number of jobs: as wanted, but at most the number of devices if there are any."""
     if 0 < n_devices < n_jobs:
-        _log.warning("jobs: %d, one a GPU, not %d", n_devices, n_jobs)
+        _log.warning("jobs: %d, one for each GPU, and not %d", n_devices, n_jobs)
         return n_devices
     return n_jobs
 
 
 def _devices() -> list[str]:
-    """GPUs that runs may use; CUDA reads the list up to the first negative number."""
+    """The GPUs that runs may use; CUDA reads the list up to the first negative number."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         named = takewhile(lambda one: not one.strip().startswith("-"), visible.split(","))
         return [one for one in named if one]
@@ -132,18 +132,18 @@ def _devices() -> list[str]:
 
 
 class RayExecutor:
-    """Starts runs as tasks of a cluster, with which it connects until the end of a `with` block.
+    """Starts runs as tasks of a Ray cluster, to which it is connected until the end of a `with` block.
 
-    The cluster is at an address, "auto" or "ray://host:10001", or is started here; with GPUs, a run has one.
+    The address is "auto" or "ray://host:10001"; without one, a cluster is started here. A run gets one GPU.
 
     Raises:
         BackendMissingError: Ray is not installed.
-        SyntaxformerError: When it is opened: there is no cluster at the address. Later: the cluster, or one
-            of its machines, does not work.
+        SyntaxformerError: There is no cluster at the address, or later the cluster or one of its machines
+            does not work.
     """
 
     waits = True
-    """A run may wait for its place: only the time that it counts itself is its own."""
+    """A run may wait for a machine, so only the run itself can measure its time."""
 
     def __init__(self, n_jobs: int, address: str | None = None, command: Command | None = None) -> None:
         self.n_jobs, self._address, self._command = n_jobs, address, command or own_command
@@ -160,7 +160,7 @@ class RayExecutor:
         self._connected, self._task = False, None
 
     def open(self) -> None:
-        """Connect, and see what the cluster has for a run."""
+        """Connect, and find out which resources the cluster has for a run."""
         if self._task is not None:
             return
         self._connected = connect(self._address, max(self.n_jobs, os.cpu_count() or 1))
@@ -175,7 +175,7 @@ class RayExecutor:
         )
 
     def start(self, folder: Path) -> _RayProcess:
-        """Hand a run to the cluster; it waits there until a machine is free."""
+        """Submit a run to the cluster, where it waits until a machine is free."""
         self.open()
         places = str(folder.absolute()), str(Path.cwd())
         with _cluster_errors(self._ray):
@@ -183,10 +183,10 @@ class RayExecutor:
 
 
 def share_of_a_run(machines: Sequence[Mapping[str, float]], n_jobs: int) -> int:
-    """Processors for one run of `n_jobs` side by side, on machines that have so many of "CPU" and "GPU".
+    """Number of processors for each of `n_jobs` parallel runs, on machines with so many "CPU" and "GPU".
 
-    With GPUs, as many as let each machine use all of its own; without, as many as let all runs work at once,
-    and at least one.
+    With GPUs it is chosen so that each machine can use all of its GPUs; without, so that all runs can work at
+    once, but at least one.
     """
     with_gpus = [one for one in machines if one.get("GPU", 0) >= 1]
     if with_gpus:
@@ -197,7 +197,7 @@ def share_of_a_run(machines: Sequence[Mapping[str, float]], n_jobs: int) -> int:
 
 
 class _RayProcess:
-    """A task as the runner sees it: like a process."""
+    """A task with the interface of a process."""
 
     def __init__(self, ray: Any, task: Any) -> None:
         self._ray, self._task = ray, task
@@ -224,25 +224,25 @@ class _RayProcess:
 
 @contextmanager
 def _cluster_errors(ray: Any) -> Iterator[None]:
-    """What Ray and its client raise becomes an error of ours."""
+    """Turn errors of Ray and its client into ours."""
     client = sys.modules.get("grpc")
     kinds = (ray.exceptions.RayError, ConnectionError, *([client.RpcError] if client else []))
     try:
         yield
     except kinds as error:
         raise SyntaxformerError(
-            f"ray: expected the cluster to work, got: {reason(error)} What is done is kept; run the same "
+            f"ray: expected the cluster to work, got: {reason(error)} Finished runs are kept; run the same "
             "command again."
         ) from error
 
 
 def _work(folder: str, directory: str, threads: str, command: Command) -> int:
-    """On a machine of the cluster: the run in a process of its own, which ends with the task."""
+    """Do a run on a machine of the cluster, in a process that ends with the task."""
     process = None
     try:
         process = _process(command, Path(folder), {"OMP_NUM_THREADS": threads}, directory)
         while (code := process.poll()) is None:
-            time.sleep(POLL_S)  # where Ray can interrupt it; `wait` would not hear of it
+            time.sleep(POLL_S)  # Ray can interrupt `sleep`, but not `wait`
         return code
     except OSError as error:
         raise OSError(f"{platform.node()} could not start {folder}: {error}") from error
@@ -255,16 +255,16 @@ def _work(folder: str, directory: str, threads: str, command: Command) -> int:
 Executor = LocalExecutor | RayExecutor
 
 MOST_KILLS = 2
-"""A run that is killed so often is left for the next runner: it may be what fills the memory."""
+"""After so many kills, a run is left for the next runner, because it may be what fills the memory."""
 
 STEPS = ("training.max_steps", "training.max_batch_tokens", "training.accumulate")
 EPOCHS = ("training.epochs", "data.fraction")
-"""Settings that multiply the time of a translator, and of a fine-tuning."""
+"""Settings that multiply the time of training a translator, and of fine-tuning."""
 
 
 @dataclass
 class _Job:
-    """A process at work."""
+    """A running process."""
 
     cell: Cell
     process: subprocess.Popen[bytes] | _RayProcess
@@ -282,34 +282,34 @@ def run_experiment(
     only: Only | None = None,
     executor: Executor | None = None,
 ) -> Counter[str]:
-    """Run what is not done.
+    """Do the runs that are not done.
 
     Args:
         spec: The experiment.
-        store: Where its runs are kept.
-        n_jobs: Processes side by side; with GPUs, each has one of them.
-        retry_failed: Run failed ones again, of those that `only` names.
-        command: What runs the folder of one run; by default this package's own command line.
+        store: The store of its runs.
+        n_jobs: Number of parallel processes; each gets a GPU if there are any.
+        retry_failed: Do failed runs again, of those that `only` names.
+        command: Makes the command for the folder of one run; by default this package's command line.
         only: Axis → levels of the runs to do; the others wait. None for all.
-        executor: Where they work, in place of `n_jobs` processes of this machine with `command`.
+        executor: Does the runs instead of `n_jobs` processes on this machine with `command`.
 
     Returns:
         State → number of runs, of those that `only` names.
 
     Raises:
-        ConfigError: Another runner is at work on this store, there is no such axis or level, settings or test
-            files cannot work (all of them together), or the recipe is not that of the finished runs any more,
-            also where it was edited since the first run started.
+        ConfigError: Another runner uses this store, there is no such axis or level, settings or test files
+            cannot work (all of them together), or the recipe is not that of the finished runs, even if it
+            was edited after the first run started.
         DataError: The store cannot be written.
-        BackendMissingError: A search needs Optuna, and it is not installed.
-        SyntaxformerError: What `executor` raises; runs at work are ended, and resumed the next time.
+        BackendMissingError: A search needs Optuna, which is not installed.
+        SyntaxformerError: Any error of `executor`; running runs are ended, and resumed the next time.
     """
     spec.check_only(only or {})
     check_experiment(spec, store.runs())
     store.folder.mkdir(parents=True, exist_ok=True)
     lock = store.lock()
     try:
-        lock.acquire(timeout=1)  # whoever lists the runs holds it for a moment
+        lock.acquire(timeout=1)  # a process that lists the runs holds it for a moment
     except Timeout as error:
         raise ConfigError(
             f"{store.folder}: expected no other runner on this store, got one. Wait for it to end."
@@ -347,11 +347,11 @@ class _Runner:
         return Counter(run.state for run in runs if is_wanted(run.cell.labels, self.only))
 
     def _start_next(self) -> bool:
-        """Start one more process, if there is room and work."""
+        """Start one more process if there are a free slot and a waiting run."""
         if (self.jobs and len(self.jobs) >= self.executor.n_jobs) or (cell := self._next()) is None:
             return False
         self.executor.open()
-        check_recipe(own_runs(self.spec, self.store.runs()).values())  # it may be edited while runs work
+        check_recipe(own_runs(self.spec, self.store.runs()).values())  # it may be edited during runs
         folder = self.store.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
         write_cell(cell, folder, self.spec.keep)
@@ -365,7 +365,7 @@ class _Runner:
         return True
 
     def _next(self) -> Cell | None:
-        """The next run that waits: of the grid, or the next trial of a search."""
+        """The next waiting run of the grid, or the next trial of a search."""
         runs = self.store.runs()
         if self.spec.search is not None:
             cell = next_trial(self.spec, self.spec.search, runs, self.only)
@@ -395,15 +395,15 @@ class _Runner:
             _log.warning("failed %s: %s", job.cell.name, error)
 
     def _seconds(self, job: _Job) -> float:
-        """Of all attempts: as watched, or as the run counted where nobody watched, or it had to wait."""
+        """Seconds of all attempts, as measured by the runner, or by the run if it waited or had no runner."""
         counted = counted_seconds(self.store.cell_folder(job.cell))
         watched = job.seconds_before + time.monotonic() - job.start
         return counted if self.executor.waits else max(watched, counted)
 
     def _end_children(self) -> None:
-        """An interrupted runner takes its processes with it; their runs are resumed the next time."""
+        """End the processes of an interrupted runner; their runs are resumed the next time."""
         for job in self.jobs:
-            with suppress(SyntaxformerError):  # a cluster that is lost, or what ended the runner
+            with suppress(SyntaxformerError):  # the cluster may be lost, which may be why the runner ends
                 job.process.terminate()
         for job in self.jobs:
             with suppress(SyntaxformerError):
@@ -412,7 +412,7 @@ class _Runner:
 
 
 def _last_error(log: Path, start: int, code: int) -> str:
-    """The last line that an attempt said it ended with; earlier attempts end at `start`, in bytes."""
+    """The last error line of an attempt, or its last line; earlier attempts end at byte `start`."""
     text = log.read_bytes()[start:].decode("utf-8", errors="replace")
     lines = [line for line in text.splitlines() if line.strip()]
     found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
@@ -420,7 +420,7 @@ def _last_error(log: Path, start: int, code: int) -> str:
 
 
 def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> float | None:
-    """Seconds by the clock on the machine of the earlier runs; None where nothing is known.
+    """Estimated seconds by the clock on the machine of earlier runs; None if nothing is known.
 
     Raises:
         ConfigError: The settings of the cell cannot work.
@@ -442,7 +442,7 @@ def estimate_seconds(spec: Spec, cell: Cell, runs: Mapping[str, StoredRun]) -> f
 
 
 def _but_for_seed(spec: Spec, cell: Cell) -> str:
-    """What decides the result of a run, without what the levels of the seed axis set."""
+    """The key of a run without the settings of the seed axis."""
     levels = spec.levels(SEED).values() if SEED in spec.axes else ()
     of_seed = {key for settings in levels for key in settings}
     rest = {key: value for key, value in cell.settings.items() if key not in of_seed}
@@ -450,7 +450,7 @@ def _but_for_seed(spec: Spec, cell: Cell) -> str:
 
 
 def _stored_amount(run: StoredRun) -> float | None:
-    """None where the recipe of an older run is gone."""
+    """The amount of work of a stored run; None if the recipe of an older run is gone."""
     try:
         return _amount(run.cell.verb, run.result.get("recipe") or recipe_settings(resolve(run.cell)))
     except (ConfigError, DataError):
@@ -458,7 +458,7 @@ def _stored_amount(run: StoredRun) -> float | None:
 
 
 def _amount(verb: str, settings: Mapping[str, Any]) -> float:
-    """Examples or pieces that are trained on, up to a factor that all runs share."""
+    """The number of examples or pieces trained on, up to a factor that all runs share."""
     if verb == "train":
         return math.prod(float(settings[name]) for name in STEPS)
     rates = settings["training.learning_rates"] if settings["training.learning_rate"] == "auto" else (1,)

@@ -1,7 +1,7 @@
-"""What an experiment is: a YAML file with a base run, axes of named settings, and what the report compares.
+"""The specification of an experiment: a YAML file with a base run, axes of named settings, and comparisons.
 
-`load_spec` reads and checks it, `Spec.cells` lists the runs of the grid. Which of them are done is the
-business of `store`; searches (Optuna) add cells of their own in `search`.
+`load_spec` reads and checks it, and `Spec.cells` lists the runs of the grid. `store` knows which runs are
+done and adds the runs of searches (Optuna).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Settings = dict[str, Any]
 SEED = "seed"
 TRIAL = "trial"
 Only = Mapping[str, Set[str]]
-"""Axis → levels, of the runs that are wanted."""
+"""Axis → levels of the wanted runs."""
 
 MAX_NAME_BYTES = 200
-"""Of the readable part of a folder's name; file systems take 255 in all."""
+"""Largest size of the readable part of a folder's name; file systems allow 255 in all."""
 
 
 class _Section(BaseModel):
@@ -44,14 +44,14 @@ class ScoredText(_Section):
     src: Path = Field(description="source text, plain or .gz")
     ref: Path = Field(description="reference translations, line by line")
     factors: dict[str, Path] = Field(
-        default={}, description="factor of your own → its values for src, as data.factor_files"
+        default={}, description="your own factor → file with its values for src, as in data.factor_files"
     )
     annotator: str | None = Field(
-        default=None, description="annotator of src; null: the recipe's, where that is not one for each split"
+        default=None, description="annotator of src; null: the recipe's, unless it has parses for each split"
     )
 
     def as_settings(self) -> dict[str, str]:
-        """What is given, as a cell has it: part → file or name."""
+        """The given parts as a cell stores them: part → file or name."""
         factors = {f"factors.{name}": str(file) for name, file in self.factors.items()}
         annotator = {} if self.annotator is None else {"annotator": self.annotator}
         return {"src": str(self.src), "ref": str(self.ref), **factors, **annotator}
@@ -60,13 +60,13 @@ class ScoredText(_Section):
 class PaperNumber(_Section):
     """A number that a paper reports for some cells."""
 
-    cell: dict[str, str] = Field(description="axis → level; the axes that are left out may have any level")
-    value: float = Field(description="as the paper prints it")
+    cell: dict[str, str] = Field(description="axis → level; omitted axes may have any level")
+    value: float = Field(description="the number as the paper prints it")
     metric: str | None = Field(
-        default=None, description="metric of ours that stands beside it; null: the first"
+        default=None, description="our metric that it is compared with; null: the first"
     )
     baseline: float | None = Field(
-        default=None, description="what the paper compares it with; null: its number for the baseline's cell"
+        default=None, description="number that the paper compares it with; null: its number for the baseline"
     )
 
 
@@ -74,27 +74,27 @@ class ReportConfig(_Section):
     """What the report compares and draws."""
 
     metrics: list[str] = Field(
-        default=[], description="columns, the first one is tested; empty: bleu and chrf, or the task's"
+        default=[], description="columns, of which the first is tested; empty: bleu and chrf, or the task's"
     )
     baseline: dict[str, str] = Field(
-        default={}, description="axis → level of the rows that others are compared with"
+        default={}, description="axis → level of the rows with which others are compared"
     )
     controls: list[dict[str, str]] = Field(
         default=[],
-        description="other rows that all are compared with, each in a table of its own: axis → level",
+        description="further rows with which all are compared, each in its own table: axis → level",
     )
     x: str | None = Field(default=None, description="axis along which a curve is drawn")
     x_values: dict[str, float] = Field(
-        default={}, description="level of the x axis → number; else the number in its name"
+        default={}, description="level of the x axis → number; otherwise the number in its name is used"
     )
-    x_label: str = Field(default="", description="under the curve")
-    paper: list[PaperNumber] = Field(default=[], description="numbers to stand beside ours")
-    paper_source: str = Field(default="", description="where they are printed")
+    x_label: str = Field(default="", description="label of the x axis")
+    paper: list[PaperNumber] = Field(default=[], description="numbers of a paper to show next to ours")
+    paper_source: str = Field(default="", description="where the paper prints them")
     scale: float = Field(default=1.0, gt=0, description="metrics are multiplied by this (100 for shares)")
     notes: list[str] = Field(default=[], description="paragraphs for the reader")
 
     def x_number(self, level: str) -> float:
-        """Where a level stands on the x axis: as given, or the first number in its name; NaN without any."""
+        """The position of a level on the x axis: as given, or the first number in its name, or NaN."""
         if level in self.x_values:
             return self.x_values[level]
         try:
@@ -109,10 +109,10 @@ class Space(_Section):
 
     values: list[Any] | None = Field(default=None, description="all values")
     low: int | float | None = Field(
-        default=None, description="smallest value; two whole numbers search whole numbers"
+        default=None, description="smallest value; if both bounds are whole numbers, so are all values"
     )
     high: int | float | None = Field(default=None, description="largest value")
-    log: bool = Field(default=False, description="search the logarithm")
+    log: bool = Field(default=False, description="search on a logarithmic scale")
 
     @model_validator(mode="after")
     def _one_form(self) -> Space:
@@ -128,24 +128,24 @@ class Space(_Section):
 
     @property
     def first(self) -> Any:
-        """One value of it."""
+        """A first value to try."""
         return self.low if self.values is None else self.values[0]
 
 
 class SearchConfig(_Section):
-    """A search by Optuna: one study for each combination of levels, its trials one after the other."""
+    """A search by Optuna, with one study for each combination of levels, whose trials run one by one."""
 
     space: dict[str, Space] = Field(min_length=1, description="setting key → values")
     trials: int = Field(default=10, ge=1, description="trials of each study")
-    metric: str = Field(default="dev_loss", description="what a trial is judged by")
+    metric: str = Field(default="dev_loss", description="metric by which trials are judged")
     direction: Literal["minimize", "maximize"] | None = Field(
-        default=None, description="which way is better; null: minimize for dev_loss, maximize for scores"
+        default=None, description="the better direction; null: minimize for dev_loss, maximize for scores"
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
         default="tpe",
-        description="who proposes values; tpe draws the first third of the trials, ten at most, at random",
+        description="how values are proposed; tpe draws a third of the trials, at most ten, at random first",
     )
-    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="of the sampler")
+    seed: int = Field(default=1, ge=0, le=MAX_SEED, description="seed of the sampler")
 
     @model_validator(mode="after")
     def _grid_of_values(self) -> SearchConfig:
@@ -156,30 +156,30 @@ class SearchConfig(_Section):
 
     @property
     def goal(self) -> Literal["minimize", "maximize"]:
-        """Which way is better: as given, else as the metric has it."""
+        """The better direction: as given, or else that of the metric."""
         return self.direction or ("minimize" if self.metric == "dev_loss" else "maximize")
 
 
 class Spec(_Section):
     """An experiment."""
 
-    name: str = Field(pattern=r"^[\w.-]+$", description="folder of its runs below the store")
+    name: str = Field(pattern=r"^[\w.-]+$", description="name of the folder of its runs in the store")
     title: str = Field(default="", description="heading of the report")
-    question: str = Field(default="", description="what it asks, a paragraph")
+    question: str = Field(default="", description="the question that it answers, as a paragraph")
     verb: Literal["train", "finetune"] = Field(description="train: a translator; finetune: an encoder")
     recipe: str | None = Field(default=None, description="train: recipe file or bundled name")
-    settings: Settings = Field(default={}, description="key.sub → value, for all cells")
+    settings: Settings = Field(default={}, description="key.sub → value, for all runs")
     axes: dict[str, dict[str, Settings] | list[Any]] = Field(
-        default={}, description="axis → level → settings; a list is the values of the key named so"
+        default={}, description="axis → level → settings; a list gives the values of the key with this name"
     )
-    exclude: list[dict[str, str]] = Field(default=[], description="combinations that make no sense")
-    test: ScoredText | None = Field(default=None, description="train: what is translated and scored")
-    search: SearchConfig | None = Field(default=None, description="a search instead of one run a combination")
+    exclude: list[dict[str, str]] = Field(default=[], description="combinations to leave out")
+    test: ScoredText | None = Field(default=None, description="train: text to translate and score")
+    search: SearchConfig | None = Field(default=None, description="search settings for each combination")
     keep: Literal["all", "model", "scores"] = Field(
-        default="model", description="of a finished cell: also checkpoints, the model, or scores only"
+        default="model", description="what is kept of a run: all with checkpoints, the model, or only scores"
     )
     seconds: float | None = Field(
-        default=None, gt=0, description="your guess of a cell's cost, until one ran"
+        default=None, gt=0, description="your estimate of a run's time, used until one has finished"
     )
     report: ReportConfig = ReportConfig()
 
@@ -203,7 +203,7 @@ class Spec(_Section):
                 yield from self._level_problems(place, part)
 
     def _report_problems(self) -> Iterator[str]:
-        """What a report could not show, or would leave out."""
+        """Problems with settings that a report could not show, or would leave out."""
         report, known = self.report, self.metrics()
         averaged = {
             "report.baseline": report.baseline,
@@ -247,7 +247,7 @@ class Spec(_Section):
                 yield f"report.x: expected a number for each level of {x}, {remedy}"
 
     def metrics(self) -> list[str]:
-        """Names of all that a run of this experiment may be scored by."""
+        """The names of all metrics that a run of this experiment may have."""
         if self.verb == "train":
             return [*(["bleu", "chrf"] if self.test else []), "dev_loss"]
         return ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
@@ -260,10 +260,10 @@ class Spec(_Section):
                 yield f"{place}: {axis} has no level {level!r}. {nearest(level, list(self.levels(axis)))}"
 
     def check_only(self, only: Only) -> None:
-        """Check that axes and levels are there.
+        """Check that axes and levels exist.
 
         Raises:
-            ConfigError: All that are not.
+            ConfigError: Lists all that do not.
         """
         parts = [{axis: level} for axis, levels in only.items() for level in sorted(levels)]
         problems = [problem for part in parts for problem in self._level_problems("only", part)]
@@ -277,20 +277,20 @@ class Spec(_Section):
 
     @property
     def searched(self) -> list[str]:
-        """Keys of the settings that a search sets."""
+        """The keys of the searched settings."""
         return [] if self.search is None else list(self.search.space)
 
     def cells(self) -> list[Cell]:
-        """All runs of the grid, seeds last to vary first; none where there is a search."""
+        """All runs of the grid, in the order of the axes; none if there is a search."""
         return [self.cell(labels) for labels in self.combinations()] if self.search is None else []
 
     def sample_cell(self, labels: Mapping[str, str]) -> Cell:
-        """The run of one combination; what is searched has some value of its space."""
+        """The run of one combination, with some value for each searched setting."""
         space = {} if self.search is None else self.search.space
         return self.cell(labels, {name: one.first for name, one in space.items()})
 
     def combinations(self) -> list[dict[str, str]]:
-        """Axis → level of each run, in order, without what is excluded."""
+        """Axis → level of each run, in order, without excluded combinations."""
         names = list(self.axes)
         rows = [dict(zip(names, row, strict=True)) for row in product(*(self.levels(name) for name in names))]
         return [row for row in rows if not any(matches(row, part) for part in self.exclude)]
@@ -308,9 +308,9 @@ class Spec(_Section):
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: axis → level, key → value over the recipe, what is translated and scored.
+    """One run: axis → level, key → value over the recipe, and the text that is translated and scored.
 
-    `test` has src, ref, factors.NAME and annotator; `stored_name` is the folder of a run that a store has.
+    `test` has src, ref, factors.NAME and annotator; `stored_name` is the folder of a run in a store.
     """
 
     verb: str
@@ -322,14 +322,14 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Names the run by what decides its result: labels may change their names, an axis its order."""
+        """A hash of what decides the result, so that labels may be renamed and axes reordered."""
         content = [self.verb, self.recipe, self.settings, self.test]
         text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:
-        """Folder name: levels a person can read, and part of the key."""
+        """The folder name: readable levels, and a part of the key."""
         if self.stored_name is not None:
             return self.stored_name
         parts = ["".join(c if c.isalnum() or c in "._" else "-" for c in one) for one in self.labels.values()]
@@ -337,7 +337,7 @@ class Cell:
         return "_".join([*([readable] if parts else []), self.key[:8]])
 
     def overrides(self) -> list[str]:
-        """The settings as `key=value`, without what a command has an option of its own for."""
+        """The settings as `key=value`, except those for which the command has its own option."""
         options = ("infuse",) if self.verb == "finetune" else ()
         return [
             f"{key}={json.dumps(value, ensure_ascii=False)}"
@@ -346,7 +346,7 @@ class Cell:
         ]
 
     def command(self, output: str = "OUTPUT") -> str:
-        """The command line that makes this run by hand."""
+        """The command line that repeats this run by hand."""
         if self.verb == "train":
             settings = " ".join(quote(f"{key}={_yaml(value)}") for key, value in self.settings.items())
             return f"syntaxformer train {quote(self.recipe or '')} {settings} output={output}"
@@ -359,7 +359,7 @@ class Cell:
 
 
 def in_words(labels: Mapping[str, str]) -> str:
-    """Axes and levels as a reader is told of them."""
+    """Axes and levels as text."""
     return ", ".join(f"{axis} {level}" for axis, level in labels.items())
 
 
@@ -378,7 +378,7 @@ def load_spec(path: str | Path) -> Spec:
 
     Raises:
         DataError: The file cannot be read.
-        ConfigError: All its problems together.
+        ConfigError: Lists all problems together.
     """
     spec = validate(Spec, read_yaml(path), str(path))
     keys: dict[str, str] = {}
@@ -392,7 +392,7 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def _yaml(value: Any) -> str:
-    """As the command line reads it back: bare where that is the same text."""
+    """Write a value so that the command line reads it back, without quotes if possible."""
     if isinstance(value, str):
         try:
             if yaml.safe_load(value) == value:

@@ -1,11 +1,11 @@
-"""The store of an experiment: one SQLite row a run, beside the folders of the runs; survives a kill.
+"""The store of an experiment: one SQLite row for each run, and the folders of the runs; a kill does no harm.
 
-And which runs an experiment has: those of its grid, or the trials of its search; done or not.
+This module also lists the runs of an experiment: those of its grid, or the trials of its search.
 
 STORE/store.sqlite            state, settings and result of every run
-STORE/cells/NAME/cell.json    what the run is to do
-STORE/cells/NAME/log.txt      what it said
-STORE/cells/NAME/model        its folder, to resume from
+STORE/cells/NAME/cell.json    settings of the run
+STORE/cells/NAME/log.txt      log of the run
+STORE/cells/NAME/model        output folder of the run, from which it is resumed
 STORE/cells/NAME/result.json  written last; a run that has it is done
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import optuna
 
 WAITING, RUNNING, DONE, FAILED, KILLED = "waiting", "running", "done", "failed", "killed"
-"""States. `failed` is an error of the run itself, tried again on request; `killed` is tried again anyway."""
+"""States. A `failed` run had an error and is tried again on request; a `killed` one is always tried again."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS runs (
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A row: seconds are those of all attempts, the error is the last, the result what `run_cell` found."""
+    """A row: the seconds of all attempts, the last error, and the result of `run_cell`."""
 
     cell: Cell
     state: str
@@ -54,23 +54,23 @@ class StoredRun:
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """Name → score; None for one that was not measured."""
+        """Name → score; None if it was not measured."""
         return self.result.get("metrics", {})
 
 
 class RunStore:
-    """Rows of one experiment, in a folder that is created where there is none."""
+    """The runs of one experiment, in a folder that is created if necessary."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.path = self.folder / "store.sqlite"
 
     def cell_folder(self, cell: Cell) -> Path:
-        """Where a run keeps its files."""
+        """The folder of a run."""
         return self.folder / "cells" / cell.name
 
     def add(self, cells: Sequence[Cell]) -> None:
-        """Add runs that are not there; those that are stay as they are.
+        """Add runs that are not stored; stored runs do not change.
 
         Raises:
             DataError: The store cannot be written.
@@ -90,7 +90,7 @@ class RunStore:
     def runs(self) -> dict[str, StoredRun]:
         """All rows by key, in the order in which they were added.
 
-        One that was running when its runner was killed is `KILLED`.
+        A run whose runner was killed is `KILLED`.
 
         Raises:
             DataError: The store cannot be read.
@@ -111,29 +111,29 @@ class RunStore:
         lock = self.lock()
         try:
             lock.acquire(timeout=0)
-        except (Timeout, OSError, NotImplementedError):  # or a disk without locks, where nobody knows
+        except (Timeout, OSError, NotImplementedError):  # in use, or the disk has no locks
             return True
         lock.release()
         return False
 
     def lock(self) -> FileLock:
-        """What a runner holds while it works on the store."""
+        """The lock that a runner holds while it uses the store."""
         return FileLock(self.folder / "runner.lock")
 
     def start(self, key: str) -> None:
-        """A run is started once more."""
+        """Record that a run starts, once more if it was stopped."""
         self._update(key, f"state = '{RUNNING}', attempts = attempts + 1, error = NULL")
 
     def finish(self, key: str, seconds: float, result: dict[str, Any]) -> None:
-        """A run is done, after so many seconds of all its attempts."""
+        """Record the result of a run and the seconds of all its attempts."""
         self._update(key, f"state = '{DONE}', seconds = ?, result = ?", seconds, _json(result))
 
     def stop(self, key: str, state: str, seconds: float, error: str) -> None:
-        """A run ended without a result, `FAILED` or `KILLED`, after so many seconds of all its attempts."""
+        """Record that a run ended without a result, `FAILED` or `KILLED`, and the seconds of all attempts."""
         self._update(key, "state = ?, seconds = ?, error = ?", state, seconds, error)
 
     def release(self, states: Sequence[str], keys: Collection[str] | None = None) -> None:
-        """Let runs in these states wait again, all of them or those of some keys."""
+        """Set runs in these states to waiting again: all of them, or those with some keys."""
         marks = ", ".join("?" * len(states))
         chosen = [key for key, run in self.runs().items() if keys is None or key in keys]
         with self._open() as connection:
@@ -148,7 +148,7 @@ class RunStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one transaction: written whole or not at all."""
+        """A connection for one transaction, which is written completely or not at all."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, timeout=60)) as connection, connection:
@@ -171,16 +171,16 @@ def _read(row: tuple[Any, ...]) -> StoredRun:
 
 
 MOST_REPEATS = 50
-"""A sampler that proposes so many known settings in a row has seen the space."""
+"""After so many known settings in a row, a sampler is considered to have seen the whole space."""
 
 
 def next_trial(
     spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], only: Only | None = None
 ) -> Cell | None:
-    """A trial that waits, or a new one of a study that has none at work; None where there is nothing to do.
+    """A waiting trial, or a new trial of a study in which none is running; None if there is nothing to do.
 
     Raises:
-        BackendMissingError: Optuna is needed, and not installed.
+        BackendMissingError: Optuna is needed but not installed.
     """
     for labels in spec.combinations():
         if not is_wanted(labels, only or {}):
@@ -196,12 +196,12 @@ def next_trial(
 
 
 def open_trials(spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun]) -> list[Cell]:
-    """The trials that are still to be proposed, without the settings that are searched."""
+    """The trials that are still to be proposed, without their searched settings."""
     cells = []
     for labels in spec.combinations():
         trials = study_trials(spec, search, runs, labels)
         most = search.trials
-        if search.sampler == "grid":  # which ends with its last combination
+        if search.sampler == "grid":  # a grid ends with its last combination
             most = min(most, math.prod(len(space.values or ()) for space in search.space.values()))
         first, n_open = _next_number(trials), max(0, most - len(trials))
         cells += [spec.cell({**labels, TRIAL: f"{number:03d}"}) for number in range(first, first + n_open)]
@@ -209,7 +209,7 @@ def open_trials(spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun])
 
 
 def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | None:
-    """The best of the trials that are done."""
+    """The best of the finished trials."""
     scored = [one for one in trials if trial_value(search, one) is not None]
     sign = 1 if search.goal == "minimize" else -1
     return min(scored, key=lambda one: sign * (trial_value(search, one) or 0.0), default=None)
@@ -218,11 +218,11 @@ def best_trial(search: SearchConfig, trials: list[StoredRun]) -> StoredRun | Non
 def study_trials(
     spec: Spec, search: SearchConfig, runs: Mapping[str, StoredRun], labels: Mapping[str, str]
 ) -> list[StoredRun]:
-    """The stored trials of one study, with its labels as they are now.
+    """The stored trials of one study, with its current labels.
 
-    A run belongs to a study by what decides its result, whoever asked for it first: where settings or the
-    space were edited since, it is one of another search. It has the number of its label, or, where it has
-    none that is free, the least that is.
+    A run belongs to a study if it has its settings and lies in its space, whichever experiment ran it first;
+    if these were edited since, it does not. It keeps the number of its label if that is free, or else gets
+    the smallest free one.
     """
     mine = [one for one in runs.values() if _belongs(spec, search, one.cell, labels)]
     numbers: dict[str, str] = {}
@@ -260,7 +260,7 @@ def _next_number(trials: list[StoredRun]) -> int:
 
 
 def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
-    """What a trial is judged by; None for one that has failed: without a result, or with no finite one."""
+    """The value by which a trial is judged; None if the trial failed, without a finite result."""
     value = run.metrics.get(search.metric) if run.state == DONE else None
     return value if value is not None and math.isfinite(value) else None
 
@@ -268,7 +268,7 @@ def trial_value(search: SearchConfig, run: StoredRun) -> float | None:
 def _propose(
     spec: Spec, search: SearchConfig, labels: Mapping[str, str], trials: list[StoredRun]
 ) -> Cell | None:
-    """A trial with settings that the study has not seen."""
+    """Propose a trial with settings that the study has not tried."""
     numbered = {**labels, TRIAL: f"{_next_number(trials):03d}"}
     known = {one.cell.key: one for one in trials}
     if search.sampler == "grid":
@@ -287,7 +287,7 @@ def _propose(
 
 
 def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
-    """A study that has seen the trials; its sampler starts anew with each, from a seed of its own."""
+    """An Optuna study with the past trials; its sampler gets a new seed for each trial."""
     try:
         import optuna
     except ImportError as error:
@@ -297,7 +297,7 @@ def _study(search: SearchConfig, trials: list[StoredRun]) -> optuna.Study:
     seed = (search.seed + len(trials)) % (MAX_SEED + 1)
     sampler: optuna.samplers.BaseSampler = optuna.samplers.RandomSampler(seed)
     if search.sampler == "tpe":
-        # Optuna's own ten would leave nothing to learn from in a study of ten trials.
+        # Optuna's default of ten would leave a study of ten trials without a trial that learns.
         n_random = min(10, max(1, search.trials // 3))
         sampler = optuna.samplers.TPESampler(n_startup_trials=n_random, seed=seed)
     study = optuna.create_study(direction=search.goal, sampler=sampler)
@@ -331,9 +331,9 @@ def _state(search: SearchConfig, run: StoredRun) -> Any:
 
 
 def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
-    """The runs of a store that belong to an experiment as it is now, labelled as it does.
+    """The runs of a store that belong to an experiment in its current form, with its current labels.
 
-    A store also keeps the runs of earlier forms, and those of other experiments that share it.
+    A store also keeps runs of earlier forms of the experiment, and of other experiments that share it.
     """
     if spec.search is None:
         mine = [(runs[cell.key], cell.labels) for cell in spec.cells() if cell.key in runs]
@@ -346,7 +346,7 @@ def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
 
 
 def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list[Cell]:
-    """All runs of an experiment, done or not; trials yet to be proposed lack the settings that are searched.
+    """All runs of an experiment, done or not; trials that are not yet proposed lack their searched settings.
 
     Raises:
         ConfigError: There is no such axis or level.

@@ -113,7 +113,7 @@ def test_test_files_are_read_before_a_run_starts(content, write_spec, store, tmp
     ref.write_text("eins\n")
     with pytest.raises(
         ConfigError,
-        match=r"^test: expected as many lines in src as in ref, and some, got 2 in .*src and 1 in .*ref\.$",
+        match=r"^test: expected as many lines in src as in ref, at least one, got 2 in .*src and 1 in .*ref\.$",
     ):
         run_experiment(load_spec(path), store, command=_never)
     assert "got 2 in" in str(_dry_run(path, store).exception)
@@ -125,7 +125,7 @@ def test_a_search_by_a_metric_that_the_task_has_not(content, write_spec):
     content |= deepcopy(FINETUNE) | {"axes": {}}
     content["search"] = {"space": {"training.epochs": {"values": [1, 2]}}, "metric": "pearson"}
     assert _problems(load_spec(write_spec(content))) == [
-        "search.metric: expected what cola is scored by, score, matthews, got pearson."
+        "search.metric: expected a metric of cola, score, matthews, got pearson."
     ]
     content["settings"] |= {"task": "stsb"}
     check_experiment(load_spec(write_spec(content)), {})
@@ -150,11 +150,13 @@ def test_a_text_that_the_trained_model_could_not_read(content, write_spec, tmp_p
     }
     assert _problems(load_spec(write_spec(content))) == [
         "test.factors: expected a file for each factor of your own, got none for topic.",
-        "test.annotator: expected one for the test text beside conllu:{split}.conllu, got none.",
+        "test.annotator: expected one for the test text as well as conllu:{split}.conllu, got none.",
     ]
     content["test"] |= {"factors": {"topic": str(tmp_path / "short")}, "annotator": "conllu:test.conllu"}
     (problem,) = _problems(load_spec(write_spec(content)))
-    assert problem.startswith("test: expected as many lines in src as in factors.topic, and some, got 2 in ")
+    assert problem.startswith(
+        "test: expected as many lines in src as in factors.topic, at least one, got 2 in "
+    )
     content["test"]["factors"]["topic"] = str(tmp_path / "topic")
     spec = load_spec(write_spec(content))
     check_experiment(spec, {})

@@ -225,7 +225,7 @@ def test_the_time_is_not_worth_an_error(tmp_path, caplog):
     (tmp_path / "file").touch()
     with Stopwatch(tmp_path / "file"):
         pass
-    assert "time not counted" in caplog.text
+    assert "the time of this run was not stored" in caplog.text
 
 
 def test_the_error_is_that_of_the_last_attempt(spec, store):
@@ -324,7 +324,7 @@ def test_no_more_jobs_than_devices(spec, store, monkeypatch, caplog):
     )
     run_experiment(_small(spec, 1), store, 2, command=_command(said))
     assert [one.result["at_work"] for one in store.runs().values()] == [1, 1]
-    assert "jobs: 1, one a GPU, not 2" in caplog.text
+    assert "jobs: 1, one for each GPU, and not 2" in caplog.text
 
 
 def test_labels_may_change_states_stay(spec, store):

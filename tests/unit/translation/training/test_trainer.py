@@ -290,7 +290,7 @@ def test_precision_is_the_recipes_not_the_launchers(tiny_trainer, monkeypatch, c
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
     process_team()
     assert tiny_trainer().accelerator.mixed_precision == "no"
-    assert "the launcher's mixed precision is left out: training.precision decides" in caplog.messages
+    assert "the launcher's mixed precision is ignored: training.precision decides" in caplog.messages
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     caplog.clear()
     process_team()

@@ -119,7 +119,7 @@ def test_unfinished_training(folder):
     (folder / "recipe.yaml").write_text("output: x\n")
     assert _message(folder) == (
         f"{folder}: expected a finished model, got a run that is not finished. "
-        "Wait for it, or go on with `syntaxformer train … --resume`."
+        "Wait for it, or continue it with `syntaxformer train … --resume`."
     )
 
 
@@ -127,7 +127,7 @@ def test_no_folder_a_file_and_another_folder(tmp_path):
     assert _message(tmp_path / "none") == f"{tmp_path / 'none'}: expected a folder, found none."
     (tmp_path / "file").write_text("x")
     assert _message(tmp_path / "file") == (
-        f"{tmp_path / 'file'}: expected a model folder, got a file. The model is given first."
+        f"{tmp_path / 'file'}: expected a model folder, got a file. Give the model first."
     )
     (tmp_path / "other").mkdir()
     assert _message(tmp_path / "other") == (
@@ -149,13 +149,13 @@ def test_a_model_of_the_other_kind(folder, tmp_path):
         verify_classifier_folder(folder)
     assert str(caught.value) == (
         f"{folder}: expected a fine-tuned model, which `syntaxformer finetune` writes, got a translator. "
-        "`syntaxformer translate` or `evaluate` takes it."
+        "Use it with `syntaxformer translate` or `evaluate`."
     )
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "classifier.json").write_text("{}")
     assert _message(tmp_path / "labels") == (
         f"{tmp_path / 'labels'}: expected a translator, which `syntaxformer train` writes, got a fine-tuned "
-        "model. `syntaxformer predict` takes it."
+        "model. Use it with `syntaxformer predict`."
     )
 
 

@@ -40,8 +40,9 @@ def _is_plain_at_first(tiny, name, padded, names):
         plain = tiny.scores(model(**batch.inputs))
     sf.infuse(model, sf.InfusionConfig.parse(names))
     found = _scores(tiny, model, batch)
-    scale = float(plain.abs().max().clamp(min=1))
-    assert_close(_of_pieces(found, batch), _of_pieces(plain, batch), atol=2e-6 * scale, rtol=0)
+    limit = 5e-6 if "t5" in name else 1e-6  # T5 does not scale its logits
+    limit *= float(plain.abs().max().clamp(min=1))
+    assert_close(_of_pieces(found, batch), _of_pieces(plain, batch), atol=limit, rtol=0)
 
 
 def test_names_of_the_backbone_stay_and_all_that_is_new_is_one_module(tiny, any_model):

@@ -85,7 +85,9 @@ def with_families(text: str) -> str:
     before, mark, rest = text.partition("<!-- families, by docs/keys.py -->\n")
     after = rest[rest.index("<!-- end -->") :]
     rows = ["| family | `model_type` | remarks |", "|---|---|---|"]
-    rows += [f"| {family.title} | `{kind}` | {_cell(family.note)} |" for kind, family in FAMILIES.items()]
+    for kind, family in FAMILIES.items():
+        remark = f"embeddings of factors only: {family.reason}" if family.reason else family.note
+        rows.append(f"| {family.title} | `{kind}` | {_cell(remark)} |")
     return before + mark + "".join(f"{row}\n" for row in rows).replace("|  |", "| |") + after
 
 

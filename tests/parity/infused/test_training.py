@@ -11,7 +11,9 @@ import syntaxformer as sf
 from syntaxformer.syntax import NO_GOVERNOR
 
 EVERYTHING = "masks,relation_bias,lisa,pos_add"
-CHECKPOINTED = ["bert", "roberta", "electra", "distilbert", "modernbert", "t5-encoder", "t5-generation"]
+OF_THEMSELVES = ["modernbert", "eurobert", "umt5", "marian", "m2m_100"]
+"""Tiny ones without dropout."""
+CHECKPOINTED = ["bert", "roberta", "electra", "distilbert", "t5-encoder", "t5-generation", *OF_THEMSELVES]
 
 
 def _gradients(tiny, model, batch):
@@ -67,7 +69,7 @@ def _without_dropout(name):
         return {"dropout_rate": 0.0}
     if name == "distilbert":
         return {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}
-    if name == "modernbert":
+    if name in OF_THEMSELVES:
         return {}
     return {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 

@@ -219,6 +219,12 @@ def test_experiments_that_share_a_store_keep_their_own_labels(filled, content, w
     assert text == before
 
 
+def test_the_html_is_written_for_phones_and_has_code_for_names(tmp_path):
+    page = to_html([Paragraph("Experiment `a<b`, not ` alone.")], tmp_path)
+    assert "<p>Experiment <code>a&lt;b</code>, not ` alone.</p>" in page
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+
+
 def test_the_html_needs_no_other_file(filled, tmp_path):
     write_report(*filled, tmp_path / "report")
     page = (tmp_path / "report" / "report.html").read_text()

@@ -61,7 +61,7 @@ def _packages() -> Iterator[str]:
         else:
             wanted = f"syntaxformer[{extra}]" if extra else f"{one.name}{one.specifier}"
             wrong = f'{one.name}: expected {one.specifier}, got {found}. Run: {_PIP} "{wanted}"'
-            yield wrong if extra else BROKEN + wrong
+            yield f"{'optional: ' if extra else BROKEN}{wrong}"
     yield from (f"{name}: {', '.join(found)}" for name, found in good.items())
 
 

@@ -54,7 +54,7 @@ annotators: $(STAMP)  ## train the bundled pipelines anew (about an hour on one 
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de
 	$(BIN)/python annotators/train.py --data $(DATA)/ud --language de_lower
 
-docs: $(STAMP)
+docs: $(STAMP)  ## the site, strictly: each link and anchor is looked up
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	$(BIN)/python docs/keys.py
 	$(BIN)/mkdocs build --strict

@@ -5,10 +5,13 @@
 A store here holds what a report needs and no text: store.sqlite, and bootstrap.json where translations
 were compared. `syntaxformer experiment run SPEC --store experiments/stores/STORE` goes on with one. The
 earlier cells of GLUE (docs/results/glue_minilm_earlier) have no store any more.
+
+A page shows what was run. What an experiment plans and nobody has run stands in its YAML file only.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from syntaxformer.study.experiments import RunStore, load_spec, write_report
@@ -45,7 +48,16 @@ def write_page(name: str, results: Path) -> Path:
     store, page = PAGES[name]
     report = write_report(load_spec(HERE / f"{name}.yaml"), RunStore(HERE / "stores" / store), results / page)
     (results / page / "report.html").unlink()
+    report.write_text(without_plans(report.read_text("utf-8"), name), "utf-8")
     return report
+
+
+def without_plans(text: str, name: str) -> str:
+    """A report without its rows of runs that wait."""
+    text = re.sub(r"(?m)^\|.*\| (?:0 of \d+ \|.*|waiting \|  \|)\n", "", text)
+    text = re.sub(r"## Not measured\n\n\| run .*\n\| --- .*\n\n", "", text)
+    listed = f"waiting. `experiments/{name}.yaml` lists what waits."
+    return text.replace(f"waiting. Experiment `{name}`.", listed)
 
 
 if __name__ == "__main__":

@@ -51,8 +51,9 @@ FOREIGN = {
     "--use_fsdp",
     "--mixed_precision",
     "--index-url",
+    "--exclude",
 }
-"""Options of `torchrun`, `accelerate launch` and pip."""
+"""Options of `torchrun`, `accelerate launch`, pip and tar."""
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -73,3 +76,75 @@ def test_ask_a_research_question(follow, newcomer):
     report = (newcomer / "report" / "report.md").read_text("utf-8")
     assert "## Against system shuffled" in report
     assert "3 runs: 3 done" in report
+
+
+@pytest.fixture
+def type_in(cli, newcomer, monkeypatch):
+    """Type one command, made short."""
+    monkeypatch.chdir(newcomer)
+
+    def call(command: str, said: str = "") -> str:
+        words = shlex.split(command)
+        done = cli("--quiet", *words, *SMALLER.get(words[0], "").split(), stdin=said.encode())
+        assert done.code == 0, (command, done.err)
+        return done.out
+
+    return call
+
+
+FOLDERS = (
+    "train multi30k data.dir=data data.dev=dev infusion.kind=sum_then_concat output=runs/sit",
+    "finetune --task classify --train mine.tsv --model CHECKPOINT --infuse relation_bias -o runs/cola",
+)
+"""The folders that pages take for granted."""
+
+
+def test_give_a_model_to_a_colleague(type_in, newcomer):
+    """Commands of the page in their order; what tar unpacks lies beside the folder that was packed."""
+    type_in(FOLDERS[0])
+    text = (DOCS / "give.md").read_text("utf-8")
+    commands = re.findall(r'^ {4}(?:echo "(.*)" \| )?((?:syntaxformer|tar) .*)$', text, re.MULTILINE)
+    assert [command.partition(" ")[0] for _, command in commands].count("tar") == 3
+    printed = []
+    for said, command in commands:
+        if command.startswith("tar"):
+            subprocess.run(shlex.split(command), cwd=newcomer, check=True)
+        else:
+            printed.append(type_in(command.removeprefix("syntaxformer "), f"{said}\n"))
+    assert not (newcomer / "sit" / "checkpoints").exists()
+    assert (newcomer / "runs" / "sit" / "checkpoints").exists()
+    _, translation, score = printed
+    assert translation.count("\n") == 1
+    assert score == type_in("evaluate runs/sit --src data/test.en --ref data/test.de")
+
+
+def _cells(page: str) -> str:
+    """All code of a page in its order, fenced as Python or indented."""
+    found, fenced = [], False
+    for line in (DOCS / page).read_text("utf-8").splitlines():
+        if line.startswith("```"):
+            fenced = line == "```python"
+        elif fenced:
+            found.append(line)
+        elif line.startswith("    "):
+            found.append(line[4:])
+    return "\n".join(found)
+
+
+def test_in_a_notebook(type_in, newcomer, monkeypatch):
+    """Its cells, one after the other; the picture is shown by a stand-in for IPython."""
+    for command in FOLDERS:
+        type_in(command)
+    (newcomer / "large.en").write_text("1 2 3\n4 5\n")
+    shown = []
+    ipython, display = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.version_info = (9, 0)  # matplotlib asks
+    display.Image = shown.append
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    cells: dict[str, object] = {}
+    exec(compile(_cells("notebook.md"), "notebook.md", "exec"), cells)
+    assert shown == ["attention.png"]
+    assert (newcomer / "attention.png").stat().st_size > 1000
+    assert cells["looked"].weights.ndim == 4
+    assert cells["classify"].classifier is not None

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import syntaxformer
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -31,3 +35,22 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not linked.exists() or (anchor and anchor not in _anchors(linked)):
             lost.append(target)
     assert lost == []
+
+
+def test_pictures_are_small_and_shown():
+    pages = "\n".join(path.read_text("utf-8") for path in (*DOCS.glob("*.md"), DOCS.parent / "README.md"))
+    pictures = list((DOCS / "images").iterdir())
+    assert len(pictures) >= 8
+    assert [one.name for one in pictures if one.stat().st_size >= 200_000] == []
+    assert [one.name for one in pictures if f"images/{one.name})" not in pages] == []
+
+
+def test_each_public_name_is_in_the_reference():
+    """By itself, or in a module that is shown as a whole."""
+    text = "\n".join(path.read_text("utf-8") for path in DOCS.glob("*.md"))
+    shown = re.findall(r"(?m)^::: (\S+)", text)
+    found = {one.rpartition(".")[2] for one in shown}
+    for one in shown:
+        with suppress(ModuleNotFoundError):
+            found |= set(vars(import_module(one)))
+    assert [name for name in syntaxformer.__all__ if name not in {*found, "__version__"}] == []

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from langcodes import Language, tag_is_valid
 
+from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import ConfigError
 
 BUNDLED = ("de", "de_lower", "en")
@@ -93,8 +94,8 @@ def choose_annotator(named: str | None, text: TextLanguage, key: str, *others: s
         expected = f"an annotator's name, as {text.told_by} names no language to choose one by"
         remedies = [f"{key}=NAME"]
     elif code not in BUNDLED:
-        load = f"python -c \"import stanza; stanza.download('{code}')\""
+        load = f"python -c \"import stanza; stanza.download('{code}')\": {MODEL_SIZES['stanza']}"
         remedies = [f'{key}=stanza:{code} (python -m pip install "syntaxformer[stanza]"; {load})']
-        remedies += [f"{key}=spacy:NAME (python -m spacy download NAME)"]
+        remedies += [f"{key}=spacy:NAME (python -m spacy download NAME: {MODEL_SIZES['spacy']})"]
     remedies += others if named else others[:1]
     raise ConfigError(f"{key}: expected {expected}, got {named or 'none'}. Set {', or '.join(remedies)}.")

@@ -1,119 +1,148 @@
-"""`syntaxformer doctor`: shows what is installed, and which annotators and devices work."""
+"""`syntaxformer doctor`: what is installed, what works, and what to type where something does not."""
 
 from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, metadata, version
+from pathlib import Path
 
-from typer import echo
+from typer import Exit, echo
 
-from syntaxformer.base.errors import SyntaxformerError
+from syntaxformer.base.downloads import MODEL_SIZES
+from syntaxformer.base.errors import ConfigError, SyntaxformerError
 
-PACKAGES = (
-    "syntaxformer",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "spacy",
-    "sacrebleu",
-    "matplotlib",
-)
+BROKEN = "broken: "
+"""Begins the line of what nobody can do without."""
 
-EXTRAS = {
-    "ctranslate2": "export",
-    "onnxruntime": "export",
-    "fastapi": "serve",
-    "ray": "ray",
-    "optuna": "search",
-}
-"""Packages that some verbs need → the extra that installs them."""
+_PIP = "python -m pip install"
+_EXAMPLES = {"en": "It works.", "de": "Es geht.", "de_lower": "es geht."}
+_LEAST_MEMORY, _LEAST_DISK = 4e9, 5e9  # bytes; training took up to 3.4 GB (docs/costs.md)
 
 
 def doctor() -> None:
-    """Check the installation by using it: packages, devices and annotators, with remedies.
+    """Check the installation by using it, and say what to type where something is missing.
+
+    Ends with exit status 1 if something is broken that everybody needs.
 
     syntaxformer doctor
     """
-    echo(f"Python {platform.python_version()} on {platform.platform()}")
-    for line in (*_packages(), *_devices(), *_annotators(), *_backends(), _cache()):
-        echo(line)
+    is_broken = False
+    for check in (_packages, _torch, _annotators, _room):
+        try:
+            lines = list(check())
+        except (ImportError, OSError) as error:
+            lines = [f"{BROKEN}{error}. Run: {_PIP} --force-reinstall syntaxformer torch"]
+        is_broken |= any(line.startswith(BROKEN) for line in lines)
+        echo("\n".join(lines))
+    if is_broken:
+        raise Exit(1)
 
 
-def _packages() -> list[str]:
-    remedies = {name: f'; python -m pip install "syntaxformer[{extra}]"' for name, extra in EXTRAS.items()}
-    return [
-        f"{name} {_version(name)}" if _version(name) else f"{name}: not installed{remedies.get(name, '')}"
-        for name in (*PACKAGES, *EXTRAS)
-    ]
+def _packages() -> Iterator[str]:
+    """What the package asks for, against what is installed."""
+    from packaging.requirements import Requirement
+
+    about, good = metadata("syntaxformer"), dict[str, list[str]]()
+    yield f"syntaxformer {about['Version']}, Python {platform.python_version()} on {platform.platform()}"
+    extras = about.get_all("Provides-Extra") or []
+    for one in map(Requirement, about.get_all("Requires-Dist") or []):
+        extra = next((name for name in extras if one.marker and one.marker.evaluate({"extra": name})), "")
+        if extra in ("dev", "docs"):
+            continue
+        try:
+            found = version(one.name)
+        except PackageNotFoundError:
+            found = "none"
+        if found != "none" and one.specifier.contains(found, prereleases=True):
+            good.setdefault(extra or "needed", []).append(f"{one.name} {found}")
+        else:
+            wanted = f"syntaxformer[{extra}]" if extra else f"{one.name}{one.specifier}"
+            wrong = f'{one.name}: expected {one.specifier}, got {found}. Run: {_PIP} "{wanted}"'
+            yield f"{'optional: ' if extra else BROKEN}{wrong}"
+    yield from (f"{name}: {', '.join(found)}" for name, found in good.items())
 
 
-def _version(package: str) -> str | None:
-    """The version of a package; None if it is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _devices() -> list[str]:
+def _torch() -> Iterator[str]:
+    """Whether torch's build fits the machine, and the device that is taken."""
     import torch
 
+    from syntaxformer.runs.loading import pick_device
     from syntaxformer.runs.processes import pick_precision
 
-    devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    place = ", ".join(devices) or f"CPU, {torch.get_num_threads()} threads"
-    return [f"device: {place}; training.precision=auto is {pick_precision('auto')}"]
+    cuda, has_card = torch.version.cuda, shutil.which("nvidia-smi") is not None
+    install = f"{_PIP} --force-reinstall torch=={torch.__version__.partition('+')[0]}"
+    processor = f"{install} --index-url https://download.pytorch.org/whl/cpu"
+    try:
+        device = pick_device("cuda" if cuda and has_card else None)
+    except ConfigError as error:
+        yield f"{error}. Run: nvidia-smi, and take a driver for CUDA {cuda}, or {processor}"
+        return
+    if has_card and not cuda:
+        yield f"torch is the build for processors, and there is an NVIDIA card. Run: {install}"
+    elif cuda and not has_card:
+        yield f"torch is the build for CUDA {cuda}, which takes gigabytes, without a card. Run: {processor}"
+    place = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    precision = f"training.precision=auto is {pick_precision('auto')}"
+    yield f"device: {place}, {torch.get_num_threads()} threads; {precision}"
 
 
-def _annotators() -> list[str]:
-    from syntaxformer.annotate import load_annotator
-
-    lines = []
-    for name, text in (("en", "It works."), ("de", "Es geht.")):
-        try:
-            (sentence,) = load_annotator(name).annotate([text])
-            tagged = zip(sentence.words, sentence.upos or (), strict=False)
-            lines.append(f"annotator {name}: {' '.join(map('/'.join, tagged))}")
-        except SyntaxformerError as error:
-            lines.append(f"annotator {name}: {error}")
-    return lines
-
-
-def _backends() -> list[str]:
+def _annotators() -> Iterator[str]:
+    """The bundled ones, and a server that the environment names, by using them."""
     from syntaxformer.annotate.annotator import BACKENDS
     from syntaxformer.annotate.backends.corenlp import ADDRESS_VARIABLE
 
-    lines = []
+    remedy = f". Run: {_PIP} --force-reinstall syntaxformer"
+    yield from (_tried(name, name, text, BROKEN, remedy) for name, text in _EXAMPLES.items())
     for scheme, backend in BACKENDS.items():
-        found = backend.what
-        if backend.package is not None:
-            found = f"{backend.package} is not installed. Run: python -m pip install {backend.package}"
-            if installed := _version(backend.package):
-                found = f"{backend.package} {installed}; its models are installed separately"
-        elif backend.argument == "URL":
-            address = os.environ.get(ADDRESS_VARIABLE)
-            found = _server(address) if address else "needs a running server"
-        lines.append(f"annotator {scheme}:{backend.argument}: {found}")
-    return lines
+        title, found = f"{scheme}:{backend.argument}", backend.what
+        address = os.environ.get(ADDRESS_VARIABLE) if backend.argument == "URL" else None
+        if address:
+            yield _tried(title, f"corenlp:{address}+timeout=60+retries=1", "It works.")
+            continue
+        if size := MODEL_SIZES.get(scheme):
+            found += f"; downloaded apart, {size}"
+        if backend.argument == "URL" and not shutil.which("java"):
+            found += ", and java. Run: apt-get install default-jre-headless"
+        yield f"annotator {title}: {found}"
 
 
-def _cache() -> str:
-    """The size of the cache of annotation and large corpora, which only the user ever deletes."""
-    from syntaxformer.annotate.corpora.cached import cache_folder
-
-    folder = cache_folder()
-    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-    return f"cache {folder}: {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB; may be deleted while nothing runs"
-
-
-def _server(address: str) -> str:
-    """Try the server that the environment names; the address itself is not shown."""
+def _tried(title: str, name: str, text: str, broken: str = "", remedy: str = "") -> str:
+    """What an annotator makes of a text. Of its name, only the title is shown: an address is kept secret."""
     from syntaxformer.annotate import load_annotator
 
     try:
-        annotator = load_annotator(f"corenlp:{address}+timeout=60+retries=1")
-        return f"{annotator.name} gives {', '.join(sorted(annotator.provides))}"
+        (sentence,) = load_annotator(name).annotate([text])
+        tagged = zip(sentence.words, sentence.upos or (), strict=False)
+        return f"annotator {title}: {' '.join(map('/'.join, tagged))}"
     except SyntaxformerError as error:
-        return str(error)
+        return f"{broken}annotator {title}: {error}{remedy}"
+
+
+def _room() -> Iterator[str]:
+    """Memory, and the folders that fill: nothing but their owner ever empties them."""
+    import psutil
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    from syntaxformer.annotate.corpora.cached import cache_folder
+
+    free, remedy = psutil.virtual_memory().available, "; train with a smaller training.max_batch_tokens"
+    yield f"memory: {free / 1e9:.1f} GB free{remedy if free < _LEAST_MEMORY else ''}"
+    sizes = [file.stat().st_size for file in cache_folder().rglob("*") if file.is_file()]
+    cache = f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB; may be deleted while nothing runs; "
+    yield _folder("output", Path.cwd(), "cd FOLDER")
+    yield _folder("cache", cache_folder(), "export SYNTAXFORMER_CACHE=FOLDER", cache, BROKEN)
+    yield _folder("models of the Hub", Path(HF_HUB_CACHE), "export HF_HOME=FOLDER")
+    data = os.environ.get("SYNTAXFORMER_DATA", "")
+    wrong = "" if not data or Path(data).is_dir() else ": no folder. Run: export SYNTAXFORMER_DATA=FOLDER"
+    yield f"corpora of tests and experiments, SYNTAXFORMER_DATA: {data or 'not set'}{wrong}"
+
+
+def _folder(what: str, folder: Path, remedy: str, held: str = "", broken: str = "") -> str:
+    place = next(one for one in (folder, *folder.parents) if one.exists())
+    free, said = shutil.disk_usage(place).free, f"{what} {folder}: {held}"
+    if not os.access(place, os.W_OK):
+        return f"{broken}{said}cannot be written. Run: {remedy}"
+    return f"{said}{free / 1e9:.1f} GB free" + (f". Run: {remedy}" if free < _LEAST_DISK else "")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
+from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import check_weights, folder_errors
 from syntaxformer.encoders.collator import SyntaxCollator
@@ -39,6 +40,7 @@ def load_tokenizer(path: str, max_length: int) -> Any:
             f"model: expected the folder of a pretrained checkpoint, got {path}, which is not a folder."
         )
     _refuse_own_models(Path(path))
+    say_download(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
     except Exception as error:  # the tokenizers library raises bare Exception on a broken file

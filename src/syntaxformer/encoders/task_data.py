@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import plain_or_packed, read_lines
 from syntaxformer.encoders.tables import (
@@ -360,6 +361,7 @@ def open_dataset(source: str | Path) -> Any:
     try:
         if text.startswith(HUB):
             name, _, configuration = text.removeprefix(HUB).partition(":")
+            say_download(name, ".*", "dataset")
             return load_dataset(name, configuration or None)
         return load_from_disk(text)
     except Exception as error:  # the library raises a dozen classes, mostly because the network is missing

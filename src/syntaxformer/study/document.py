@@ -64,10 +64,11 @@ Block = Heading | Paragraph | Code | Table | Figure
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
+table { display: block; overflow-x: auto }
 th, td { border-bottom: 1px solid #ccc; padding: .25rem .6rem; text-align: right }
 th:first-child, td:first-child { text-align: left }
 pre { background: #f4f4f4; padding: .6rem; overflow-x: auto; font-size: .85rem }
-img { max-width: 100% } figcaption { color: #555 }
+img { max-width: 100% } figure { margin: 1rem 0 } figcaption { color: #555 }
 """
 
 
@@ -80,7 +81,8 @@ def to_html(blocks: Sequence[Block], folder: Path) -> str:
     """Write one self-contained HTML file; figures are read from `folder`."""
     title = next((block.text for block in blocks if isinstance(block, Heading)), "")
     body = "\n".join(_html(block, folder) for block in blocks)
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{_STYLE}</style>'
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f"{meta}<title>{html.escape(title)}</title><style>{_STYLE}</style>"
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
@@ -129,7 +131,7 @@ def _html(block: Block, folder: Path) -> str:
         case Heading(text, level):
             return f"<h{level}>{html.escape(text)}</h{level}>"
         case Paragraph(text):
-            return f"<p>{html.escape(text)}</p>"
+            return re.sub("`([^`]+)`", r"<code>\1</code>", f"<p>{html.escape(text)}</p>")
         case Code(text):
             return f"<pre>{html.escape(text)}</pre>"
         case Figure(file, caption):

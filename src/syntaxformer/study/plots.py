@@ -125,11 +125,13 @@ def draw_curves(
         ticks = sorted({one for curve in curves.values() for one in curve.x})
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
+    elif all(float(x).is_integer() for curve in curves.values() for x in curve.x):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.grid(alpha=0.3)
     if len(curves) > 1:
-        axes.legend(fontsize="small")
+        figure.legend(loc="outside right upper", fontsize="small")
     _save(figure, path)
 
 

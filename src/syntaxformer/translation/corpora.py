@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import count_lines, hash_file, plain_or_packed, read_json, read_lines
 from syntaxformer.base.languages import given_language, language_of_side
@@ -309,6 +310,7 @@ def _load(config: CorpusConfig, split: str) -> Any:
     from datasets.utils.logging import disable_progress_bar
 
     disable_progress_bar()
+    say_download(str(config.dataset), ".*", "dataset")
     try:
         return load_dataset(config.dataset, config.dataset_config, split=split)
     except (DatasetsError, OSError, ValueError, KeyError) as error:

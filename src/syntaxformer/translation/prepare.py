@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from syntaxformer.base.downloads import TOKENIZER, say_download
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
@@ -111,6 +112,7 @@ def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -
     """
     if config.tokenizer is None:
         return train_subwords(chain(text.src, text.tgt), config, raw)
+    say_download(config.tokenizer, TOKENIZER)
     try:
         tokenizer = AutoTokenizer.from_pretrained(config.tokenizer, use_fast=True)
     except (OSError, ValueError) as error:

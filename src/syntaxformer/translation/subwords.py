@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.stored import stored_folder
 
@@ -113,6 +114,7 @@ def encoder_tokenizer(model: str, target: bool) -> PreTrainedTokenizerFast:
     Raises:
         ConfigError: The tokenizer cannot be loaded, is not fast, or has no padding and end pieces.
     """
+    say_download(model)
     try:
         loaded = AutoTokenizer.from_pretrained(model, use_fast=True)
     except (OSError, ValueError, KeyError) as error:

@@ -6,6 +6,7 @@ import pytest
 
 from syntaxformer.annotate import annotator, annotator_identity, load_annotator
 from syntaxformer.annotate.annotator import BACKENDS
+from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError
 from syntaxformer.base.languages import BUNDLED
 
@@ -40,6 +41,13 @@ def test_unknown_names_are_answered_with_the_nearest(name, message):
 def test_the_pages_name_every_annotator(page):
     text = (Path(__file__).parents[3] / page).read_text("utf-8")
     assert [name for name in ALL if f"`{name.replace('_OR_PATH', '')}" not in text] == []
+
+
+@pytest.mark.parametrize("scheme", MODEL_SIZES)
+def test_the_page_says_how_large_models_are(scheme):
+    text = (Path(__file__).parents[3] / "docs/annotators.md").read_text("utf-8")
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| `{scheme}:")]
+    assert f": {MODEL_SIZES[scheme]} |" in row
 
 
 def test_a_bundled_pipeline_that_is_not_there(monkeypatch):

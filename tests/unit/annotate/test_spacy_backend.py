@@ -211,7 +211,8 @@ def test_a_pipeline_that_is_not_installed_is_one_line_with_its_command():
     with pytest.raises(BackendMissingError) as caught:
         load_annotator("spacy:xx_none_sm")
     assert str(caught.value) == (
-        "the spaCy pipeline 'xx_none_sm' is not installed. Run: python -m spacy download xx_none_sm"
+        "the spaCy pipeline 'xx_none_sm' is not installed. Run: python -m spacy download xx_none_sm  "
+        "# 12 MB for sm to 600 MB for lg"
     )
 
 

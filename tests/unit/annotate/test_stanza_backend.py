@@ -128,7 +128,7 @@ def test_missing_models_are_named_with_the_command(models, argument):
     folder = name.partition("dir=")[2].partition("+")[0]
     assert (
         caught.value.install
-        == f"python -c \"import stanza; stanza.download('en'{package}, model_dir='{folder}')\""
+        == f"python -c \"import stanza; stanza.download('en'{package}, model_dir='{folder}')\"  # some 400 to 650 MB"
     )
     assert str(caught.value).startswith("the Stanza models of 'en'")
 

@@ -53,8 +53,8 @@ def test_who_annotates(named, language, chosen):
         ("de_lower", "en", "expected an annotator for en, the language of train.x, got de_lower. Set --annotator=en, or TELL, or FORCE."),
         (None, None, "expected an annotator's name, as train.x names no language to choose one by, got none. Set --annotator=NAME, or TELL."),
         ("en", "nds", "expected an annotator for nds, the language of train.x, got en. Set --annotator=stanza:nds (python -m pip install "
-         '"syntaxformer[stanza]"; python -c "import stanza; stanza.download(\'nds\')"), or --annotator=spacy:NAME '
-         "(python -m spacy download NAME), or TELL, or FORCE."),
+         '"syntaxformer[stanza]"; python -c "import stanza; stanza.download(\'nds\')": some 400 to 650 MB), or --annotator=spacy:NAME '
+         "(python -m spacy download NAME: 12 MB for sm to 600 MB for lg), or TELL, or FORCE."),
     ],
 )  # fmt: skip
 def test_what_to_set_where_nobody_can_be_chosen(named, language, message):

@@ -11,7 +11,6 @@ import pytest
 from syntaxformer import __version__
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, DataError
 from syntaxformer.cli import main as cli_main
-from syntaxformer.cli.doctor import _cache
 
 VERBS = tuple(verb.__name__ for verb in cli_main.VERBS)
 
@@ -163,36 +162,6 @@ def test_an_error_of_ours_is_a_traceback(monkeypatch):
         cli_main.main()
 
 
-def test_doctor_uses_what_it_reports(run):
-    code, out, err = run("doctor")
-    assert (code, err) == (0, "")
-    assert f"syntaxformer {__version__}" in out
-    assert "device: " in out
-    assert "annotator en: It/PRON works/VERB ./PUNCT" in out
-    assert "annotator stanza:LANG: stanza " in out
-    assert "annotator corenlp:URL: needs a running server" in out
-    assert "\ncache " in out
-
-
-def test_doctor_says_how_large_the_cache_is(tmp_path, monkeypatch):
-    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path / "cache"))
-    end = "MB; may be deleted while nothing runs"
-    assert _cache() == f"cache {tmp_path / 'cache'}: 0 files, 0.0 {end}"
-    (tmp_path / "cache/annotations").mkdir(parents=True)
-    (tmp_path / "cache/annotations/one").write_bytes(bytes(1_250_000))
-    assert _cache() == f"cache {tmp_path / 'cache'}: 1 files, 1.2 {end}"
-
-
-def test_doctor_asks_the_server_of_the_environment(run, monkeypatch):
-    monkeypatch.setenv("SYNTAXFORMER_CORENLP", "http://ann:secret@127.0.0.1:9/hidden")
-    monkeypatch.setattr("syntaxformer.annotate.backends.corenlp.PAUSE_S", 0)
-    code, out, _ = run("doctor")
-    assert code == 0
-    assert "annotator corenlp:URL: a CoreNLP server at http://127.0.0.1:9 (" in out
-    assert "secret" not in out
-    assert "hidden" not in out
-
-
 def test_a_reader_that_has_gone(tmp_path):
     """`syntaxformer … | head -1` ends quietly."""
     command = f"{sys.executable} -m syntaxformer.cli.main --help | head -1"
@@ -213,22 +182,6 @@ def test_both_halves_of_experiment_have_help(run, command):
     assert (code, err) == (0, "")
     assert f"Usage: syntaxformer experiment {command}" in out
     assert "--store" in out
-
-
-def test_doctor_says_which_extra_brings_a_package_that_is_missing(monkeypatch):
-    from importlib.metadata import PackageNotFoundError
-
-    from syntaxformer.cli import doctor
-
-    def version(name):
-        if name == "ray":
-            raise PackageNotFoundError(name)
-        return "1.2"
-
-    monkeypatch.setattr(doctor, "version", version)
-    lines = doctor._packages()
-    assert 'ray: not installed; python -m pip install "syntaxformer[ray]"' in lines
-    assert "ctranslate2 1.2" in lines
 
 
 @pytest.mark.parametrize(

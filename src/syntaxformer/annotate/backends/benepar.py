@@ -29,6 +29,7 @@ from syntaxformer.annotate.backends.batched import (
     read_tree,
     split_options,
 )
+from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.languages import BUNDLED
 from syntaxformer.trees import ROOT, Sentence, Tree, format_tree
@@ -193,9 +194,8 @@ def _load(benepar: Any, name: str) -> Any:
     except LookupError as error:
         if is_path:
             raise DataError(f"annotator: expected a benepar model, got: {error!r}.", name) from error
-        raise BackendMissingError(
-            f"the benepar model {name!r}", f'python -c "import benepar; benepar.download({name!r})"'
-        ) from error
+        command = f'python -c "import benepar; benepar.download({name!r})"  # {MODEL_SIZES["benepar"]}'
+        raise BackendMissingError(f"the benepar model {name!r}", command) from error
     except (OSError, RuntimeError, ValueError, AttributeError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"annotator: expected a benepar model, got: {reason}.", name) from error

@@ -31,6 +31,7 @@ from syntaxformer.annotate.annotator import (
     pipeline_version,
     segments_of,
 )
+from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, DataError
 from syntaxformer.trees import ROOT, Sentence
 from syntaxformer.trees.dependency import join_governors
@@ -172,7 +173,8 @@ def load_spacy(name: str) -> BatchedAnnotator:
     spec = find_spec(name) if name.isidentifier() and spacy.util.is_package(name) else None
     homes = [] if spec is None else spec.submodule_search_locations or []
     if not any((Path(home) / "meta.json").is_file() for home in homes):
-        raise BackendMissingError(f"the spaCy pipeline {name!r}", f"python -m spacy download {name}")
+        command = f"python -m spacy download {name}  # {MODEL_SIZES['spacy']}"
+        raise BackendMissingError(f"the spaCy pipeline {name!r}", command)
     nlp = spacy.load(name)
     package = spacy.util.get_package_path(name)
     return spacy_annotator(nlp, f"spacy:{name}", pipeline_version(nlp.meta, package))

@@ -24,6 +24,7 @@ from syntaxformer.annotate.backends.batched import (
     split_options,
 )
 from syntaxformer.base.config import nearest
+from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError, SyntaxformerError
 from syntaxformer.trees import ROOT, Sentence
 from syntaxformer.trees.constituency import tree_over_words
@@ -206,7 +207,7 @@ def _pipeline(stanza: Any, language: str, options: dict[str, Any]) -> Any:
         reason = f" ({' '.join(str(error).split())[:160]})" if isinstance(error, ValueError) else ""
         raise BackendMissingError(
             f"the Stanza models of {language!r}{reason}",
-            f'python -c "import stanza; stanza.download({language!r}{settings})"',
+            f'python -c "import stanza; stanza.download({language!r}{settings})"  # {MODEL_SIZES["stanza"]}',
         ) from error
 
 

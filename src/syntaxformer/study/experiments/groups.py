@@ -208,15 +208,16 @@ def curve_figures(spec: Spec, groups: Sequence[Group], folder: Path) -> list[Blo
         panel = ", ".join(level for axis, level in group.labels.items() if axis not in compared)
         name = ", ".join(level for axis, level in group.labels.items() if axis in compared)
         panels.setdefault(panel, {}).update(_curve(name or "run", _mean_curve(group)))
-    files = file_names([panel or "all" for panel, curves in panels.items() if curves])
+    # A curve of one point shows no more than the table.
+    drawn = {panel: some for panel, some in panels.items() if any(len(one.x) > 1 for one in some.values())}
+    files = file_names([panel or "all" for panel in drawn])
     blocks: list[Block] = []
-    for panel, curves in panels.items():
-        if curves:
-            file = f"curve_{files[panel or 'all']}.png"
-            axis, unit = ("loss on dev", "update") if spec.verb == "train" else ("score on dev", "epoch")
-            draw_curves(curves, folder / file, unit, axis)
-            shown = f"{axis} {panel}" if panel else axis
-            blocks.append(Figure(file, f"{shown}, mean over seeds, up to where the first of them stopped"))
+    for panel, curves in drawn.items():
+        file = f"curve_{files[panel or 'all']}.png"
+        axis, unit = ("loss on dev", "update") if spec.verb == "train" else ("score on dev", "epoch")
+        draw_curves(curves, folder / file, unit, axis)
+        shown = f"{axis} {panel}" if panel else axis
+        blocks.append(Figure(file, f"{shown}, mean over seeds, up to where the first of them stopped"))
     return [Heading("Learning curves"), *blocks] if blocks else []
 
 
@@ -258,7 +259,8 @@ def _curve(name: str, points: Sequence[tuple[float, float, float]], scale: float
 
 
 def _drawn(spec: Spec, curves: Mapping[str, Curve], path: Path, y_label: str, caption: str) -> list[Block]:
-    if not curves:
+    measured = {x for name, curve in curves.items() if not name.endswith("(paper)") for x in curve.x}
+    if len(measured) < 2:
         return []
     values = [x for curve in curves.values() for x in curve.x]
     log_x = min(values) > 0 and max(values) >= 10 * min(values)

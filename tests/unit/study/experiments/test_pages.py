@@ -47,3 +47,28 @@ def test_the_finished_runs_of_a_page_are_of_its_recipe_as_it_is_now(name):
     done = [run for run in runs.values() if run.state == DONE]
     check_recipe(done)
     assert done
+
+
+def test_pages_show_what_was_run_and_name_the_file_that_lists_the_rest():
+    name = "mine"
+    text = (
+        "6 runs: 1 done, 1 failed, 4 waiting. Experiment `mine`.\n\n| system | seeds | bleu |\n| --- | ---: | ---: |\n"
+        "| base | 1 of 3 | 10.00 |\n| sit | 0 of 3 | – |\n\n## Not measured\n\n| run | state | why |\n"
+        "| --- | ---: | ---: |\n| base, seed 2 | failed | no disk |\n| base, seed 3 | waiting |  |\n\n## Origin\n"
+    )
+    shown = _pages().without_plans(text, name)
+    assert shown.startswith(
+        "6 runs: 1 done, 1 failed, 4 waiting. `experiments/mine.yaml` lists what waits.\n"
+    )
+    assert "| base, seed 2 | failed | no disk |\n\n## Origin\n" in shown
+    assert "| sit |" not in shown
+    assert "seed 3" not in shown
+    nothing_failed = text.replace("| base, seed 2 | failed | no disk |\n", "")
+    assert _pages().without_plans(nothing_failed, name).endswith("| base | 1 of 3 | 10.00 |\n\n## Origin\n")
+
+
+def test_no_page_has_a_row_that_was_never_run():
+    pages = list((ROOT / "docs" / "results").glob("*/report.md"))
+    assert len(pages) > len(_pages().PAGES)
+    rows = [line for page in pages for line in page.read_text("utf-8").splitlines() if line.startswith("|")]
+    assert not [row for row in rows if "| 0 of " in row or "| waiting |" in row]

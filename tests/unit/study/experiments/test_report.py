@@ -185,7 +185,6 @@ def test_the_same_store_gives_the_same_bytes(filled, tmp_path):
         "by_size.png",
         "curve_10.png",
         "curve_100.png",
-        "gain_by_size.png",
         "report.html",
         "report.md",
     ]
@@ -220,10 +219,16 @@ def test_experiments_that_share_a_store_keep_their_own_labels(filled, content, w
     assert text == before
 
 
+def test_the_html_is_written_for_phones_and_has_code_for_names(tmp_path):
+    page = to_html([Paragraph("Experiment `a<b`, not ` alone.")], tmp_path)
+    assert "<p>Experiment <code>a&lt;b</code>, not ` alone.</p>" in page
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
+
+
 def test_the_html_needs_no_other_file(filled, tmp_path):
     write_report(*filled, tmp_path / "report")
     page = (tmp_path / "report" / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 3
     assert 'src="by_size' not in page
     assert "<title>Small | grid</title>" in page
 
@@ -325,6 +330,30 @@ def test_another_checkpoint_behind_the_path(content, write_spec, store, make_res
         f"model: expected one content behind the same settings, got 2: sha256 {'a' * 12} in {names[0]}, {names[1]}, "
         f"{names[3]} and 1 more; sha256 {'b' * 12} in {names[2]}."
     ]
+
+
+def test_one_measured_point_is_no_figure(filled, make_result, tmp_path):
+    """Both sizes are measured, but the gain at one of them only; the paper's points do not count."""
+    spec, store = filled
+    spec.report.paper = [
+        PaperNumber(cell={"system": "sit", "fraction": one}, value=9.0) for one in ("10 %", "100 %")
+    ]
+    text = write_report(spec, store, tmp_path / "one").read_text()
+    assert "(by_size.png)" in text
+    assert "gain_by_size" not in text
+    (cell,) = [
+        one for one in spec.cells() if one.labels == {"system": "sit", "fraction": "100 %", "seed": "1"}
+    ]
+    store.finish(cell.key, 1.0, make_result(31.0))
+    assert "(gain_by_size.png)" in write_report(spec, store, tmp_path / "two").read_text()
+
+
+def test_a_learning_curve_of_one_point_is_no_figure(filled, make_result, tmp_path, monkeypatch):
+    spec, store = filled
+    monkeypatch.setattr(figures, "draw_curves", lambda *given: None)
+    for cell in spec.cells():
+        store.finish(cell.key, 1.0, make_result(11.0, curve=[{"step": 1, "value": 2.0}]))
+    assert figures.curve_figures(spec, group_runs(spec, store.runs()), tmp_path) == []
 
 
 def test_learning_curves_end_where_the_first_seed_stopped(filled, make_result, tmp_path, monkeypatch):

@@ -30,8 +30,8 @@ loaded_once = lru_cache(load_annotator)
 each_spelling = pytest.mark.parametrize("ending", SPELLINGS)
 IN_FRENCH = (
     "{key}: expected an annotator for fr, the language of {told_by}, got {got}. Set {key}=stanza:fr (python -m pip install "
-    '"syntaxformer[stanza]"; python -c "import stanza; stanza.download(\'fr\')"), or {key}=spacy:NAME '
-    "(python -m spacy download NAME){more}."
+    '"syntaxformer[stanza]"; python -c "import stanza; stanza.download(\'fr\')": some 400 to 650 MB), or {key}=spacy:NAME '
+    "(python -m spacy download NAME: 12 MB for sm to 600 MB for lg){more}."
 )
 
 

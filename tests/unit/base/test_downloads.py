@@ -1,0 +1,129 @@
+"""What is downloaded is said with its size before it starts; a fake stands for the Hub."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from syntaxformer.base import downloads
+
+FILES = {
+    "config.json": 570,
+    "model.safetensors": 440_449_768,
+    "onnx/model.onnx": 532_000_000,
+    "onnx/config.json": 1_000_000,
+    "pytorch_model.bin": 440_473_133,
+    "tokenizer.json": 466_062,
+    "vocab.txt": 231_508,
+    "README.md": 10_000_000,
+}
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The files of one repository, those of it that are on this machine, and who asked for what."""
+    state = SimpleNamespace(files=FILES, here=set(), asked=[])
+
+    def repo_info(_, name, *, repo_type, files_metadata, timeout):
+        state.asked.append((name, repo_type))
+        if name == "none/such":
+            raise OSError("404")
+        assert files_metadata
+        assert timeout
+        return SimpleNamespace(
+            siblings=[SimpleNamespace(rfilename=name, size=size) for name, size in state.files.items()]
+        )
+
+    def cached(_, name, repo_type):
+        return f"/cache/{repo_type}/{name}" if name in state.here else None
+
+    monkeypatch.setattr("huggingface_hub.HfApi.repo_info", repo_info)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", cached)
+    downloads.say_download.cache_clear()
+    yield state
+    downloads.say_download.cache_clear()
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.INFO, "syntaxformer")
+    return caplog
+
+
+def test_a_checkpoint_is_what_transformers_reads_of_it(hub, said):
+    downloads.say_download("bert-base-uncased")
+    size = 570 + 440_449_768 + 466_062 + 231_508
+    assert f"{size / 1e6:.1f}" == "441.1"
+    assert said.messages == ["downloading the model bert-base-uncased from the Hugging Face Hub: 441.1 MB"]
+
+
+def test_what_is_here_is_not_counted(hub, said):
+    hub.here = {"model.safetensors", "config.json"}
+    downloads.say_download("bert-base-uncased")
+    assert said.messages == ["downloading the model bert-base-uncased from the Hugging Face Hub: 0.7 MB"]
+
+
+def test_nothing_is_said_of_what_is_here_whole_or_cannot_be_asked_for(hub, said, tmp_path):
+    hub.here = set(FILES)
+    downloads.say_download("bert-base-uncased")
+    downloads.say_download("none/such")
+    asked = list(hub.asked)
+    downloads.say_download(str(tmp_path))
+    assert said.messages == []
+    assert hub.asked == asked, "A folder is nobody's business."
+
+
+def test_shards_of_weights_count_and_adapters_do_not(hub, said):
+    hub.files = {
+        "model-00001-of-00002.safetensors": 3_000_000,
+        "model-00002-of-00002.safetensors": 2_000_000,
+        "adapter_model.safetensors": 70_000_000,
+    }
+    downloads.say_download("large")
+    assert said.messages == ["downloading the model large from the Hugging Face Hub: 5.0 MB"]
+
+
+def test_it_is_said_once(hub, said):
+    downloads.say_download("bert-base-uncased")
+    downloads.say_download("bert-base-uncased")
+    assert len(said.messages) == 1
+
+
+def test_fine_tuning_says_it_before_it_loads(hub, said):
+    from syntaxformer.base.errors import ConfigError
+    from syntaxformer.encoders.pretrained import load_tokenizer
+
+    with pytest.raises(ConfigError, match="expected a checkpoint with a tokenizer at some/encoder"):
+        load_tokenizer("some/encoder", 128)
+    assert said.messages == ["downloading the model some/encoder from the Hugging Face Hub: 441.1 MB"]
+
+
+def test_recipes_say_it_of_their_tokenizer_and_of_the_encoder_of_their_tables(hub, said):
+    from syntaxformer.base.errors import ConfigError
+    from syntaxformer.translation.prepare import get_tokenizer
+    from syntaxformer.translation.subwords import SubwordConfig, encoder_tokenizer
+
+    with pytest.raises(ConfigError, match=r"subwords\.tokenizer: expected a tokenizer folder"):
+        get_tokenizer(SimpleNamespace(src=[], tgt=[]), SubwordConfig(tokenizer="some/tokenizer"))
+    with pytest.raises(ConfigError, match="pretrained_embeddings: expected an encoder at some/encoder"):
+        encoder_tokenizer("some/encoder", target=False)
+    assert said.messages == [
+        "downloading the model some/tokenizer from the Hugging Face Hub: 0.7 MB",
+        "downloading the model some/encoder from the Hugging Face Hub: 441.1 MB",
+    ]
+
+
+@pytest.mark.parametrize("product", ["translation", "encoders"])
+def test_data_sets_are_at_most_as_large_as_all_of_their_files(hub, said, product):
+    from syntaxformer.base.errors import ConfigError
+    from syntaxformer.encoders.task_data import open_dataset
+    from syntaxformer.translation.corpora import CorpusConfig, _load
+
+    hub.files = {"data/train.parquet": 300_000_000, "README.md": 50_000}
+    recipe = CorpusConfig(dataset="some/data", src="en", tgt="de")
+    with pytest.raises(ConfigError, match="some/data"):
+        open_dataset("hub:some/data:small") if product == "encoders" else _load(recipe, "train")
+    assert hub.asked[0] == ("some/data", "dataset")
+    assert said.messages == ["downloading the dataset some/data from the Hugging Face Hub: up to 300.1 MB"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import MANIFEST, check_settings, verify_manifest
+from syntaxformer.infusion import INFUSION_FILE
 
 TRANSLATOR = "syntaxformer.json"
 """What every translator's folder holds."""
@@ -25,12 +27,43 @@ _KINDS = {
 }
 """File → what the folder is, who wrote it, and who takes it."""
 
+_NO_PRODUCTS = {
+    "recipe.yaml": ("a run that is not finished", "Wait for it, or go on with --resume."),
+    INFUSION_FILE: (
+        "an infused model without task and annotator",
+        "`syntaxformer.load` and a `SyntaxCollator` take it; `syntaxformer finetune` writes a whole one.",
+    ),
+    "config.json": ("a checkpoint of transformers", "`transformers.pipeline` takes it."),
+}
+"""File → what a folder that has it and is no product is, and the remedy; the first counts."""
+
 _MOST_SHOWN = 5
+
+_ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 def kind_of(folder: Path) -> str | None:
     """`TRANSLATOR`, `CLASSIFIER`, or None for a folder that is neither."""
     return next((name for name in _KINDS if (folder / name).is_file()), None)
+
+
+def product_of(folder: Path) -> str:
+    """`TRANSLATOR` or `CLASSIFIER`, whichever a folder is.
+
+    Raises:
+        CheckpointError: It is neither, is not finished, or is not there.
+    """
+    if (kind := kind_of(folder)) is not None:
+        return kind
+    _refuse_no_model(folder)
+    expected = " or ".join(what for what, *_ in _KINDS.values())
+    for name, (found, remedy) in _NO_PRODUCTS.items():
+        if (folder / name).is_file():
+            raise CheckpointError(f"{folder}: expected {expected}, got {found}. {remedy}")
+    raise CheckpointError(
+        f"{folder}: expected {expected}, got "
+        f"{f'a folder without {TRANSLATOR} and {CLASSIFIER}' if folder.is_dir() else 'no folder'}."
+    )
 
 
 def check_kind(folder: Path, wanted: str) -> None:
@@ -39,9 +72,7 @@ def check_kind(folder: Path, wanted: str) -> None:
     Raises:
         CheckpointError: It is a file, a folder of models, or a model of the other kind.
     """
-    if folder.is_file():
-        raise CheckpointError(f"{folder}: expected a model folder, got a file. The model is given first.")
-    if not folder.is_dir() or (folder / wanted).exists():
+    if (folder / wanted).exists():
         return
     what, writer, _ = _KINDS[wanted]
     if (kind := kind_of(folder)) is not None:
@@ -49,6 +80,14 @@ def check_kind(folder: Path, wanted: str) -> None:
         raise CheckpointError(
             f"{folder}: expected {what}, which {writer} writes, got {found}. {verbs} takes it."
         )
+    _refuse_no_model(folder)
+
+
+def _refuse_no_model(folder: Path) -> None:
+    if folder.is_file():
+        raise CheckpointError(f"{folder}: expected a model folder, got a file. The model is given first.")
+    if not folder.is_dir():
+        return
     models = sorted(one.name for one in folder.iterdir() if one.name[0] != "." and kind_of(one))
     if models and not (folder / MANIFEST).exists():
         shown = ", ".join(models[:_MOST_SHOWN]) + (", …" if len(models) > _MOST_SHOWN else "")
@@ -75,6 +114,24 @@ def verify_folder(folder: Path, wanted: str) -> None:
     if not (folder / wanted).exists():
         raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {wanted}.")
     check_settings(folder)
+
+
+def fetched(model: str | Path) -> Path:
+    """The folder of a model: itself, or that of the Hub's cache, into which it is fetched unless offline.
+
+    Raises:
+        CheckpointError: There is no such folder, and none of that name can be had from the Hub.
+    """
+    if Path(model).exists() or not _ON_HUB.fullmatch(str(model)):
+        return Path(model)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(model)))
+    except Exception as error:  # the client raises classes of its own, of httpx and of the system
+        raise CheckpointError(
+            f"{model}: expected a model folder, or the name of one on the Hub, found none: {short(error)}"
+        ) from error
 
 
 @contextmanager

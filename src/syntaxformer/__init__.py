@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from syntaxformer.auto_classes import announce
 
 if TYPE_CHECKING:
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import annotate_dataset, load_annotator
     from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
     from syntaxformer.infusion import infuse, infusion_parameters, load, parameter_report
     from syntaxformer.infusion.config import InfusionConfig
@@ -30,6 +30,7 @@ _HOMES = {
     "SyntaxExample": "syntaxformer.encoders.collator",
     "SyntaxTransformer": "syntaxformer.translation.model",
     "Translator": "syntaxformer.translation.translator",
+    "annotate_dataset": "syntaxformer.annotate",
     "constituency_relations": "syntaxformer.syntax",
     "dependency_relations": "syntaxformer.syntax",
     "infuse": "syntaxformer.infusion",
@@ -59,6 +60,7 @@ __all__ = [
     "SyntaxTransformer",
     "Translator",
     "__version__",
+    "annotate_dataset",
     "constituency_relations",
     "dependency_relations",
     "infuse",

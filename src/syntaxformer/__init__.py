@@ -13,7 +13,14 @@ from syntaxformer.auto_classes import announce
 if TYPE_CHECKING:
     from syntaxformer.annotate import annotate_dataset, load_annotator
     from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
-    from syntaxformer.infusion import infuse, infusion_parameters, load, parameter_report
+    from syntaxformer.infusion import (
+        infuse,
+        infusion_parameters,
+        load,
+        param_groups,
+        parameter_report,
+        push_to_hub,
+    )
     from syntaxformer.infusion.config import InfusionConfig
     from syntaxformer.pipelines import pipeline
     from syntaxformer.syntax import constituency_relations, dependency_relations
@@ -37,8 +44,10 @@ _HOMES = {
     "infusion_parameters": "syntaxformer.infusion",
     "load": "syntaxformer.infusion",
     "load_annotator": "syntaxformer.annotate",
+    "param_groups": "syntaxformer.infusion",
     "parameter_report": "syntaxformer.infusion",
     "pipeline": "syntaxformer.pipelines",
+    "push_to_hub": "syntaxformer.infusion",
 }
 _ROOMS = (
     "annotate",
@@ -67,8 +76,10 @@ __all__ = [
     "infusion_parameters",
     "load",
     "load_annotator",
+    "param_groups",
     "parameter_report",
     "pipeline",
+    "push_to_hub",
 ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.files import fetched
 
 if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
@@ -131,7 +132,7 @@ def pipeline(
         CheckpointError: The folder cannot be read, or is neither product, or not that of the task.
         BackendMissingError: The annotator or the backend is not installed.
     """
-    from syntaxformer.runs.loading import CLASSIFIER, fetched, product_of
+    from syntaxformer.runs.loading import CLASSIFIER, product_of
 
     if task is not None and task not in TASKS:
         swapped = "The folder is given first." if str(folder) in TASKS else ""

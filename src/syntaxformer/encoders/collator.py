@@ -27,6 +27,7 @@ from syntaxformer.annotate.dataset import ANNOTATOR, SYNTAX, parts_of, sentence_
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.model_card import write_card
 from syntaxformer.syntax import (
     FACTORS,
     SyntaxInputs,
@@ -177,7 +178,9 @@ class SyntaxCollator:
             "pad_to_multiple_of": self.pad_to_multiple_of,
             "infusion": self.config.model_dump(mode="json"),
         }
+        content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
         (Path(folder) / COLLATOR_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+        write_card(Path(folder))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **options: Any) -> SyntaxCollator:
@@ -190,6 +193,7 @@ class SyntaxCollator:
         path = Path(folder) / COLLATOR_FILE
         content = read_json(path)
         config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
+        content.pop("annotators", None)
         return cls(AutoTokenizer.from_pretrained(folder), config, **content, **options)
 
     def _kept_inputs(self, encoded: Any) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,8 +37,6 @@ _NO_PRODUCTS = {
 """File → what a folder that has it and is no product is, and the remedy; the first counts."""
 
 _MOST_SHOWN = 5
-
-_ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
 def kind_of(folder: Path) -> str | None:
@@ -114,24 +111,6 @@ def verify_folder(folder: Path, wanted: str) -> None:
     if not (folder / wanted).exists():
         raise CheckpointError(f"{folder}: expected a model that {writer} wrote, got another: no {wanted}.")
     check_settings(folder)
-
-
-def fetched(model: str | Path) -> Path:
-    """The folder of a model: itself, or that of the Hub's cache, into which it is fetched unless offline.
-
-    Raises:
-        CheckpointError: There is no such folder, and none of that name can be had from the Hub.
-    """
-    if Path(model).exists() or not _ON_HUB.fullmatch(str(model)):
-        return Path(model)
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(str(model)))
-    except Exception as error:  # the client raises classes of its own, of httpx and of the system
-        raise CheckpointError(
-            f"{model}: expected a model folder, or the name of one on the Hub, found none: {short(error)}"
-        ) from error
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -161,11 +163,18 @@ def test_a_folder_of_models_and_a_file(folder, tmp_path):
         sf.pipeline(tmp_path / "file")
 
 
-def test_a_name_on_the_hub_is_looked_up_in_its_cache(folder, monkeypatch):
-    asked = []
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name: asked.append(name) or str(folder))
+def test_a_name_on_the_hub_is_looked_up_in_its_cache(folder, monkeypatch, tmp_path):
+    """As the Hub's client keeps a repository: links from a snapshot to blobs."""
+    home = tmp_path / "models--org--name"
+    snapshot = home / "snapshots" / "abc123"
+    shutil.copytree(folder, home / "blobs")
+    snapshot.mkdir(parents=True)
+    for file in folder.iterdir():
+        (snapshot / file.name).symlink_to(Path("..") / ".." / "blobs" / file.name)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text("abc123")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert sf.pipeline("org/name")("the cat", beam_size=1) == sf.pipeline(folder)("the cat", beam_size=1)
-    assert asked == ["org/name"]
 
 
 def test_a_name_that_the_hub_does_not_know():

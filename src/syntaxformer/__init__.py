@@ -13,15 +13,9 @@ from syntaxformer.auto_classes import announce
 if TYPE_CHECKING:
     from syntaxformer.annotate import annotate_dataset, load_annotator
     from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
-    from syntaxformer.infusion import (
-        infuse,
-        infusion_parameters,
-        load,
-        param_groups,
-        parameter_report,
-        push_to_hub,
-    )
+    from syntaxformer.infusion import infuse, infusion_parameters, load, param_groups, parameter_report
     from syntaxformer.infusion.config import InfusionConfig
+    from syntaxformer.infusion.model_card import push_to_hub
     from syntaxformer.pipelines import pipeline
     from syntaxformer.syntax import constituency_relations, dependency_relations
     from syntaxformer.translation.model import SyntaxTransformer

@@ -66,20 +66,18 @@ class ClassificationPipeline:
             warned of.
         """
         single = isinstance(texts, str | tuple | Mapping)
-        several: Any = [texts] if single else texts
-        found = self.classifier.predict([_pair(one) for one in several])
+        found = self.classifier.predict([_as_tuple(one) for one in ([texts] if single else texts)])
         if found.n_truncated:
             warnings.warn(self.classifier.cut_note(found), stacklevel=2)
-        if found.probabilities is None:
-            ranked = [[{"label": "score", "score": score}] for score in found.labels]
-        else:
-            ranked = [_ranked(self.classifier.task_type.names, row) for row in found.probabilities]
+        names = self.classifier.task_type.names or ("score",)
+        rows = found.probabilities or [[score] for score in found.labels]
+        ranked = [_ranked(names, row) for row in rows]
         if top_k != 1:
             return ranked[0][:top_k] if single else [one[:top_k] for one in ranked]
         return ranked[0][0] if single and not isinstance(texts, str) else [one[0] for one in ranked]
 
 
-def _pair(text: Text) -> Any:
+def _as_tuple(text: Any) -> Any:
     return (
         tuple(text[key] for key in ("text", "text_pair") if key in text)
         if isinstance(text, Mapping)

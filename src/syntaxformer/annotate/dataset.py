@@ -64,11 +64,10 @@ def annotate_dataset(
     parts = dataset if isinstance(dataset, DatasetDict) else {str(dataset.split or ""): dataset}
     lines = {part: _texts(rows, names, part) for part, rows in parts.items()}
     loaded = load_annotator(annotator) if isinstance(annotator, str) else annotator
-    done = {
-        part: _annotated(rows, lines[part], len(names), annotator_for(loaded, part), n_processes)
-        for part, rows in parts.items()
-    }
-    return DatasetDict(done) if isinstance(dataset, DatasetDict) else done.popitem()[1]  # type: ignore[return-value]
+    done: Any = DatasetDict()
+    for part, rows in parts.items():
+        done[part] = _annotated(rows, lines[part], len(names), annotator_for(loaded, part), n_processes)
+    return done if isinstance(dataset, DatasetDict) else done.popitem()[1]
 
 
 def parts_of(cell: Any) -> list[Any]:
@@ -102,13 +101,11 @@ def _texts(rows: Dataset, names: Sequence[str], part: str) -> list[str]:
 
 
 def _column(rows: Dataset, name: str) -> Iterator[Any]:
+    """Its cells; None for each row where there is no such column."""
+    if name not in rows.column_names:
+        return repeat(None, len(rows))
     chunks = rows.with_format(None).select_columns([name]).iter(_CHUNK)
     return chain.from_iterable(chunk[name] for chunk in chunks)
-
-
-def _cells(rows: Dataset) -> Iterator[Any]:
-    """Cells of the annotation so far; None where there is none."""
-    return _column(rows, SYNTAX) if SYNTAX in rows.column_names else repeat(None, len(rows))
 
 
 def _annotated(
@@ -118,36 +115,37 @@ def _annotated(
     from datasets import Features
     from datasets.fingerprint import Hasher
 
+    schema = pa.schema([pa.field(SYNTAX, _CELL if per_row == 1 else pa.list_(_CELL))])
+    features = Features({**rows.features, **Features.from_arrow_schema(schema)})
+    if rows.features.get(SYNTAX, features[SYNTAX]) != features[SYNTAX]:
+        raise DataError(
+            f"column {SYNTAX!r}: expected that of annotate_dataset for {'texts' if per_row == 1 else 'pairs'}, "
+            "got another. Rename or remove it."
+        )
     by = f"{annotator.name} {annotator.version}"
-    wanted = [
-        [(by, line) for line in lines[place : place + per_row]] for place in range(0, len(lines), per_row)
+    wanted = list(zip(*(lines[place::per_row] for place in range(per_row)), strict=True))
+    told, before = _column(rows, SYNTAX), _column(rows, SYNTAX)
+    known = [
+        [(one[ANNOTATOR], one["text"]) for one in parts_of(cell)] == [(by, text) for text in texts]
+        for cell, texts in zip(told, wanted, strict=True)
     ]
-    known = [_said(cell) == row for cell, row in zip(_cells(rows), wanted, strict=True)]
     if known and all(known):
         return rows
-    missing = [line for is_known, row in zip(known, wanted, strict=True) if not is_known for _, line in row]
+    missing = [text for is_known, texts in zip(known, wanted, strict=True) if not is_known for text in texts]
     corpus = annotate_cached(missing, annotator, n_processes=n_processes, progress=True)
     new = ({ANNOTATOR: by, **row} for table in corpus.tables() for row in table.to_pylist())
-    before = _cells(rows)
 
     def cells(_: Any, numbers: list[int]) -> dict[str, list[Any]]:  # is given all rows once, in their order
-        old = {number: parts_of(next(before)) for number in numbers}
-        made = [old[number] if known[number] else list(islice(new, per_row)) for number in numbers]
+        old = [(known[number], parts_of(next(before))) for number in numbers]
+        made = [parts if is_known else list(islice(new, per_row)) for is_known, parts in old]
         return {SYNTAX: [parts[0] for parts in made] if per_row == 1 else made}
 
-    schema = pa.schema([pa.field(SYNTAX, _CELL if per_row == 1 else pa.list_(_CELL))])
-    kept = {name: feature for name, feature in rows.features.items() if name != SYNTAX}
     return rows.map(
         cells,
         with_indices=True,
         batched=True,
         batch_size=_CHUNK,
-        features=Features({**kept, **Features.from_arrow_schema(schema)}),
+        features=features,
         new_fingerprint=Hasher.hash([rows._fingerprint, SYNTAX, by, per_row, lines]),
         desc=f"column {SYNTAX}",
     )
-
-
-def _said(cell: Any) -> list[tuple[str | None, str | None]]:
-    """Who annotated which texts of a cell."""
-    return [(part.get(ANNOTATOR), part.get("text")) for part in parts_of(cell) if isinstance(part, Mapping)]

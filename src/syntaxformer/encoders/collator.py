@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +212,7 @@ class SyntaxCollator:
                     "texts, and put each sentence into SyntaxExample((sentence,))."
                 )
         raw = [row for row in examples if isinstance(row, Mapping) and row.get(SYNTAX) is None]
-        parsed = self._parsed([text for row in raw for text in self._texts(row)])
+        parsed = self._parsed(list(chain.from_iterable(map(self._texts, raw))))
         return [one if isinstance(one, SyntaxExample) else self._example(one, parsed) for one in examples]
 
     def _example(self, row: Mapping[str, Any], parsed: Iterator[Sentence]) -> SyntaxExample:

@@ -18,18 +18,16 @@ _NOT_UPLOADED = ("checkpoint*/*", "logs/*", "runs/*", ".*", "*.bin", "*.pt", "*.
 """Training state, and what is a pickle."""
 
 _KINDS = {
-    "syntaxformer": ("translation", 'translate = sf.pipeline("{name}")  # "…" → [{{"translation_text": …}}]'),
-    "classifier": (
-        "text-classification",
-        'classify = sf.pipeline("{name}")  # "…" → [{{"label": …, "score": …}}]',
-    ),
-    "infusion": (None, 'model = sf.load("{name}")  # takes the batches of an sf.SyntaxCollator'),
+    "syntaxformer": ("translation", 'sf.pipeline("{name}")("…")  # [{{"translation_text": …}}]'),
+    "classifier": ("text-classification", 'sf.pipeline("{name}")("…")  # [{{"label": …, "score": …}}]'),
+    "infusion": (None, 'sf.load("{name}")  # takes the batches of an sf.SyntaxCollator'),
 }
-"""File that tells the kind of model → its pipeline, and how it is loaded."""
+"""File that tells the kind of model → its task, and how it is loaded."""
 
-_TIMES = re.compile("epoch|step|runtime|per_second")
 _ASKED = ("annotator", "trained on", "scores on dev")
 """What a card names also where it is not known."""
+
+_TIMES = re.compile("epoch|step|runtime|per_second")
 
 
 def write_card(folder: Path, name: str | None = None) -> None:
@@ -68,63 +66,55 @@ def push_to_hub(
 
 def _card(folder: Path, name: str) -> str:
     names = ("config", "infusion", "collator", "classifier", "syntaxformer", "run", "trainer_state")
-    of: dict[str, dict[str, Any]] = {one: _read(folder / f"{one}.json") for one in names}
+    of: dict[str, Any] = {one: _read(folder / f"{one}.json") for one in names}
     recipe, kind = _read(folder / "recipe.yaml"), next((one for one in _KINDS if of[one]), "infusion")
-    task, use = _KINDS[kind]
+    (task, use), told = _KINDS[kind], of[kind]
     begun: Any = of["infusion"].get("checkpoint") or recipe.get("model")
+    infusion = of["infusion"].get("infusion") or recipe.get("infusion") or {}
+    embedding = infusion.get("embedding") or {}
+    parts = [
+        *(part for part in ("masks", "relation_bias", "lisa") if infusion.get(part)),
+        embedding.get("kind"),
+    ]
+    by = [told[key] for key in ("annotator", "annotator_version") if told.get(key)]
     facts = {
         "network": ", ".join(of["config"].get("architectures") or ()),
         "started from": end_of(begun.get("init_from") if isinstance(begun, dict) else begun),
-        "infused": _infused(of["infusion"].get("infusion") or recipe.get("infusion") or {}),
-        "annotator": _annotator(of[kind], of["collator"]),
-        "languages": " → ".join(of[kind][side] for side in ("src", "tgt") if side in of[kind]),
+        "infused": ", ".join(filter(None, parts)),
+        "factors": ", ".join(embedding.get("factors") or ()),
+        "annotator": " ".join(by) or ", ".join(of["collator"].get("annotators") or ()),
+        "languages": " → ".join(told[side] for side in ("src", "tgt") if side in told),
         "trained on": _data(of["run"], recipe.get("data") or {}),
         "scores on dev": _scores(of["run"], of["trainer_state"].get("log_history") or ()),
     }
-    told = "".join(
+    rows = [
         f"| {what} | {fact or 'not recorded'} |\n" for what, fact in facts.items() if fact or what in _ASKED
-    )
-    head = {"library_name": "syntaxformer", "tags": ["syntaxformer"]} | (
-        {"pipeline_tag": task} if task else {}
-    )
+    ]
+    head = {
+        "library_name": "syntaxformer",
+        "tags": ["syntaxformer"],
+        **({"pipeline_tag": task} if task else {}),
+    }
     return (
-        f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n{MARK}\n\n# {name}\n\n| | |\n|---|---|\n{told}\n"
-        f"```python\nimport syntaxformer as sf\n\n{use.format(name=name)}\n```\n"
+        f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n{MARK}\n\n# {name}\n\n| | |\n|---|---|\n"
+        f"{''.join(rows)}\n```python\nimport syntaxformer as sf\n\n{use.format(name=name)}\n```\n"
     )
-
-
-def _infused(section: Mapping[str, Any]) -> str:
-    found = [part for part in ("masks", "relation_bias", "lisa") if section.get(part)]
-    embedding = section.get("embedding") or {}
-    if embedding:
-        found.append(
-            " of ".join(filter(None, [embedding["kind"], ", ".join(embedding.get("factors") or ())]))
-        )
-    return ", ".join(found)
-
-
-def _annotator(told: Mapping[str, Any], collator: Mapping[str, Any]) -> str:
-    own = [told[key] for key in ("annotator", "annotator_version") if told.get(key)]
-    return " ".join(own) or ", ".join(collator.get("annotators") or ())
 
 
 def _data(run: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Names of data sets or files, without the folders that these lay in."""
     if "data" in run:
         return f"{run['task']}, {end_of(run['data']['train'])}: {run['n_train']:,} examples"
-    return data.get("dataset") or " / ".join(
-        filter(None, [end_of(data.get("dir")), str(data.get("train") or "")])
-    )
+    train = [end_of(data.get("dir")), str(data.get("train") or "")]
+    return data.get("dataset") or " / ".join(filter(None, train))
 
 
 def _scores(run: Mapping[str, Any], logs: Sequence[Mapping[str, Any]]) -> str:
     """As a run of ours has stored them, or transformers' `Trainer` those of its last evaluation."""
     found = run.get("dev") or {key: run[key] for key in run if key.startswith("dev_")}
     found = found or next((log for log in reversed(logs) if "eval_loss" in log), {})
-    shown = {
-        key: one for key, one in found.items() if isinstance(one, int | float) and not _TIMES.search(key)
-    }
-    return ", ".join(f"{key} {value:.4g}" for key, value in shown.items())
+    numbers = {key: one for key, one in found.items() if isinstance(one, int | float)}
+    return ", ".join(f"{key} {one:.4g}" for key, one in numbers.items() if not _TIMES.search(key))
 
 
 def end_of(path: str | None) -> str:
@@ -133,7 +123,5 @@ def end_of(path: str | None) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    text = path.read_text("utf-8")
-    return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    read = json.loads if path.suffix == ".json" else yaml.safe_load
+    return read(path.read_text("utf-8")) if path.is_file() else {}

@@ -27,14 +27,12 @@ _KINDS = {
 """File → what the folder is, who wrote it, and who takes it."""
 
 _NO_PRODUCTS = {
-    "recipe.yaml": ("a run that is not finished", "Wait for it, or go on with --resume."),
-    INFUSION_FILE: (
-        "an infused model without task and annotator",
-        "`syntaxformer.load` and a `SyntaxCollator` take it; `syntaxformer finetune` writes a whole one.",
-    ),
-    "config.json": ("a checkpoint of transformers", "`transformers.pipeline` takes it."),
+    "recipe.yaml": "a run that is not finished. Wait for it, or go on with --resume.",
+    INFUSION_FILE: "an infused model without task and annotator. `syntaxformer.load` and a `SyntaxCollator` "
+    "take it; `syntaxformer finetune` writes a whole one.",
+    "config.json": "a checkpoint of transformers. `transformers.pipeline` takes it.",
 }
-"""File → what a folder that has it and is no product is, and the remedy; the first counts."""
+"""File → what a folder that has it and is no product is; the first counts."""
 
 _MOST_SHOWN = 5
 
@@ -54,13 +52,9 @@ def product_of(folder: Path) -> str:
         return kind
     _refuse_no_model(folder)
     expected = " or ".join(what for what, *_ in _KINDS.values())
-    for name, (found, remedy) in _NO_PRODUCTS.items():
-        if (folder / name).is_file():
-            raise CheckpointError(f"{folder}: expected {expected}, got {found}. {remedy}")
-    raise CheckpointError(
-        f"{folder}: expected {expected}, got "
-        f"{f'a folder without {TRANSLATOR} and {CLASSIFIER}' if folder.is_dir() else 'no folder'}."
-    )
+    other = f"a folder without {TRANSLATOR} and {CLASSIFIER}." if folder.is_dir() else "no folder."
+    found = next((told for name, told in _NO_PRODUCTS.items() if (folder / name).is_file()), other)
+    raise CheckpointError(f"{folder}: expected {expected}, got {found}")
 
 
 def check_kind(folder: Path, wanted: str) -> None:

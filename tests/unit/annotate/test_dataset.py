@@ -134,6 +134,18 @@ def test_a_column_a_data_set_and_an_annotator_that_are_none():
         sf.annotate_dataset(rows(), "sentence", "englsh")
 
 
+@pytest.mark.parametrize("column", [["a", "b"], "of pairs"])
+def test_a_column_of_that_name_that_is_another(column):
+    given = rows(syntax=column) if isinstance(column, list) else rows(other=TEXTS)
+    if column == "of pairs":
+        given = sf.annotate_dataset(given, ("sentence", "other"), TableAnnotator())
+    with pytest.raises(DataError) as caught:
+        sf.annotate_dataset(given, "sentence", TableAnnotator())
+    assert str(caught.value) == (
+        "column 'syntax': expected that of annotate_dataset for texts, got another. Rename or remove it."
+    )
+
+
 def test_an_empty_set():
     assert len(sf.annotate_dataset(rows([]), "sentence", TableAnnotator())) == 0
 

@@ -47,14 +47,15 @@ def test_what_is_not_known_is_not_said(folder):
     assert rows_of(folder) == {
         "network": "BertForSequenceClassification",
         "started from": "mini-bert",
-        "infused": "masks, lisa, add of pos",
+        "infused": "masks, lisa, add",
+        "factors": "pos",
         "annotator": "not recorded",
         "trained on": "not recorded",
         "scores on dev": "not recorded",
     }
     text = (folder / "README.md").read_text("utf-8")
     assert str(folder.parent) not in text, "no path of this machine"
-    assert 'model = sf.load("infused")' in text
+    assert '\nsf.load("infused")  # ' in text
     assert text.startswith("---\nlibrary_name: syntaxformer\ntags:\n- syntaxformer\n---\n")
 
 

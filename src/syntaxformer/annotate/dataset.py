@@ -61,7 +61,7 @@ def annotate_dataset(
             "Load it without streaming, or make one with Dataset.from_list."
         )
     names = (text,) if isinstance(text, str) else tuple(text)
-    parts = dataset if isinstance(dataset, DatasetDict) else {str(dataset.split or ""): dataset}
+    parts: Any = dataset if isinstance(dataset, DatasetDict) else {str(dataset.split or ""): dataset}
     lines = {part: _texts(rows, names, part) for part, rows in parts.items()}
     loaded = load_annotator(annotator) if isinstance(annotator, str) else annotator
     done: Any = DatasetDict()
@@ -104,7 +104,7 @@ def _column(rows: Dataset, name: str) -> Iterator[Any]:
     """Its cells; None for each row where there is no such column."""
     if name not in rows.column_names:
         return repeat(None, len(rows))
-    chunks = rows.with_format(None).select_columns([name]).iter(_CHUNK)
+    chunks: Any = rows.with_format(None).select_columns([name]).iter(_CHUNK)
     return chain.from_iterable(chunk[name] for chunk in chunks)
 
 
@@ -119,8 +119,8 @@ def _annotated(
     features = Features({**rows.features, **Features.from_arrow_schema(schema)})
     if rows.features.get(SYNTAX, features[SYNTAX]) != features[SYNTAX]:
         raise DataError(
-            f"column {SYNTAX!r}: expected that of annotate_dataset for {'texts' if per_row == 1 else 'pairs'}, "
-            "got another. Rename or remove it."
+            f"column {SYNTAX!r}: expected that of annotate_dataset for "
+            f"{'texts' if per_row == 1 else 'pairs'}, got another. Rename or remove it."
         )
     by = f"{annotator.name} {annotator.version}"
     wanted = list(zip(*(lines[place::per_row] for place in range(per_row)), strict=True))

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from syntaxformer.auto_classes import announce
 
 if TYPE_CHECKING:
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import annotate_dataset, load_annotator
     from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
-    from syntaxformer.infusion import infuse, infusion_parameters, load, parameter_report
+    from syntaxformer.infusion import infuse, infusion_parameters, load, param_groups, parameter_report
     from syntaxformer.infusion.config import InfusionConfig
+    from syntaxformer.infusion.model_card import push_to_hub
     from syntaxformer.pipelines import pipeline
     from syntaxformer.syntax import constituency_relations, dependency_relations
     from syntaxformer.translation.model import SyntaxTransformer
@@ -30,14 +31,17 @@ _HOMES = {
     "SyntaxExample": "syntaxformer.encoders.collator",
     "SyntaxTransformer": "syntaxformer.translation.model",
     "Translator": "syntaxformer.translation.translator",
+    "annotate_dataset": "syntaxformer.annotate",
     "constituency_relations": "syntaxformer.syntax",
     "dependency_relations": "syntaxformer.syntax",
     "infuse": "syntaxformer.infusion",
     "infusion_parameters": "syntaxformer.infusion",
     "load": "syntaxformer.infusion",
     "load_annotator": "syntaxformer.annotate",
+    "param_groups": "syntaxformer.infusion",
     "parameter_report": "syntaxformer.infusion",
     "pipeline": "syntaxformer.pipelines",
+    "push_to_hub": "syntaxformer.infusion",
 }
 _ROOMS = (
     "annotate",
@@ -59,14 +63,17 @@ __all__ = [
     "SyntaxTransformer",
     "Translator",
     "__version__",
+    "annotate_dataset",
     "constituency_relations",
     "dependency_relations",
     "infuse",
     "infusion_parameters",
     "load",
     "load_annotator",
+    "param_groups",
     "parameter_report",
     "pipeline",
+    "push_to_hub",
 ]
 
 

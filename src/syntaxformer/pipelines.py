@@ -1,20 +1,22 @@
-"""`pipeline`: a model folder as a function from text to its answer, for notebooks and small programs."""
+"""`pipeline`: a model folder as a function from text to its answer, in the form that transformers gives."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.files import fetched
 
 if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
-Text = str | tuple[str, str]
+Text = str | Mapping[str, str] | tuple[str, str]
+"""A text, or a pair: `{"text": …, "text_pair": …}` or a tuple."""
 
 
 class TranslationPipeline:
@@ -23,16 +25,15 @@ class TranslationPipeline:
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
 
-    @overload
-    def __call__(self, texts: str, **options: Any) -> str: ...
-    @overload
-    def __call__(self, texts: Sequence[str], **options: Any) -> list[str]: ...
-    def __call__(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
+    def __call__(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, str]]:
         """Translate a text, or several.
 
         Args:
             texts: Raw text, a sentence or segment each.
             options: Those of `Translator.translate`, but `n_best` and `scored`.
+
+        Returns:
+            For each text `{"translation_text": …}`; also for a single text in a list.
 
         Raises:
             TypeError: `n_best` or `scored` is given: a text has one answer here.
@@ -43,32 +44,51 @@ class TranslationPipeline:
                 "Use `translator.translate`, which gives hypotheses with their scores."
             )
         several = [texts] if isinstance(texts, str) else texts
-        found = [best[0].text for best in self.translator.translate(several, **options)]
-        return found[0] if isinstance(texts, str) else found
+        return [{"translation_text": best[0].text} for best in self.translator.translate(several, **options)]
 
 
 class ClassificationPipeline:
-    """Texts, or pairs of texts as tuples → labels with their probabilities, or scores."""
+    """Texts, or pairs of texts → labels with their probabilities, or scores."""
 
     def __init__(self, classifier: Classifier) -> None:
         self.classifier = classifier
 
-    @overload
-    def __call__(self, texts: Text) -> dict[str, Any]: ...
-    @overload
-    def __call__(self, texts: Sequence[Text]) -> list[dict[str, Any]]: ...
-    def __call__(self, texts: Text | Sequence[Text]) -> dict[str, Any] | list[dict[str, Any]]:
-        """Classify a text or a pair, given as a tuple, or a list of them.
+    def __call__(self, texts: Text | Sequence[Text], *, top_k: int | None = 1) -> Any:
+        """Classify a text or a pair, or a list of them.
+
+        Args:
+            texts: Raw text; a pair as `{"text": …, "text_pair": …}`.
+            top_k: How many labels, likeliest first; None for all. But for 1 there is a list for each text.
 
         Returns:
-            For each `{"label": …, "probabilities": {label: …}}`, or `{"score": …}`. Cut texts are warned of.
+            `{"label": …, "score": …}` for each text: the likeliest label and its probability, or "score" and
+            the score. The answer to a single text is in a list, that to a single pair is not. Cut texts are
+            warned of.
         """
-        single = isinstance(texts, str | tuple)
-        found = self.classifier.predict([texts] if single else list(texts))  # type: ignore[list-item]
+        single = isinstance(texts, str | tuple | Mapping)
+        found = self.classifier.predict([_as_tuple(one) for one in ([texts] if single else texts)])
         if found.n_truncated:
             warnings.warn(self.classifier.cut_note(found), stacklevel=2)
-        answers = self.classifier.answers(found)
-        return answers[0] if single else answers
+        names = self.classifier.task_type.names or ("score",)
+        rows = found.probabilities or [[score] for score in found.labels]
+        ranked = [_ranked(names, row) for row in rows]
+        if top_k != 1:
+            return ranked[0][:top_k] if single else [one[:top_k] for one in ranked]
+        return ranked[0][0] if single and not isinstance(texts, str) else [one[0] for one in ranked]
+
+
+def _as_tuple(text: Any) -> Any:
+    return (
+        tuple(text[key] for key in ("text", "text_pair") if key in text)
+        if isinstance(text, Mapping)
+        else text
+    )
+
+
+def _ranked(names: Sequence[str], probabilities: Sequence[float]) -> list[dict[str, Any]]:
+    """Labels with probabilities, likeliest first."""
+    pairs = sorted(zip(names, probabilities, strict=True), key=lambda pair: -pair[1])
+    return [{"label": name, "score": probability} for name, probability in pairs]
 
 
 def _translation(folder: Path, *options: Any) -> TranslationPipeline:
@@ -87,8 +107,8 @@ TASKS: dict[str, Callable[..., Any]] = {"translation": _translation, "classifica
 
 
 def pipeline(
-    task: str,
     folder: str | Path,
+    task: str | None = None,
     annotator: str | None = None,
     device: str | None = None,
     trust_annotator: bool = False,
@@ -96,8 +116,8 @@ def pipeline(
     """Load a model folder as a function.
 
     Args:
-        task: "translation" or "classification".
-        folder: What `train`, `export` or `finetune` wrote.
+        folder: What `train`, `export` or `finetune` wrote; or the name on the Hub to which it was pushed.
+        task: "translation" or "classification", to refuse the other; None takes what the folder is.
         annotator: Use this annotator and not the one that the folder names.
         device: "cpu", "cuda", …; None for the best there is.
         trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
@@ -107,11 +127,16 @@ def pipeline(
 
     Raises:
         ConfigError: There is no such task.
-        CheckpointError: The folder cannot be read.
+        CheckpointError: The folder cannot be read, or is neither product, or not that of the task.
         BackendMissingError: The annotator or the backend is not installed.
     """
-    if task not in TASKS:
+    from syntaxformer.runs.loading import CLASSIFIER, product_of
+
+    if task is not None and task not in TASKS:
+        swapped = "The folder is given first." if str(folder) in TASKS else ""
         raise ConfigError(
-            f"task: expected one of {', '.join(TASKS)}, got {task!r}. {nearest(task, list(TASKS))}"
+            f"task: expected one of {', '.join(TASKS)}, got {task!r}. {swapped or nearest(task, list(TASKS))}"
         )
-    return TASKS[task](Path(folder), annotator, device, trust_annotator)
+    path = fetched(folder)
+    found = "classification" if product_of(path) == CLASSIFIER else "translation"
+    return TASKS[task or found](path, annotator, device, trust_annotator)

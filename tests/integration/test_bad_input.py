@@ -53,7 +53,8 @@ def test_an_empty_corpus(train, corpus, tmp_path):
     (corpus / "train.en").write_bytes(b"")
     (corpus / "train.de").write_bytes(b"")
     _refused(
-        train(), f"{corpus / 'train.en'}: expected at least one pair of lines with text, got 0 lines without text."
+        train(),
+        f"{corpus / 'train.en'}: expected at least one pair of lines with text, got 0 lines without text.",
     )
     assert not (tmp_path / "run").exists()
 

@@ -300,9 +300,7 @@ def test_a_batch_that_does_not_fit_is_divided(
 ) -> None:
     """Gradients of an update of two batches are the same, though the second fails in its backward pass."""
     dropouts = ("model.dropout=0", "model.attention_dropout=0", "model.activation_dropout=0")
-    recipe = _recipe(
-        checkpoints["marian"], everyday, tmp_path / "o", *dropouts, "training.accumulate=2"
-    )
+    recipe = _recipe(checkpoints["marian"], everyday, tmp_path / "o", *dropouts, "training.accumulate=2")
     data = prepare(recipe)
     collate = TranslationCollator(data.train, data.encoder.tokenizer.pad_token_id)
     batches = [collate(range(0, 12)), collate(range(12, 40))]

@@ -18,6 +18,7 @@ from syntaxformer.annotate.corpora.stored import (
     read_annotations,
     write_annotations,
 )
+from syntaxformer.annotate.dataset import annotate_dataset
 from syntaxformer.annotate.wrappers import WordsAsGiven, annotator_in_chunks, prepare
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "WithPhrases",
     "WordsAsGiven",
     "annotate_cached",
+    "annotate_dataset",
     "annotate_to_file",
     "annotator_for",
     "annotator_identity",

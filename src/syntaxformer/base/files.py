@@ -120,6 +120,9 @@ def sync(path: Path) -> None:
 LOCK = ".lock"
 """The file that a command locks while it works in a folder."""
 
+CARD = "README.md"
+"""The model card, which may change: no manifest lists it."""
+
 MANIFEST = "manifest.json"
 PARTIAL = ".partial"
 """Ending of files and folders that are being written."""
@@ -132,6 +135,8 @@ _READ = re.compile(
     r"|^(syntaxformer|classifier|collator|infusion|export|onnx|run|(\w+_)?config)\.json$"
 )
 """Names of files that any library may read when it loads a model."""
+
+_ON_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
@@ -222,7 +227,7 @@ def write_manifest(folder: Path) -> None:
     """Record the size and the sha256 of each file, and sync the files to the disk."""
     entries = {}
     for file in sorted(folder.iterdir()):
-        if file.is_file() and file.name not in (MANIFEST, LOCK):
+        if file.is_file() and file.name not in (MANIFEST, LOCK, CARD):
             sync(file)
             entries[file.name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
     (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1), "utf-8")
@@ -265,6 +270,25 @@ def verify_manifest(folder: str | Path) -> None:
 
 def _is_entry(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and "sha256" in entry
+
+
+def fetched(model: str | Path, **options: Any) -> Path:
+    """The folder of a model: itself, or that of the Hub's cache, into which it is fetched unless offline.
+
+    Raises:
+        CheckpointError: There is no such folder, and none of that name can be had from the Hub.
+    """
+    if Path(model).exists() or not _ON_HUB.fullmatch(str(model)):
+        return Path(model)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(model), ignore_patterns=["*.bin", "*.pt", "*.pth"], **options))
+    except Exception as error:  # the client raises classes of its own, of httpx and of the system
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"{model}: expected a model folder, or the name of one on the Hub, found none: {reason}"
+        ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

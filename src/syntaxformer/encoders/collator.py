@@ -1,17 +1,18 @@
 """Makes batches for an infused model from examples of one or two sentences.
 
-A batch holds pieces, relations, tags and governors. The collator reads annotated sentences and does not
-annotate. It works on a whole batch at once, and keeps what repeats between epochs (phrases of a sentence).
+A batch holds pieces, relations, tags and governors. Examples are annotated sentences, as `SyntaxExample`s or as
+rows of a data set; the collator annotates rows of raw text only if it has an annotator. It works on a whole
+batch at once, and keeps what repeats between epochs (phrases of a sentence).
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from syntaxformer.annotate import Annotator, load_annotator
+from syntaxformer.annotate.dataset import ANNOTATOR, SYNTAX, parts_of, sentence_of_part
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.model_card import write_card
 from syntaxformer.syntax import (
     FACTORS,
     SyntaxInputs,
@@ -44,6 +48,8 @@ from syntaxformer.trees import Sentence
 
 COLLATOR_FILE = "collator.json"
 IGNORED_LABEL = -100
+LABELS = ("label", "labels", "label_ids")
+"""Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())
 
 
@@ -77,9 +83,12 @@ class SyntaxCollator:
         config: The model's infusion, or its shorthand "masks,pos_add".
         max_length: Largest number of pieces, specials included; longer examples are cut and counted.
         pad_to_multiple_of: Round the length of batches up to a multiple; 8 suits tensor cores.
+        text: Column of the text of rows without annotation, or the two columns of pairs.
+        annotator: Annotates such rows, each time anew; None if no row needs it.
 
     Attributes:
         n_truncated: Number of examples cut so far.
+        annotators: Name and version of each annotator of the rows so far, if the rows tell it.
 
     Raises:
         ConfigError: The tokenizer gives no character offsets, or a length is invalid.
@@ -92,6 +101,8 @@ class SyntaxCollator:
         *,
         max_length: int = 128,
         pad_to_multiple_of: int | None = None,
+        text: str | tuple[str, str] = "text",
+        annotator: str | Annotator | None = None,
     ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
@@ -105,14 +116,20 @@ class SyntaxCollator:
             max_length,
         )
         self.pad_to_multiple_of = pad_to_multiple_of
-        self.n_truncated = 0
+        self.text = (text,) if isinstance(text, str) else tuple(text)
+        self.annotator = load_annotator(annotator) if isinstance(annotator, str) else annotator
+        self.n_truncated, self.annotators = 0, set[str]()
         self._vocabularies = self.config.vocabularies
         options, lisa = self.config.tree_options, self.config.lisa is not None
         self._inputs = SyntaxInputs(trees=options, governors=lisa)
         self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
 
-    def __call__(self, examples: Sequence[SyntaxExample]) -> dict[str, Tensor]:
+    def __call__(self, examples: Sequence[SyntaxExample | Mapping[str, Any]]) -> dict[str, Tensor]:
         """Build a batch.
+
+        Args:
+            examples: Annotated examples; or rows with the column that `annotate_dataset` adds, else with raw
+                text, and with their label as `label`, `labels` or `label_ids`. Other columns are not read.
 
         Returns:
             The tokenizer's `input_ids`, `attention_mask` and `token_type_ids`, `labels` if the examples have
@@ -121,8 +138,10 @@ class SyntaxCollator:
             `[batch, pieces]`.
 
         Raises:
-            DataError: Single sentences and pairs are mixed, or labels or annotations are missing for some.
+            DataError: Single sentences and pairs are mixed, labels or annotations are missing for some, or a
+                row has no text.
         """
+        examples = self._examples(examples)
         encoded = self._encode(examples)
         self.n_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
         batch = {name: torch.from_numpy(encoded[name]) for name in self._kept_inputs(encoded)}
@@ -132,7 +151,7 @@ class SyntaxCollator:
         return batch
 
     def words_of_pieces(
-        self, examples: Sequence[SyntaxExample]
+        self, examples: Sequence[SyntaxExample | Mapping[str, Any]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The word and the segment of each piece in the batch of these examples.
 
@@ -143,6 +162,7 @@ class SyntaxCollator:
         Raises:
             DataError: The batch mixes single sentences and pairs.
         """
+        examples = self._examples(examples)
         encoded = self._encode(examples)
         sentences = _two_each(examples)
         owners = _owners(sentences, encoded)
@@ -158,11 +178,13 @@ class SyntaxCollator:
             "pad_to_multiple_of": self.pad_to_multiple_of,
             "infusion": self.config.model_dump(mode="json"),
         }
+        content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
         (Path(folder) / COLLATOR_FILE).write_text(json.dumps(content, indent=1), "utf-8")
+        write_card(Path(folder))
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> SyntaxCollator:
-        """Read what `save_pretrained` wrote.
+    def from_pretrained(cls, folder: str | Path, **options: Any) -> SyntaxCollator:
+        """Read what `save_pretrained` wrote; `text` and `annotator` are given anew.
 
         Raises:
             CheckpointError: `collator.json` is missing or is not JSON.
@@ -171,18 +193,59 @@ class SyntaxCollator:
         path = Path(folder) / COLLATOR_FILE
         content = read_json(path)
         config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
-        return cls(AutoTokenizer.from_pretrained(folder), config, **content)
+        content.pop("annotators", None)
+        return cls(AutoTokenizer.from_pretrained(folder), config, **content, **options)
 
     def _kept_inputs(self, encoded: Any) -> list[str]:
         return [name for name in encoded if name != "special_tokens_mask"]
 
-    def _encode(self, examples: Sequence[SyntaxExample]) -> Any:
+    def _examples(self, examples: Sequence[Any]) -> Sequence[SyntaxExample]:
+        is_row = {type(one) for one in examples} != {SyntaxExample}
+        return self._of_rows(examples) if is_row else examples
+
+    def _of_rows(self, examples: Sequence[Any]) -> list[SyntaxExample]:
+        """Examples as they are, and those of rows."""
         for example in examples:
-            if not isinstance(example, SyntaxExample):
+            if not isinstance(example, SyntaxExample | Mapping):
                 raise TypeError(
-                    f"examples: expected SyntaxExamples, got {type(example).__name__}. Annotate texts, and "
-                    "put each sentence into SyntaxExample((sentence,))."
+                    f"examples: expected SyntaxExamples or rows, got {type(example).__name__}. Annotate "
+                    "texts, and put each sentence into SyntaxExample((sentence,))."
                 )
+        raw = [row for row in examples if isinstance(row, Mapping) and row.get(SYNTAX) is None]
+        parsed = self._parsed(list(chain.from_iterable(map(self._texts, raw))))
+        return [one if isinstance(one, SyntaxExample) else self._example(one, parsed) for one in examples]
+
+    def _example(self, row: Mapping[str, Any], parsed: Iterator[Sentence]) -> SyntaxExample:
+        parts = parts_of(row.get(SYNTAX))
+        self.annotators |= {part[ANNOTATOR] for part in parts}
+        sentences = map(sentence_of_part, parts) if parts else islice(parsed, len(self.text))
+        label = next((row[name] for name in LABELS if row.get(name) is not None), None)
+        return SyntaxExample(tuple(sentences), label.item() if hasattr(label, "item") else label)
+
+    def _texts(self, row: Mapping[str, Any]) -> list[str]:
+        texts = [row.get(name) for name in self.text]
+        if not all(isinstance(text, str) for text in texts):
+            raise DataError(
+                f"row: expected the column {SYNTAX!r}, or text in {' and '.join(map(repr, self.text))}, got "
+                f"{', '.join(row) or 'nothing'}. Annotate the data set with syntaxformer.annotate_dataset; "
+                "or, as Trainer drops columns that forward does not name, set remove_unused_columns=False."
+            )
+        return texts  # type: ignore[return-value]
+
+    def _parsed(self, texts: list[str]) -> Iterator[Sentence]:
+        """Sentences of raw texts; bare ones where nothing of them is read."""
+        if self.annotator is not None:
+            self.annotators |= {f"{self.annotator.name} {self.annotator.version}"} if texts else set()
+            return self.annotator.stream(texts)
+        if texts and not self.config.is_plain:
+            raise DataError(
+                f"row: expected the column {SYNTAX!r}, which this infusion needs, got the text "
+                f"{shown(Sentence(texts[0], (), ()))} alone. Annotate the data set with "
+                "syntaxformer.annotate_dataset, or give the collator an annotator."
+            )
+        return (Sentence(text, (), ()) for text in texts)
+
+    def _encode(self, examples: Sequence[SyntaxExample]) -> Any:
         n_segments = {len(example.segments) for example in examples}
         if len(n_segments) > 1:
             raise DataError("segments: expected single sentences or pairs in a batch, got both.")

@@ -4,6 +4,8 @@ from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import Family
 from syntaxformer.infusion.infused_folder import INFUSION_FILE, load
 from syntaxformer.infusion.infusion import Infusion
+from syntaxformer.infusion.model_card import push_to_hub
+from syntaxformer.infusion.param_groups import param_groups
 from syntaxformer.infusion.plug_in import infuse, infusion_parameters, parameter_report
 
 __all__ = [
@@ -14,5 +16,7 @@ __all__ = [
     "infuse",
     "infusion_parameters",
     "load",
+    "param_groups",
     "parameter_report",
+    "push_to_hub",
 ]

@@ -18,12 +18,12 @@ from typing import Any
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import auto_factory, modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.utils import cached_file
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import check_settings, check_weights, folder_errors, read_json
+from syntaxformer.base.files import check_settings, check_weights, fetched, folder_errors, read_json
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import FAMILIES, Family
+from syntaxformer.infusion.model_card import end_of, write_card
 from syntaxformer.infusion.plug_in import infuse
 from syntaxformer.syntax import RELATIONS_VERSION
 
@@ -31,6 +31,7 @@ INFUSION_FILE = "infusion.json"
 """The file beside `config.json` that describes the infusion."""
 
 _HOST, _PREFIX = "host_model_type", "infusion."
+_OF_HUB = ("revision", "cache_dir", "token", "local_files_only", "force_download")
 
 
 class InfusedConfig(PreTrainedConfig):
@@ -93,6 +94,7 @@ def save(
         content = {
             "architecture": _host_class(type(model)).__name__,
             "options": _pooling(model),
+            "checkpoint": end_of(model.name_or_path),
             "relations": RELATIONS_VERSION,
             "infusion": model.infusion.config.model_dump(mode="json"),
         }
@@ -104,6 +106,7 @@ def save(
             written = json.loads(path.read_text("utf-8"))
             written |= {"model_type": InfusedConfig.model_type, _HOST: model.config.model_type}
             path.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n", "utf-8")
+            write_card(folder)
     if uploads:
         model.push_to_hub(repository, **upload)
 
@@ -144,9 +147,9 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
     Raises:
         CheckpointError: As in `load`.
     """
+    folder = fetched(folder, **{key: options.pop(key) for key in _OF_HUB if key in options})
     stored, infusion, family = _stored(folder)
-    if is_local := Path(folder).is_dir():
-        check_settings(Path(folder))
+    check_settings(folder)
     with folder_errors(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False) if config is None else config
         host_config = getattr(config, "host", config)
@@ -157,8 +160,7 @@ def from_folder(folder: str | Path, *args: Any, auto: Any = None, config: Any = 
         options = {"use_safetensors": True, **own, **options}
         wants_report = options.pop("output_loading_info", False)
         infused = _infused(host, infusion, family)
-        if is_local:
-            check_weights(Path(folder), lambda: infused(deepcopy(host_config), *args, **own))
+        check_weights(folder, lambda: infused(deepcopy(host_config), *args, **own))
         model, report = infused.from_pretrained(
             folder, *args, config=host_config, output_loading_info=True, **options
         )
@@ -179,11 +181,9 @@ def _infused(host: type, infusion: InfusionConfig, family: Family | None) -> Any
     return Infused
 
 
-def _stored(folder: str | Path) -> tuple[dict[str, Any], InfusionConfig, Family | None]:
+def _stored(folder: Path) -> tuple[dict[str, Any], InfusionConfig, Family | None]:
     """Read and check `infusion.json`."""
-    path = Path(folder) / INFUSION_FILE
-    if not Path(folder).is_dir():
-        path = Path(cached_file(str(folder), INFUSION_FILE))
+    path = folder / INFUSION_FILE
     stored = read_json(path)
     version = stored.get("relations", 1)
     if version != RELATIONS_VERSION:

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
 import torch
@@ -331,6 +332,14 @@ class InfusedModel(_TakesSyntax):
         from syntaxformer.infusion.infused_folder import save
 
         save(self, super().save_pretrained, save_directory, *args, **kwargs)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload what `save_pretrained` writes, as `syntaxformer.push_to_hub` does."""
+        from syntaxformer.infusion.model_card import push_to_hub
+
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return push_to_hub(folder, repo_id, **options)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *args: Any, **kwargs: Any) -> PreTrainedModel:

@@ -15,6 +15,7 @@ from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import MANIFEST, check_settings, verify_manifest
+from syntaxformer.infusion import INFUSION_FILE
 
 TRANSLATOR = "syntaxformer.json"
 """File in the folder of every translator."""
@@ -31,6 +32,14 @@ _KINDS = {
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
 """Names that transformers gives to tables of positions."""
 
+_NO_PRODUCTS = {
+    "recipe.yaml": "a run that is not finished. Wait for it, or go on with --resume.",
+    INFUSION_FILE: "an infused model without task and annotator. `syntaxformer.load` and a `SyntaxCollator` "
+    "take it; `syntaxformer finetune` writes a whole one.",
+    "config.json": "a checkpoint of transformers. `transformers.pipeline` takes it.",
+}
+"""File → what a folder that has it and is no product is; the first counts."""
+
 _MOST_SHOWN = 5
 
 
@@ -39,15 +48,28 @@ def kind_of(folder: Path) -> str | None:
     return next((name for name in _KINDS if (folder / name).is_file()), None)
 
 
+def product_of(folder: Path) -> str:
+    """`TRANSLATOR` or `CLASSIFIER`, whichever a folder is.
+
+    Raises:
+        CheckpointError: It is neither, is not finished, or is not there.
+    """
+    if (kind := kind_of(folder)) is not None:
+        return kind
+    _refuse_no_model(folder)
+    expected = " or ".join(what for what, *_ in _KINDS.values())
+    other = f"a folder without {TRANSLATOR} and {CLASSIFIER}." if folder.is_dir() else "no folder."
+    found = next((told for name, told in _NO_PRODUCTS.items() if (folder / name).is_file()), other)
+    raise CheckpointError(f"{folder}: expected {expected}, got {found}")
+
+
 def check_kind(folder: Path, wanted: str) -> None:
     """Check that a path is not obviously something else than the wanted model.
 
     Raises:
         CheckpointError: The path is a file, a folder of models, or a model of the other kind.
     """
-    if folder.is_file():
-        raise CheckpointError(f"{folder}: expected a model folder, got a file. Give the model first.")
-    if not folder.is_dir() or (folder / wanted).exists():
+    if (folder / wanted).exists():
         return
     what, writer, _ = _KINDS[wanted]
     if (kind := kind_of(folder)) is not None:
@@ -55,6 +77,14 @@ def check_kind(folder: Path, wanted: str) -> None:
         raise CheckpointError(
             f"{folder}: expected {what}, which {writer} writes, got {found}. Use it with {verbs}."
         )
+    _refuse_no_model(folder)
+
+
+def _refuse_no_model(folder: Path) -> None:
+    if folder.is_file():
+        raise CheckpointError(f"{folder}: expected a model folder, got a file. Give the model first.")
+    if not folder.is_dir():
+        return
     models = sorted(one.name for one in folder.iterdir() if one.name[0] != "." and kind_of(one))
     if models and not (folder / MANIFEST).exists():
         shown = ", ".join(models[:_MOST_SHOWN]) + (", …" if len(models) > _MOST_SHOWN else "")

@@ -26,6 +26,7 @@ from transformers.utils import logging as hf_logging
 from syntaxformer.base.config import flat_settings, read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import (
+    CARD,
     LOCK,
     MANIFEST,
     PARTIAL,
@@ -36,6 +37,7 @@ from syntaxformer.base.files import (
     write_json,
     write_manifest,
 )
+from syntaxformer.infusion.model_card import write_card
 from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
@@ -50,7 +52,7 @@ OWN = (
     *("model*.safetensors", "*.safetensors.index.json", "tokenizer*", "special_tokens_map.json"),
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
-    *("classifier.json", "collator.json", "infusion.json", "predictions.tsv"),
+    *("classifier.json", "collator.json", "infusion.json", "predictions.tsv", CARD),
     *("checkpoints", "logs", "cache", "lora", LOCK, f".*{PARTIAL}"),
 )
 """Files that a run writes, which `--overwrite` may delete."""
@@ -128,7 +130,9 @@ class Run(Generic[Settings]):
         with disk_errors(output), TemporaryDirectory(PARTIAL, ".", output) as temporary:
             save(Path(temporary))
             (Path(temporary) / RUN).write_text(json.dumps(content, indent=1), "utf-8")
+            (Path(temporary) / CARD).unlink(missing_ok=True)
             move_files(Path(temporary), output)
+            write_card(output)
             write_manifest(output)
 
 

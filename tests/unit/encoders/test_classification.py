@@ -81,8 +81,25 @@ def test_the_folder_is_whole_and_holds_no_pickle(config_of):
     } <= names
     assert "checkpoints" not in names
     for path in folder.iterdir():
-        assert path.suffix in (".json", ".safetensors", ".yaml", ".txt"), path.name
+        assert path.suffix in (".json", ".safetensors", ".yaml", ".txt", ".md"), path.name
         assert path.read_bytes()[:2] not in (b"\x80\x02", b"\x80\x04", b"PK"), path.name
+
+
+def test_its_card_says_what_the_run_says(config_of):
+    folder = finetune(config_of("training.epochs=1", infuse="lisa"))
+    info, run = (json.loads((folder / f"{name}.json").read_text()) for name in ("classifier", "run"))
+    card = (folder / "README.md").read_text("utf-8")
+    assert f"# {folder.name}\n" in card
+    for row in (
+        "| started from | bert |",
+        "| infused | lisa |",
+        f"| annotator | en {info['annotator_version']} |",
+        "| trained on | cola, train.tsv: 40 examples |",
+        f"| scores on dev | matthews {run['dev']['matthews']:.4g} |",
+    ):
+        assert row in card
+    assert "pipeline_tag: text-classification" in card
+    assert str(folder.parent) not in card
 
 
 def test_a_run_with_lisa_says_how_many_governors_it_finds(config_of):

@@ -408,7 +408,9 @@ def test_what_lacks_is_named(tokenizer):
 
 
 def test_texts_are_no_examples(tokenizer):
-    with pytest.raises(TypeError, match=r"^examples: expected SyntaxExamples, got str\. Annotate texts"):
+    with pytest.raises(
+        TypeError, match=r"^examples: expected SyntaxExamples or rows, got str\. Annotate texts"
+    ):
         sf.SyntaxCollator(tokenizer, "masks")(["Dogs bark"])
 
 

@@ -356,8 +356,7 @@ def test_a_shorthand_stands_for_its_config():
 def test_an_upload_holds_the_infusion(tmp_path, monkeypatch):
     uploaded = []
     monkeypatch.setattr(
-        hf.BertForSequenceClassification,
-        "push_to_hub",
+        "syntaxformer.infusion.plug_in.InfusedModel.push_to_hub",
         lambda model, name, **options: uploaded.append((name, options)),
     )
     model = sf.infuse(_bert(), sf.InfusionConfig.parse("masks"))

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import syntaxformer as sf
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.encoders.classifier import Classifier, Predictions
 from syntaxformer.encoders.task_types import OneLabel, Score
 from syntaxformer.pipelines import ClassificationPipeline
 
 
 def test_translation(folder, plain):
-    translate = sf.pipeline("translation", folder)
     (best,) = plain.translate(["the cat"], beam_size=1)
-    assert translate("the cat", beam_size=1) == best[0].text
-    assert translate(["the cat", ""], beam_size=1) == [best[0].text, ""]
+    for translate in (sf.pipeline(folder), sf.pipeline(str(folder), task="translation")):
+        answer = {"translation_text": best[0].text}
+        assert translate("the cat", beam_size=1) == [answer]
+        assert translate(["the cat", ""], beam_size=1) == [answer, {"translation_text": ""}]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +29,7 @@ def test_translation(folder, plain):
 )
 def test_options_that_give_more_than_a_text(folder, options, named):
     with pytest.raises(TypeError) as caught:
-        sf.pipeline("translation", folder)("the cat", **options)
+        sf.pipeline(folder)("the cat", **options)
     assert str(caught.value) == (
         f"options: expected those that leave one text for each, got {named}. "
         "Use `translator.translate`, which gives hypotheses with their scores."
@@ -38,7 +41,7 @@ def _classifier(probabilities, labels):
 
     def predict(texts):
         seen.append(texts)
-        return Predictions(labels[: len(texts)], probabilities)
+        return Predictions(labels[: len(texts)], probabilities and probabilities[: len(texts)])
 
     found = SimpleNamespace(predict=predict, seen=seen)
     found.task_type = OneLabel(("no", "yes")) if probabilities else Score()
@@ -47,25 +50,136 @@ def _classifier(probabilities, labels):
 
 
 def test_classification():
+    """The forms of transformers' text-classification."""
     classifier = _classifier([[0.25, 0.75]], ["yes"])
     classify = ClassificationPipeline(classifier)
-    answer = {"label": "yes", "probabilities": {"no": 0.25, "yes": 0.75}}
-    assert classify("a text") == answer
-    assert classify([("a", "pair")]) == [answer]
-    assert classify(("a", "pair")) == answer
-    assert classifier.seen == [["a text"], [("a", "pair")], [("a", "pair")]]
+    yes, no = {"label": "yes", "score": 0.75}, {"label": "no", "score": 0.25}
+    assert classify("a text") == [yes]
+    assert classify(["a text"]) == [yes]
+    assert classify({"text": "a", "text_pair": "pair"}) == yes
+    assert classify([{"text": "a", "text_pair": "pair"}]) == [yes]
+    assert classify([("a", "pair")]) == [yes]
+    assert classify(("a", "pair")) == yes
+    assert classify("a text", top_k=None) == [yes, no]
+    assert classify(["a text"], top_k=None) == [[yes, no]]
+    assert classify({"text": "a text"}, top_k=2) == [yes, no]
+    assert classifier.seen[2] == classifier.seen[3] == classifier.seen[4] == [("a", "pair")]
+
+
+def test_its_forms_are_those_of_transformers():
+    from tokenizers import Tokenizer, models
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        PreTrainedTokenizerFast,
+        pipeline,
+    )
+
+    words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "a": 2, "b": 3}, "[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]")
+    sizes = {
+        "vocab_size": 19,
+        "hidden_size": 6,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 7,
+    }
+    names = {"id2label": {0: "no", 1: "yes"}, "label2id": {"no": 0, "yes": 1}}
+    theirs = pipeline(
+        "text-classification",
+        BertForSequenceClassification(BertConfig(**sizes, **names)),
+        tokenizer=tokenizer,
+    )
+    ours = ClassificationPipeline(_classifier([[0.25, 0.75], [0.5, 0.5]], ["yes", "no"]))
+    pair = {"text": "a", "text_pair": "b"}
+    for given, options in (
+        ("a", {}), (["a"], {}), (["a", "b"], {}), (pair, {}), ([pair, pair], {}),
+        ("a", {"top_k": None}), (["a", "b"], {"top_k": None}), (pair, {"top_k": None}), ("a", {"top_k": 2}),
+    ):  # fmt: skip
+        assert _form(ours(given, **options)) == _form(theirs(given, **options)), (given, options)
+
+
+def _form(answer):
+    if isinstance(answer, list):
+        return [_form(one) for one in answer]
+    return {key: type(value) for key, value in answer.items()}
 
 
 def test_scores():
-    assert ClassificationPipeline(_classifier(None, [2.5, 3.0]))(["a", "b"]) == [
-        {"score": 2.5},
-        {"score": 3.0},
-    ]
+    classify = ClassificationPipeline(_classifier(None, [2.5, 3.0]))
+    assert classify(["a", "b"]) == [{"label": "score", "score": 2.5}, {"label": "score", "score": 3.0}]
 
 
-def test_another_task():
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("runs/none", "translating"), "got 'translating'. Nearest: translation."),
+        (("translation", "runs/none"), "got 'runs/none'. The folder is given first."),
+    ],
+)
+def test_another_task(given, message):
     with pytest.raises(ConfigError) as caught:
-        sf.pipeline("translating", "runs/none")
-    assert str(caught.value) == (
-        "task: expected one of translation, classification, got 'translating'. Nearest: translation."
-    )
+        sf.pipeline(*given)
+    assert str(caught.value) == f"task: expected one of translation, classification, {message}"
+
+
+def test_the_task_of_the_other_product(folder):
+    with pytest.raises(
+        CheckpointError, match=r"expected a fine-tuned model, which .* writes, got a translator\."
+    ):
+        sf.pipeline(folder, task="classification")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ((), "got a folder without syntaxformer.json and classifier.json."),
+        (None, "got no folder."),
+        (("config.json",), "got a checkpoint of transformers. `transformers.pipeline` takes it."),
+        (
+            ("config.json", "infusion.json"),
+            "got an infused model without task and annotator. `syntaxformer.load` and a `SyntaxCollator` take it; "
+            "`syntaxformer finetune` writes a whole one.",
+        ),
+        (("recipe.yaml",), "got a run that is not finished. Wait for it, or go on with --resume."),
+    ],
+)
+def test_folders_that_are_no_product(files, message, tmp_path):
+    folder = tmp_path / "it"
+    if files is not None:
+        folder.mkdir()
+        for name in files:
+            (folder / name).write_text("{}")
+    with pytest.raises(CheckpointError) as caught:
+        sf.pipeline(folder)
+    assert str(caught.value) == f"{folder}: expected a translator or a fine-tuned model, {message}"
+
+
+def test_a_folder_of_models_and_a_file(folder, tmp_path):
+    with pytest.raises(CheckpointError, match=r"got one that holds models: "):
+        sf.pipeline(folder.parent)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CheckpointError, match=r"expected a model folder, got a file\."):
+        sf.pipeline(tmp_path / "file")
+
+
+def test_a_name_on_the_hub_is_looked_up_in_its_cache(folder, monkeypatch, tmp_path):
+    """As the Hub's client keeps a repository: links from a snapshot to blobs."""
+    home = tmp_path / "models--org--name"
+    snapshot = home / "snapshots" / "abc123"
+    shutil.copytree(folder, home / "blobs")
+    snapshot.mkdir(parents=True)
+    for file in folder.iterdir():
+        (snapshot / file.name).symlink_to(Path("..") / ".." / "blobs" / file.name)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text("abc123")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert sf.pipeline("org/name")("the cat", beam_size=1) == sf.pipeline(folder)("the cat", beam_size=1)
+
+
+def test_a_name_that_the_hub_does_not_know():
+    with pytest.raises(
+        CheckpointError,
+        match=r"^org/name: expected a model folder, or the name of one on the Hub, found none: ",
+    ):
+        sf.pipeline("org/name")

@@ -1,0 +1,151 @@
+"""Rows of Hugging Face's `datasets`: a column of annotation beside their texts, which a collator reads."""
+
+# pyright: basic
+# (datasets and pyarrow have no complete types.)
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from syntaxformer.annotate.annotator import Annotator, annotator_for, load_annotator
+from syntaxformer.annotate.corpora.cached import annotate_cached
+from syntaxformer.annotate.corpora.stored import SCHEMA, sentence_of_row
+from syntaxformer.base.config import nearest
+from syntaxformer.base.errors import DataError
+from syntaxformer.trees import Sentence
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+SYNTAX, ANNOTATOR = "syntax", "annotator"
+"""The column and, in it, who annotated. `Trainer` keeps it: `forward` of infused models names it."""
+
+_CELL = pa.struct([pa.field(ANNOTATOR, pa.string()), *SCHEMA])
+_CHUNK, _MOST_SHOWN = 1000, 5
+_Rows = TypeVar("_Rows", "Dataset", "DatasetDict")
+
+
+def annotate_dataset(
+    dataset: _Rows,
+    text: str | tuple[str, str] = "text",
+    annotator: str | Annotator = "en+phrases",
+    *,
+    n_processes: int = 1,
+) -> _Rows:
+    """Annotate the texts of a data set, as a column `syntax` beside them.
+
+    A cell holds `annotator`, `text`, `starts` and `ends` of words in it, `words` where they are not these
+    characters, and the columns of `trees.sentence.COLUMNS`; of a pair a list of two. Rows that hold what this
+    annotator says of their texts are left as they are.
+
+    Args:
+        dataset: A `Dataset`, or a `DatasetDict`, whose parts may have parsed files of their own.
+        text: Column of the texts, or the two columns of pairs.
+        annotator: As `load_annotator` takes it, or one that is loaded.
+        n_processes: Worker processes that annotate.
+
+    Raises:
+        TypeError: It is no such data set, or is streamed.
+        DataError: There is no such column, or a text is empty or None; with the numbers of the rows, from 0.
+        ConfigError, BackendMissingError: There is no such annotator, or it is not installed.
+    """
+    from datasets import Dataset, DatasetDict
+
+    if not isinstance(dataset, Dataset | DatasetDict):
+        raise TypeError(
+            f"dataset: expected a Dataset or DatasetDict of `datasets`, got {type(dataset).__name__}. "
+            "Load it without streaming, or make one with Dataset.from_list."
+        )
+    names = (text,) if isinstance(text, str) else tuple(text)
+    parts: Any = dataset if isinstance(dataset, DatasetDict) else {str(dataset.split or ""): dataset}
+    lines = {part: _texts(rows, names, part) for part, rows in parts.items()}
+    loaded = load_annotator(annotator) if isinstance(annotator, str) else annotator
+    done: Any = DatasetDict()
+    for part, rows in parts.items():
+        done[part] = _annotated(rows, lines[part], len(names), annotator_for(loaded, part), n_processes)
+    return done if isinstance(dataset, DatasetDict) else done.popitem()[1]
+
+
+def parts_of(cell: Any) -> list[Any]:
+    """What a cell of the column holds: one annotation, or two of a pair; none where it is empty."""
+    return [] if cell is None else [cell] if isinstance(cell, Mapping) else list(cell)
+
+
+def sentence_of_part(part: Mapping[str, Any]) -> Sentence:
+    """The sentence of a part; also where the data set gives arrays."""
+    return sentence_of_row({k: v.tolist() if hasattr(v, "tolist") else v for k, v in part.items()})
+
+
+def _texts(rows: Dataset, names: Sequence[str], part: str) -> list[str]:
+    """All texts, those of a row one after the other, each after a look at it."""
+    for name in names:
+        if name not in rows.column_names:
+            raise DataError(
+                f"text: expected a column of the data set, got {name!r}. {nearest(name, rows.column_names)}"
+            )
+    found = list(chain.from_iterable(zip(*(_column(rows, name) for name in names), strict=True)))
+    empty = [place for place, text in enumerate(found) if not isinstance(text, str) or not text.strip()]
+    if empty:
+        numbers = list(dict.fromkeys(place // len(names) for place in empty))
+        shown = ", ".join(map(str, numbers[:_MOST_SHOWN])) + ", …" * (len(numbers) > _MOST_SHOWN)
+        raise DataError(
+            f"{f'{part}, ' if part else ''}column {names[empty[0] % len(names)]!r}: expected a text in every "
+            f"row, got {found[empty[0]]!r} in row {shown} (from 0; {len(numbers)} in all). Leave such "
+            "rows out with `filter`."
+        )
+    return found
+
+
+def _column(rows: Dataset, name: str) -> Iterator[Any]:
+    """Its cells; None for each row where there is no such column."""
+    if name not in rows.column_names:
+        return repeat(None, len(rows))
+    chunks: Any = rows.with_format(None).select_columns([name]).iter(_CHUNK)
+    return chain.from_iterable(chunk[name] for chunk in chunks)
+
+
+def _annotated(
+    rows: Dataset, lines: list[str], per_row: int, annotator: Annotator, n_processes: int
+) -> Dataset:
+    """The data set with its column; new annotation goes through the cache of annotated text."""
+    from datasets import Features
+    from datasets.fingerprint import Hasher
+
+    schema = pa.schema([pa.field(SYNTAX, _CELL if per_row == 1 else pa.list_(_CELL))])
+    features = Features({**rows.features, **Features.from_arrow_schema(schema)})
+    if rows.features.get(SYNTAX, features[SYNTAX]) != features[SYNTAX]:
+        raise DataError(
+            f"column {SYNTAX!r}: expected that of annotate_dataset for "
+            f"{'texts' if per_row == 1 else 'pairs'}, got another. Rename or remove it."
+        )
+    by = f"{annotator.name} {annotator.version}"
+    wanted = list(zip(*(lines[place::per_row] for place in range(per_row)), strict=True))
+    told, before = _column(rows, SYNTAX), _column(rows, SYNTAX)
+    known = [
+        [(one[ANNOTATOR], one["text"]) for one in parts_of(cell)] == [(by, text) for text in texts]
+        for cell, texts in zip(told, wanted, strict=True)
+    ]
+    if known and all(known):
+        return rows
+    missing = [text for is_known, texts in zip(known, wanted, strict=True) if not is_known for text in texts]
+    corpus = annotate_cached(missing, annotator, n_processes=n_processes, progress=True)
+    new = ({ANNOTATOR: by, **row} for table in corpus.tables() for row in table.to_pylist())
+
+    def cells(_: Any, numbers: list[int]) -> dict[str, list[Any]]:  # is given all rows once, in their order
+        old = [(known[number], parts_of(next(before))) for number in numbers]
+        made = [parts if is_known else list(islice(new, per_row)) for is_known, parts in old]
+        return {SYNTAX: [parts[0] for parts in made] if per_row == 1 else made}
+
+    return rows.map(
+        cells,
+        with_indices=True,
+        batched=True,
+        batch_size=_CHUNK,
+        features=features,
+        new_fingerprint=Hasher.hash([rows._fingerprint, SYNTAX, by, per_row, lines]),
+        desc=f"column {SYNTAX}",
+    )

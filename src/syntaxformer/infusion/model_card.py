@@ -1,0 +1,127 @@
+"""`README.md` of a model folder, which tells what its other files say and nothing else; and its upload."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from syntaxformer.base.files import CARD
+
+MARK = "<!-- Written by syntaxformer; without this line it is left as it is. -->"
+
+_NOT_UPLOADED = ("checkpoint*/*", "logs/*", "runs/*", ".*", "*.bin", "*.pt", "*.pth")
+"""Training state, and what is a pickle."""
+
+_KINDS = {
+    "syntaxformer": ("translation", 'sf.pipeline("{name}")("…")  # [{{"translation_text": …}}]'),
+    "classifier": ("text-classification", 'sf.pipeline("{name}")("…")  # [{{"label": …, "score": …}}]'),
+    "infusion": (None, 'sf.load("{name}")  # takes the batches of an sf.SyntaxCollator'),
+}
+"""File that tells the kind of model → its task, and how it is loaded."""
+
+_ASKED = ("annotator", "trained on", "scores on dev")
+"""What a card names also where it is not known."""
+
+_TIMES = re.compile("epoch|step|runtime|per_second")
+
+
+def write_card(folder: Path, name: str | None = None) -> None:
+    """Write the card of a folder, unless somebody has written one; `name` is that on the Hub."""
+    path = folder / CARD
+    if not path.is_file() or MARK in path.read_text("utf-8"):
+        path.write_text(_card(folder, name or folder.resolve().name), "utf-8")
+
+
+def push_to_hub(
+    folder: str | Path, repo_id: str, *, private: bool | None = None, token: str | None = None, **options: Any
+) -> str:
+    """Upload a model folder with its card, but without training state.
+
+    Args:
+        folder: What `train`, `finetune`, `export` or `save_pretrained` wrote.
+        repo_id: Name on the Hub, made where it is new. A card of somebody's own stays there.
+        private: Whether a new one is private.
+        token: None for the one that the Hub's client has stored.
+        options: As `HfApi.upload_folder` takes them, such as `revision`.
+
+    Returns:
+        Where it is; `load` or `pipeline` takes its name.
+    """
+    from huggingface_hub import HfApi
+
+    api, left_out = HfApi(token=token), list(_NOT_UPLOADED)
+    repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+    write_card(Path(folder), repo_id)
+    if api.file_exists(repo_id, CARD):
+        theirs = Path(api.hf_hub_download(repo_id, CARD)).read_text("utf-8")
+        left_out += [] if MARK in theirs else [CARD]
+    options = {"commit_message": "Upload model", **options}
+    return str(api.upload_folder(repo_id=repo_id, folder_path=folder, ignore_patterns=left_out, **options))
+
+
+def _card(folder: Path, name: str) -> str:
+    names = ("config", "infusion", "collator", "classifier", "syntaxformer", "run", "trainer_state")
+    of: dict[str, Any] = {one: _read(folder / f"{one}.json") for one in names}
+    recipe, kind = _read(folder / "recipe.yaml"), next((one for one in _KINDS if of[one]), "infusion")
+    (task, use), told = _KINDS[kind], of[kind]
+    begun: Any = of["infusion"].get("checkpoint") or recipe.get("model")
+    infusion = of["infusion"].get("infusion") or recipe.get("infusion") or {}
+    embedding = infusion.get("embedding") or {}
+    parts = [
+        *(part for part in ("masks", "relation_bias", "lisa") if infusion.get(part)),
+        embedding.get("kind"),
+    ]
+    by = [told[key] for key in ("annotator", "annotator_version") if told.get(key)]
+    facts = {
+        "network": ", ".join(of["config"].get("architectures") or ()),
+        "started from": end_of(begun.get("init_from") if isinstance(begun, dict) else begun),
+        "infused": ", ".join(filter(None, parts)),
+        "factors": ", ".join(embedding.get("factors") or ()),
+        "annotator": " ".join(by) or ", ".join(of["collator"].get("annotators") or ()),
+        "languages": " → ".join(told[side] for side in ("src", "tgt") if side in told),
+        "trained on": _data(of["run"], recipe.get("data") or {}),
+        "scores on dev": _scores(of["run"], of["trainer_state"].get("log_history") or ()),
+    }
+    rows = [
+        f"| {what} | {fact or 'not recorded'} |\n" for what, fact in facts.items() if fact or what in _ASKED
+    ]
+    head = {
+        "library_name": "syntaxformer",
+        "tags": ["syntaxformer"],
+        **({"pipeline_tag": task} if task else {}),
+    }
+    return (
+        f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n{MARK}\n\n# {name}\n\n| | |\n|---|---|\n"
+        f"{''.join(rows)}\n```python\nimport syntaxformer as sf\n\n{use.format(name=name)}\n```\n"
+    )
+
+
+def _data(run: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Names of data sets or files, without the folders that these lay in."""
+    if "data" in run:
+        return f"{run['task']}, {end_of(run['data']['train'])}: {run['n_train']:,} examples"
+    train = [end_of(data.get("dir")), str(data.get("train") or "")]
+    return data.get("dataset") or " / ".join(filter(None, train))
+
+
+def _scores(run: Mapping[str, Any], logs: Sequence[Mapping[str, Any]]) -> str:
+    """As a run of ours has stored them, or transformers' `Trainer` those of its last evaluation."""
+    found = run.get("dev") or {key: run[key] for key in run if key.startswith("dev_")}
+    found = found or next((log for log in reversed(logs) if "eval_loss" in log), {})
+    numbers = {key: one for key, one in found.items() if isinstance(one, int | float)}
+    return ", ".join(f"{key} {one:.4g}" for key, one in numbers.items() if not _TIMES.search(key))
+
+
+def end_of(path: str | None) -> str:
+    """The end of a path; of a name on the Hub all."""
+    return Path(path).name if path and (Path(path).is_absolute() or Path(path).exists()) else path or ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    read = json.loads if path.suffix == ".json" else yaml.safe_load
+    return read(path.read_text("utf-8")) if path.is_file() else {}

@@ -1,0 +1,161 @@
+"""`annotate_dataset`: a column that survives what `datasets` does, made once, of texts that are there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from datasets import Dataset, DatasetDict, IterableDataset, concatenate_datasets, load_from_disk
+
+import syntaxformer as sf
+from syntaxformer.annotate.dataset import parts_of, sentence_of_part
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.trees.sentence import COLUMNS
+from table_annotator import TableAnnotator
+
+TEXTS = ["the cat sat .", "cats sit"]
+
+
+class Counting(TableAnnotator):
+    def __init__(self, version="3"):
+        self.version, self.seen = version, []
+
+    def stream(self, lines, *, n_processes=1):
+        lines = list(lines)
+        self.seen += lines
+        return super().stream(lines)
+
+
+def rows(texts=TEXTS, **more):
+    return Dataset.from_dict({"sentence": texts, "label": list(range(len(texts))), **more})
+
+
+def test_a_cell_is_the_annotation():
+    done = sf.annotate_dataset(rows(), "sentence", TableAnnotator())
+    assert done.column_names == ["sentence", "label", "syntax"]
+    assert set(done.features["syntax"]) == {"annotator", "text", "words", "starts", "ends", *COLUMNS}
+    assert done[1] == {
+        "sentence": "cats sit",
+        "label": 1,
+        "syntax": {
+            "annotator": "table 3", "text": "cats sit", "words": None, "starts": [0, 5], "ends": [4, 8], "upos": ["NOUN", "VERB"],
+            "xpos": None, "deprels": ["root", "dep"], "governors": [-1, 0], "lemmas": None, "constituency": None,
+        },
+    }  # fmt: skip
+    read = [sentence_of_part(part) for row in done for part in parts_of(row["syntax"])]
+    assert read == TableAnnotator().annotate(TEXTS)
+
+
+def test_pairs_have_two():
+    pairs = Dataset.from_dict({"premise": TEXTS, "hypothesis": ["the cat purrs", "cats"]})
+    done = sf.annotate_dataset(pairs, ("premise", "hypothesis"), TableAnnotator())
+    said = [[part["text"] for part in row["syntax"]] for row in done]
+    assert said == [["the cat sat .", "the cat purrs"], ["cats sit", "cats"]]
+    assert sf.annotate_dataset(done, ("premise", "hypothesis"), TableAnnotator()) is done
+
+
+def test_it_stays_through_what_datasets_does(tmp_path):
+    parts = DatasetDict(train=rows(), dev=rows(["cats"]))
+    done = sf.annotate_dataset(parts, "sentence", TableAnnotator())
+    assert isinstance(done, DatasetDict)
+    done.save_to_disk(tmp_path / "stored")
+    read = load_from_disk(tmp_path / "stored")
+    mapped = read.map(lambda row: {"length": len(row["syntax"]["starts"])}).shuffle(seed=1)
+    assert sorted(mapped["train"]["length"]) == [2, 4]
+    assert read["train"].features == done["train"].features
+    annotator = Counting()
+    again = sf.annotate_dataset(read, "sentence", annotator)
+    assert annotator.seen == []
+    assert again["dev"][0] == done["dev"][0]
+    tensors = read["train"].with_format("torch")[0]["syntax"]
+    assert sentence_of_part(tensors) == TableAnnotator().annotate(TEXTS)[0]
+
+
+def test_only_rows_that_this_annotator_has_not_annotated_are_annotated(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path))
+    done = sf.annotate_dataset(rows(), "sentence", Counting("3"))
+    grown = concatenate_datasets([rows(["the cat"]), done, rows(["purrs"])])
+    annotator = Counting("3")
+    again = sf.annotate_dataset(grown, "sentence", annotator)
+    assert annotator.seen == ["the cat", "purrs"]
+    assert [row["syntax"]["text"] for row in again] == ["the cat", *TEXTS, "purrs"]
+    changed = done.map(lambda row: {"sentence": row["sentence"].replace("cats", "cat")})
+    annotator = Counting("3")
+    sf.annotate_dataset(changed, "sentence", annotator)
+    assert annotator.seen == ["cat sit"]
+    annotator = Counting("4")
+    newer = sf.annotate_dataset(done, "sentence", annotator)
+    assert annotator.seen == TEXTS
+    assert newer[0]["syntax"]["annotator"] == "table 4"
+
+
+def test_a_text_that_was_annotated_in_another_set_comes_from_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTAXFORMER_CACHE", str(tmp_path))
+    sf.annotate_dataset(rows(), "sentence", Counting())
+    annotator = Counting()
+    sf.annotate_dataset(rows().rename_column("label", "other"), "sentence", annotator)
+    assert annotator.seen == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a", None, "", "b"], "expected a text in every row, got None in row 1, 2 (from 0; 2 in all)."),
+        (["a", " \n"], "expected a text in every row, got ' \\n' in row 1 (from 0; 1 in all)."),
+        ([""] * 9, "expected a text in every row, got '' in row 0, 1, 2, 3, 4, … (from 0; 9 in all)."),
+    ],
+)
+def test_rows_without_text(texts, message):
+    annotator = Counting()
+    with pytest.raises(DataError) as caught:
+        sf.annotate_dataset(rows(texts), "sentence", annotator)
+    assert str(caught.value) == f"column 'sentence': {message} Leave such rows out with `filter`."
+    with pytest.raises(DataError, match=r"^dev, column 'sentence': "):
+        sf.annotate_dataset(DatasetDict(train=rows(), dev=rows(texts)), "sentence", annotator)
+    assert annotator.seen == [], "all parts are looked at before any is annotated"
+
+
+def test_no_text_in_the_second_column_and_numbers():
+    pairs = Dataset.from_dict({"premise": TEXTS, "hypothesis": [3, 4]})
+    with pytest.raises(
+        DataError, match=r"^column 'hypothesis': expected a text in every row, got 3 in row 0, 1 "
+    ):
+        sf.annotate_dataset(pairs, ("premise", "hypothesis"), TableAnnotator())
+
+
+def test_a_column_a_data_set_and_an_annotator_that_are_none():
+    with pytest.raises(DataError, match=r"^text: expected a column .*, got 'sentnce'\. Nearest: sentence\.$"):
+        sf.annotate_dataset(rows(), "sentnce", TableAnnotator())
+    stream = IterableDataset.from_generator(lambda: iter([{"text": "a"}]))
+    message = "dataset: expected a Dataset or DatasetDict of `datasets`, got IterableDataset. Load it without"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        sf.annotate_dataset(stream)
+    with pytest.raises(ConfigError, match=r"^annotator: expected de, "):
+        sf.annotate_dataset(rows(), "sentence", "englsh")
+
+
+@pytest.mark.parametrize("column", [["a", "b"], "of pairs"])
+def test_a_column_of_that_name_that_is_another(column):
+    given = rows(syntax=column) if isinstance(column, list) else rows(other=TEXTS)
+    if column == "of pairs":
+        given = sf.annotate_dataset(given, ("sentence", "other"), TableAnnotator())
+    with pytest.raises(DataError) as caught:
+        sf.annotate_dataset(given, "sentence", TableAnnotator())
+    assert str(caught.value) == (
+        "column 'syntax': expected that of annotate_dataset for texts, got another. Rename or remove it."
+    )
+
+
+def test_an_empty_set():
+    assert len(sf.annotate_dataset(rows([]), "sentence", TableAnnotator())) == 0
+
+
+def test_each_part_has_its_parsed_file(tmp_path):
+    for part, word in (("train", "cats"), ("dev", "dogs")):
+        (tmp_path / f"{part}.conllu").write_text(
+            f"# text = {word}\n1\t{word}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+        )
+    parts = DatasetDict(train=rows(["cats"]), dev=rows(["dogs"]))
+    done = sf.annotate_dataset(parts, "sentence", f"conllu:{tmp_path}/{{split}}.conllu")
+    assert done["dev"][0]["syntax"]["upos"] == ["NOUN"]
+    assert done["dev"][0]["syntax"]["text"] == "dogs"

@@ -1,0 +1,154 @@
+"""Rows of `datasets` into the collator, by hand and through transformers' Trainer with its own defaults."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from datasets import ClassLabel, Dataset
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments
+
+import syntaxformer as sf
+from syntaxformer.annotate import with_constituency
+from syntaxformer.base.errors import DataError
+from table_annotator import TableAnnotator
+
+NAMES = "masks,lisa,pos_add"
+TEXTS = ["the cat sees .", "the dog not sleeps .", "a big house", "child runs"]
+BY = with_constituency(TableAnnotator())
+
+
+@pytest.fixture(scope="module")
+def tokenizer(checkpoint):
+    return AutoTokenizer.from_pretrained(checkpoint)
+
+
+def same(found, expected):
+    assert set(found) == set(expected)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_annotated_rows_are_examples(tokenizer):
+    collate = sf.SyntaxCollator(tokenizer, NAMES)
+    examples = [sf.SyntaxExample((one,), label % 2) for label, one in enumerate(BY.annotate(TEXTS))]
+    rows = Dataset.from_dict({"sentence": TEXTS, "label": [0, 1, 0, 1], "idx": range(4)})
+    done = sf.annotate_dataset(rows, "sentence", BY)
+    same(collate(list(done)), collate(examples))
+    same(collate(list(done.with_format("torch"))), collate(examples))
+    same(collate([done[0], examples[1]]), collate(examples[:2]))
+    words = collate.words_of_pieces(list(done))
+    assert all(map(np.array_equal, words, collate.words_of_pieces(examples)))
+    assert collate.annotators == {f"table+phrases {BY.version}"}
+
+
+def test_annotated_pairs_are_examples(tokenizer):
+    collate = sf.SyntaxCollator(tokenizer, NAMES)
+    first, second = BY.annotate(TEXTS[:2]), BY.annotate(TEXTS[2:])
+    examples = [sf.SyntaxExample(pair, 1.5) for pair in zip(first, second, strict=True)]
+    rows = Dataset.from_dict({"premise": TEXTS[:2], "hypothesis": TEXTS[2:], "labels": [1.5, 1.5]})
+    same(collate(list(sf.annotate_dataset(rows, ("premise", "hypothesis"), BY))), collate(examples))
+
+
+@pytest.mark.parametrize("name", ["label", "labels", "label_ids"])
+def test_raw_rows_of_a_plain_model(tokenizer, name):
+    collate = sf.SyntaxCollator(tokenizer, "none")
+    batch = collate([{"text": TEXTS[0], name: 1}, {"text": TEXTS[1], name: np.int64(0)}])
+    assert batch.pop("labels").tolist() == [1, 0]
+    same(batch, tokenizer(TEXTS[:2], padding=True, return_tensors="pt"))
+    pairs = sf.SyntaxCollator(tokenizer, "none", text=("premise", "hypothesis"))
+    same(
+        pairs([{"premise": TEXTS[0], "hypothesis": TEXTS[1]}]),
+        tokenizer(TEXTS[:1], TEXTS[1:2], return_tensors="pt"),
+    )
+
+
+def test_raw_rows_with_an_annotator(tokenizer, tmp_path):
+    collate = sf.SyntaxCollator(tokenizer, NAMES, text="sentence", annotator=BY)
+    examples = [sf.SyntaxExample((one,)) for one in BY.annotate(TEXTS)]
+    rows = [{"sentence": text, "other": None} for text in TEXTS]
+    same(collate(rows), collate(examples))
+    same(collate([rows[0], examples[1], rows[2]]), collate(examples[:3]))
+    collate.save_pretrained(tmp_path)
+    same(sf.SyntaxCollator.from_pretrained(tmp_path, text="sentence", annotator=BY)(rows), collate(rows))
+
+
+def test_an_annotator_is_loaded_by_name(tokenizer):
+    batch = sf.SyntaxCollator(tokenizer, "pos_add", annotator="en")([{"text": "the cat sleeps ."}])
+    assert batch["factor_ids"].shape == (1, 6, 1)
+
+
+def test_raw_rows_that_nobody_annotates(tokenizer):
+    message = (
+        "row: expected the column 'syntax', which this infusion needs, got the text 'the cat' alone. Annotate the "
+        "data set with syntaxformer.annotate_dataset, or give the collator an annotator."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        sf.SyntaxCollator(tokenizer, NAMES)([{"text": "the cat", "label": 1}])
+
+
+@pytest.mark.parametrize(("row", "got"), [({"label": 1}, "label"), ({}, "nothing"), ({"text": None}, "text")])
+def test_rows_whose_text_was_dropped(tokenizer, row, got):
+    message = (
+        f"row: expected the column 'syntax', or text in 'text', got {got}. Annotate the data set with "
+        "syntaxformer.annotate_dataset; or, as Trainer drops columns that forward does not name, set "
+        "remove_unused_columns=False."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        sf.SyntaxCollator(tokenizer, "none")([row])
+
+
+def trainer(checkpoint, tokenizer, rows, folder, infuse=NAMES, wrap=lambda model: model, **options):
+    model = AutoModelForSequenceClassification.from_pretrained(checkpoint)
+    model = wrap(model if infuse == "none" else sf.infuse(model, infuse))
+    arguments = TrainingArguments(
+        str(folder), report_to="none", num_train_epochs=1, use_cpu=True, disable_tqdm=True, **options
+    )
+    return Trainer(
+        model,
+        arguments,
+        train_dataset=rows,
+        eval_dataset=rows,
+        data_collator=sf.SyntaxCollator(tokenizer, infuse),
+    )
+
+
+@pytest.fixture(scope="module")
+def annotated():
+    rows = Dataset.from_dict({"sentence": TEXTS, "label": [0, 1, 0, 1], "idx": range(4)})
+    rows = rows.cast_column("label", ClassLabel(names=["no", "yes"]))
+    return sf.annotate_dataset(rows, "sentence", BY)
+
+
+def adapter(model):
+    import peft
+
+    return peft.get_peft_model(
+        model, peft.LoraConfig(r=2, target_modules=["query"], modules_to_save=["infusion"])
+    )
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+@pytest.mark.parametrize("wrap", [lambda model: model, adapter], ids=["alone", "with PEFT"])
+def test_trainer_as_it_is(checkpoint, tokenizer, annotated, tmp_path, wrap):
+    """`remove_unused_columns` is on: `forward` of infused models names the column, also within PEFT's model."""
+    run = trainer(checkpoint, tokenizer, annotated, tmp_path, wrap=wrap)
+    assert run.args.remove_unused_columns
+    before = {name: one.detach().clone() for name, one in run.model.named_parameters() if one.requires_grad}
+    run.train()
+    changed = {
+        name for name, one in run.model.named_parameters() if name in before and not one.equal(before[name])
+    }
+    assert any("infusion" in name and "lisa" in name for name in changed)
+    assert 0 < run.evaluate()["eval_loss"] < 5
+    assert run.predict(annotated).predictions.shape == (4, 2)
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")
+def test_trainer_that_dropped_the_text(checkpoint, tokenizer, annotated, tmp_path):
+    """A plain model names no such column: the error says what to set, and that helps."""
+    with pytest.raises(DataError, match=r"got label\. .* set remove_unused_columns=False\.$"):
+        trainer(checkpoint, tokenizer, annotated, tmp_path, "none").train()
+    trainer(checkpoint, tokenizer, annotated, tmp_path, "none", remove_unused_columns=False).train()

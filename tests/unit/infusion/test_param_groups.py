@@ -1,0 +1,74 @@
+"""`param_groups`: each parameter once, its rate by whose it is, its decay as Trainer's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers as hf
+
+import syntaxformer as sf
+
+SIZES = {
+    "vocab_size": 19,
+    "hidden_size": 6,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 7,
+}
+MODELS = {
+    "bert": lambda: hf.BertForSequenceClassification(hf.BertConfig(**SIZES)),
+    "t5": lambda: hf.T5ForConditionalGeneration(
+        hf.T5Config(
+            vocab_size=19, d_model=6, d_kv=3, d_ff=7, num_layers=1, num_heads=2, decoder_start_token_id=0
+        )
+    ),
+}
+
+
+def names_of(model, group):
+    ids = {id(one) for one in group["params"]}
+    return {name for name, one in model.named_parameters() if id(one) in ids}
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_every_parameter_is_in_one_group(family, tmp_path):
+    model = sf.infuse(MODELS[family](), "masks,relation_bias,lisa,pos_add")
+    groups = sf.param_groups(model, lr=1e-5, infusion_lr=1e-3, weight_decay=0.1)
+    assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
+    new = {name for name, _ in sf.infusion_parameters(model)}
+    arguments = hf.TrainingArguments(str(tmp_path), report_to="none", use_cpu=True)
+    decaying = set(hf.Trainer(model, arguments).get_decay_parameter_names(model))
+    for group in groups:
+        names = names_of(model, group)
+        is_new = names <= new
+        assert is_new or not names & new
+        assert group["lr"] == (1e-3 if is_new else 1e-5)
+        assert names <= decaying if group["weight_decay"] else is_new or not names & decaying
+    bare = set().union(*(names_of(model, group) for group in groups if not group["weight_decay"]))
+    assert {name for name in new if ".gates." in name or ".relation_bias." in name} <= bare
+
+
+def test_what_is_frozen_and_what_is_plain():
+    model = sf.infuse(MODELS["bert"](), "pos_add")
+    for name, one in model.named_parameters():
+        one.requires_grad_(name.startswith("infusion."))
+    (group,) = sf.param_groups(model)
+    assert (group["lr"], group["weight_decay"]) == (2e-3, 0.0)
+    assert names_of(model, group) == {name for name, _ in sf.infusion_parameters(model)}
+    assert {group["lr"] for group in sf.param_groups(MODELS["bert"](), lr=0.3)} == {0.3}
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_within_peft():
+    import peft
+
+    options = {"target_modules": ["query"], "modules_to_save": ["infusion"]}
+    model = peft.get_peft_model(sf.infuse(MODELS["bert"](), "masks,lisa"), peft.LoraConfig(r=2, **options))
+    groups = sf.param_groups(model, weight_decay=0.1)
+    found = [one for group in groups for one in group["params"]]
+    assert {id(one) for one in found} == {id(one) for one in model.parameters() if one.requires_grad}
+    assert all("lora" in name for group in groups if group["lr"] == 3e-5 for name in names_of(model, group))
+    assert all(
+        "infusion" in name for group in groups if group["lr"] == 2e-3 for name in names_of(model, group)
+    )
+    torch.optim.AdamW(groups)

@@ -12,6 +12,8 @@ from types import ModuleType
 import pytest
 import yaml
 
+from pretrained_translators import make_translator
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SMALLER = {
     "train": "subwords.vocab_size=301 model.d_model=32 model.d_ff=31 model.n_heads=2 model.encoder_layers=1 "
@@ -51,6 +53,16 @@ def test_train_a_translator(follow, newcomer):
     printed = "\n".join(follow("tutorial-translate.md"))
     assert printed.count("(paired bootstrap)") == 3
     for name in ("runs/sit-int8", "attention.png", "cases.md", "output.de"):
+        assert (newcomer / name).exists()
+
+
+def test_start_from_a_pretrained_translator(follow, newcomer, monkeypatch):
+    make_translator("marian", newcomer / "opus-mt-en-de")
+    small = "training.max_steps=4 training.eval_every=2 training.max_batch_tokens=300 data.max_pieces=100"
+    monkeypatch.setitem(SMALLER, "train", small)
+    printed = "\n".join(follow("pretrained.md"))
+    assert "(paired bootstrap)" in printed
+    for name in ("runs/lora", "runs/bias", "runs/tags-int8", "attention.png"):
         assert (newcomer / name).exists()
 
 

@@ -1,8 +1,8 @@
 """Makes batches for an infused model from examples of one or two sentences.
 
 A batch holds pieces, relations, tags and governors. Examples are annotated sentences, as `SyntaxExample`s or
-as rows of a data set; the collator annotates rows of raw text only if it has an annotator. It works on a whole
-batch at once, and keeps what repeats between epochs (phrases of a sentence).
+as rows of a data set; the collator annotates rows of raw text only if it has an annotator. It works on a
+whole batch at once, and keeps what repeats between epochs (phrases of a sentence).
 """
 
 from __future__ import annotations

@@ -145,15 +145,34 @@ def test_attention_is_a_distribution_over_the_source(tuned: Path) -> None:
 
 
 def test_the_service_takes_it(tuned: Path) -> None:
-    """The engine shows its tags and its shape."""
+    """The engine shows its tags, its shape, and for the explorer its attention and trees."""
     from syntaxformer.serve.engines import TranslatorEngine
-    from syntaxformer.serve.schemas import TranslateSettings
+    from syntaxformer.serve.schemas import ExplainSettings, TranslateSettings
 
     engine = TranslatorEngine("tuned", Translator.load(tuned))
     assert engine.description.n_layers == 2
     assert engine.description.n_heads == 2
     (found,) = engine.translate(TranslateSettings(show=["tags"]), ["I see a cat."])
     assert found.text
+    (told,) = engine.work(ExplainSettings(), ["I see a cat."])
+    assert told.attention.kind == "cross"
+    assert told.sentences[0].words == ["I", "see", "a", "cat", "."]
+
+
+def test_its_encoder_is_probed_and_it_is_compared(
+    tuned: Path, everyday: Path, cli: Any, tmp_path: Path
+) -> None:
+    """States of words come from each layer; sentence by sentence it is compared like our own."""
+    from syntaxformer.study.word_states import translator_words
+
+    translator = Translator.load(tuned)
+    states, owners = translator_words(translator).encode(translator.annotator.annotate(["I see a cat."]))
+    assert len(states) == 3
+    assert owners[0].tolist()[-1] == -1
+    source, reference = everyday / "dev.en", everyday / "dev.de"
+    done = cli("compare", tuned, tuned, "--src", source, "--ref", reference, "-o", tmp_path / "cases.md")
+    assert done.code == 0
+    assert "equal in 16" in (tmp_path / "cases.md").read_text()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -331,11 +350,12 @@ def test_a_batch_that_does_not_fit_is_divided(
             trainer.training_step(model, dict(batch), torch.tensor(n_items))
         return {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
 
-    whole, divided = gradients(None), gradients(9)
+    whole, divided = gradients(None), gradients(13)
     assert whole.keys() == divided.keys()
     for name, gradient in whole.items():
         torch.testing.assert_close(divided[name], gradient, atol=1e-5, rtol=1e-3)
     assert "28 pairs does not fit in memory" in caplog.text
+    assert "at most 7 pairs" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ from syntaxformer.translation.translator import (
     load_source_encoder,
     read_info,
     special_pieces,
+    verify_model_folder,
     write_side_files,
 )
 
@@ -252,6 +253,7 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
         languages = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
         codes = (own.src_code, own.tgt_code)
         return open_checkpoint(own.init_from, languages, codes, own.add_codes, own.prompt), None
+    verify_model_folder(Path(own.init_from))
     info = read_info(Path(own.init_from))
     encoder = load_source_encoder(Path(own.init_from), info)
     problems = [

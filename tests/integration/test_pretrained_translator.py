@@ -366,6 +366,9 @@ def test_a_batch_that_does_not_fit_is_divided(
         (("subwords.vocab_size=500",), "subwords: expected none with model.init_from"),
         (("predict_target_pos={annotator: de}",), "predict_target_pos: expected none"),
         (("training.lora.r=4", "training.average=3"), "training.average: expected 1 with training.lora"),
+        (("masks.random=true",), r"masks\.random: expected false"),
+        (("infusion.seed=3",), r"infusion\.seed: expected none"),
+        (("training.lora.targets=[q_proj,no_such]",), r"training\.lora\.targets: .* got no_such"),
         (("model.src_code=eng_Latn",), r"model\.src_code: expected none"),
         (("data.max_pieces=4000", "training.max_batch_tokens=4000"), r"data\.max_pieces: expected up to 128"),
     ],
@@ -395,3 +398,59 @@ def test_a_folder_whose_infusion_was_taken_away_is_refused(tuned: Path, tmp_path
     with pytest.raises(CheckpointError):
         Translator.load(folder)
     assert yaml.safe_load((tuned / "recipe.yaml").read_text())["model"]["init_from"]
+
+
+def test_t5_has_one_rate_of_dropout(checkpoints: dict[str, Path], everyday: Path, tmp_path: Path) -> None:
+    """Another one would have no effect."""
+    with pytest.raises(ConfigError, match=r"model\.attention_dropout: expected none in a t5 model"):
+        _recipe(checkpoints["t5"], everyday, tmp_path, "model.attention_dropout=0.3")
+
+
+def test_a_second_generation_keeps_what_the_first_was_told(
+    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
+) -> None:
+    """NLLB's plain quotes and its codes; other languages and codes are refused, not passed over."""
+    folder = train_translator(_recipe(checkpoints["nllb"], everyday, tmp_path / "first"))
+    child = _recipe(folder, everyday, tmp_path / "second")
+    assert child.data.normalize_punctuation is True
+    assert Translator.load(folder).info.normalize_punctuation
+    with pytest.raises(ConfigError, match=r"model\.tgt_code: expected none"):
+        _recipe(folder, everyday, tmp_path / "second", "model.tgt_code=zho_Hans")
+    other = _recipe(folder, everyday, tmp_path / "second", "data.tgt_language=fr")
+    with pytest.raises(ConfigError, match="whose codes are in its pieces"):
+        train_translator(other)
+
+
+def test_a_stored_recipe_is_read_again(tuned: Path, everyday: Path, tmp_path: Path) -> None:
+    """Also where what is infused comes from the folder that it started from."""
+    masks = _recipe(tuned, everyday, tmp_path / "again")
+    path = tmp_path / "recipe.yaml"
+    path.write_text(masks.to_yaml(), "utf-8")
+    assert load_recipe(path).infusion == masks.infusion
+
+
+def test_an_infused_folder_without_a_recipe_is_a_start(
+    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
+) -> None:
+    """What `infuse` and `save_pretrained` wrote, with the values of its factors."""
+    model = AutoModelForSeq2SeqLM.from_pretrained(checkpoints["marian"])
+    sf.infuse(model, "masks,pos_add").save_pretrained(tmp_path / "infused")
+    AutoTokenizer.from_pretrained(checkpoints["marian"]).save_pretrained(tmp_path / "infused")
+    folder = train_translator(_recipe(tmp_path / "infused", everyday, tmp_path / "out"))
+    translator = Translator.load(folder)
+    assert translator.encoder.factors == ("pos",)
+    assert translator.model.infusion.config.masks is not None
+
+
+def test_saved_adapters_are_written_again(
+    checkpoints: dict[str, Path], everyday: Path, tmp_path: Path
+) -> None:
+    """A run that goes on replaces them; their folder can be read like any other."""
+    settings = ("training.lora.r=2", "training.lora.keep_adapter=true")
+    for steps, resume in ((2, False), (4, True)):
+        recipe = _recipe(
+            checkpoints["marian"], everyday, tmp_path / "o", *settings, f"training.max_steps={steps}"
+        )
+        folder = train_translator(recipe, resume=resume)
+    assert (folder / "lora").stat().st_mode & 0o111
+    assert json.loads((folder / "run.json").read_text())["last_step"] == 4

@@ -102,10 +102,10 @@ def _new_file_in(folder: Path, name: str) -> Path:
 
 
 def make_readable(path: Path) -> None:
-    """Give a file the rights that the umask allows; mkstemp and safetensors write for the owner alone."""
+    """Give a file or folder the rights that the umask allows; mkstemp and safetensors write for the owner."""
     umask = os.umask(0)
     os.umask(umask)
-    path.chmod(0o666 & ~umask)
+    path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
 
 
 def sync(path: Path) -> None:

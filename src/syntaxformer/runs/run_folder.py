@@ -303,7 +303,10 @@ def open_run(recipe: RunConfig, resume: bool = False, overwrite: bool = False) -
 def move_files(folder: Path, output: Path) -> None:
     """Move the files of a finished model into the output folder, with the user's usual permissions."""
     for file in folder.iterdir():
-        make_readable(file)
+        for one in (file, *file.rglob("*")):
+            make_readable(one)
+        if file.is_dir() and (output / file.name).is_dir():
+            shutil.rmtree(output / file.name)
         file.replace(output / file.name)
 
 

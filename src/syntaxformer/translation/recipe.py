@@ -18,9 +18,16 @@ from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_s
 from syntaxformer.infusion.config import MAX_WIDTH, EmbeddingConfig, InfusionConfig, layer_problems
 from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
+from syntaxformer.runs.loading import TRANSLATOR
 from syntaxformer.syntax import FactorVocabulary, check_factors
 from syntaxformer.syntax.inputs import SyntaxInputs
-from syntaxformer.translation.checkpoint import host_sections, is_own, normalizes_punctuation, own_sections
+from syntaxformer.translation.checkpoint import (
+    host_sections,
+    is_own,
+    local_folder,
+    normalizes_punctuation,
+    own_sections,
+)
 from syntaxformer.translation.corpora import CorpusConfig
 from syntaxformer.translation.decoding import DecodingConfig
 from syntaxformer.translation.prepare import TargetPosConfig
@@ -231,7 +238,7 @@ class Recipe(RunConfig):
     def _adds_up(self) -> Recipe:
         problems = self._start_problems()
         if not problems and self.model.init_from is not None:
-            problems = self._settle_start(self.model.init_from)
+            problems = self._settle_start(str(self.start))
         problems += [*self._factor_problems(), *self._shape_problems(), *self._syntax_problems()]
         if not problems and not self.is_hosted:
             word_width, d_model = self.width_plan().word_width, self.model.d_model
@@ -245,7 +252,12 @@ class Recipe(RunConfig):
     @property
     def is_hosted(self) -> bool:
         """Whether the network is a pretrained translator of transformers, and not our own."""
-        return self.model.init_from is not None and not is_own(self.model.init_from)
+        return self.start is not None and not is_own(self.start)
+
+    @property
+    def start(self) -> str | None:
+        """Folder of the translator that training starts from, which may have to be fetched from the Hub."""
+        return None if self.model.init_from is None else local_folder(self.model.init_from)
 
     def _start_problems(self) -> list[str]:
         """What `model.init_from` decides, and what goes only with it."""
@@ -268,9 +280,10 @@ class Recipe(RunConfig):
         if is_hosted:
             refused |= {"predict_target_pos": self.predict_target_pos}
         else:
-            refused |= {f"model.{key}": getattr(own, key) for key in _OF_START[:-1]} | {
-                "training.lora": training.lora
-            }
+            refused |= {"training.lora": training.lora}
+        if (Path(str(self.start)) / TRANSLATOR).is_file():
+            where = "a translator that `train` wrote"
+            refused |= {f"model.{key}": getattr(own, key) for key in _OF_START[:-1]}
         problems = [
             f"{key}: expected none with model.init_from, the folder of {where}, got {value!r}."
             for key, value in refused.items()
@@ -303,10 +316,16 @@ class Recipe(RunConfig):
         ]
         chosen = {key: getattr(given, key) for key in (*kept, *(given.model_fields_set & DROPOUTS))}
         self.model = model.model_copy(update=chosen)
+        if self.data.normalize_punctuation is None:
+            update = {"normalize_punctuation": normalizes_punctuation(path)}
+            self.data = self.data.model_copy(update=update)
         if hosted:
-            if self.data.normalize_punctuation is None:
-                update = {"normalize_punctuation": normalizes_punctuation(path)}
-                self.data = self.data.model_copy(update=update)
+            problems += [
+                f"model.{key}: expected none in a {stored['kind']} model, which has one rate, "
+                f"model.dropout, got {value}."
+                for key in DROPOUTS - stored["dropouts"]
+                if (value := getattr(self.model, key)) != self.model.dropout
+            ]
             return problems + self._keep_infusion(stored["infusion"])
         parent = InfusionConfig.model_validate(stored["infusion"])
         if self.embedding not in (EmbeddingConfig(), parent.embedding or EmbeddingConfig()):
@@ -314,18 +333,24 @@ class Recipe(RunConfig):
                 f"infusion.embedding: expected that of model.init_from={path}, got {self.embedding.kind}. "
                 "Leave it out; masks, relation_bias and lisa may be added."
             )
-        sections = {name: getattr(self.infusion, name) or getattr(parent, name) for name in self.shorthands}
-        self.infusion = parent.model_copy(update=sections)
+        given_sections = {name: getattr(self.infusion, name) for name in self.shorthands}
+        # In part only, so that what is added takes what it does not say of trees from what is there.
+        added = {name: one.model_dump(exclude_unset=True) for name, one in given_sections.items() if one}
+        preset = {} if self.infusion.preset == "preserving" else {"preset": self.infusion.preset}
+        try:
+            self.infusion = InfusionConfig(**{**parent.model_dump(exclude_unset=True), **added, **preset})
+        except ConfigError as error:
+            problems += error.problems
         return problems
 
     def _keep_infusion(self, parent: InfusionConfig | None) -> list[str]:
         """What a pretrained translator is infused with stays, and nothing more can be."""
         if parent is None:
             return []
-        plain = (
-            self.infusion.model_copy(update={"embedding": None}).is_plain and self.embedding.kind == "none"
-        )
-        if not plain and self.infusion != parent:
+        given = self.infusion
+        if self.embedding.kind == "none":
+            given = given.model_copy(update={"embedding": None})
+        if not given.is_plain and given.model_dump() != parent.model_dump():
             return ["infusion: expected that of model.init_from, which is infused already. Leave it out."]
         self.infusion = parent
         return []
@@ -363,7 +388,7 @@ class Recipe(RunConfig):
     def _syntax_problems(self) -> list[str]:
         """Settings that the encoder lacks layers or heads for, or that a translator does not support."""
         if self.is_hosted:
-            return self._hosted_problems()
+            return self._hosted_problems() + self._unserved_problems()
         section, lisa = self.infusion, self.infusion.lisa
         problems = self.embedding.misplaced({"place": "prepend", "tag_layers": "pos_encoder"})
         if self.embedding.kind == "prepend" and "subword" in (self.embedding.factors or ()):
@@ -375,6 +400,13 @@ class Recipe(RunConfig):
             if self.embedding.kind == "pos_encoder" and lisa is not None and lisa.layers == ():
                 section = section.model_copy(update={"lisa": None})  # its heads are in the second encoder
             problems += layer_problems(section, self.model.encoder_layers, self.model.n_heads, "the encoder")
+        if lisa is not None and lisa.keys != "head":
+            problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
+        return problems + self._unserved_problems()
+
+    def _unserved_problems(self) -> list[str]:
+        """What an encoder of sentences for classification has, and a translator's has not."""
+        problems = []
         for name in ("masks", "relation_bias"):
             trees = getattr(self.infusion, name)
             if trees is not None and trees.random:
@@ -382,8 +414,6 @@ class Recipe(RunConfig):
             if trees is not None and set(trees.without) >= {"parent", "child", "sibling"}:
                 # The fourth relation, pair, joins two texts of one input; a translator reads one text.
                 problems.append(f"{name}.without: expected to leave at least one relation, got none left.")
-        if lisa is not None and lisa.keys != "head":
-            problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
         unused = {"seed": self.infusion.seed, "embedding.values": self.embedding.values}
         problems += [
             f"infusion.{key}: expected none in a translator, got {value}. The run has its own."

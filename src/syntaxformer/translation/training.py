@@ -36,15 +36,18 @@ from syntaxformer.syntax import FACTORS, check_factors, read_user_values
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.checkpoint import (
-    N_COMPARED,
-    Checkpoint,
     add_adapters,
-    compare,
     infuse_host,
     load_pretrained,
+    save_adapter,
+    stored_vocabularies,
+)
+from syntaxformer.translation.checkpoint_pieces import (
+    N_COMPARED,
+    Checkpoint,
+    compare,
     of_own_folder,
     open_checkpoint,
-    save_adapter,
 )
 from syntaxformer.translation.corpora import (
     CorpusConfig,
@@ -201,7 +204,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         "dev": dev_text.sha256,
         "annotation": hashlib.sha256(json.dumps(identities).encode()).hexdigest(),
     }
-    start, parent = _open_start(recipe)
+    start, parent, parent_info = _open_start(recipe)
     if resume:
         info = read_info(recipe.output)
         same_data(hashes, info.data_sha256)
@@ -213,6 +216,12 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
                 train_text, recipe.subwords, data, _pretrained_encoders(recipe)
             )
         else:
+            two_own = parent is not None and parent.own_target is not None and not recipe.is_hosted
+            if recipe.model.add_characters and two_own:
+                raise ConfigError(
+                    "model.add_characters: expected false, as the sides of model.init_from have two "
+                    "vocabularies."
+                )
             start = fit_characters(start, train_text, data, recipe.model.add_characters)
             tokenizer, own_target = start.source, start.target
         encoder = source_encoder(tokenizer, train_words or [], factors, recipe.embedding.min_count)
@@ -222,6 +231,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         encoder.own_target = None if parent is not None and parent.own_target is None else own_target
         encoder.prepend = recipe.embedding.tag_place
         info = _info(recipe, encoder, annotator, hashes)
+        if parent_info is not None:
+            info.rewrites_target = parent_info.rewrites_target
     encoder.syntax = syntax
     target = target_encoder(encoder, data, recipe.predict_target_pos is not None)
     train_tags = dev_tags = None
@@ -240,37 +251,43 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, start)
 
 
-def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None]:
+def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None, FolderInfo | None]:
     """The translator that training starts from, and how it encodes its source if `train` wrote it.
 
     Raises:
         ConfigError: It cannot be read, or it prepares lines in another way.
     """
     own, data = recipe.model, recipe.data
-    if own.init_from is None:
-        return None, None
-    if not (Path(own.init_from) / INFO).is_file():
+    if (path := recipe.start) is None:
+        return None, None, None
+    if not (Path(path) / INFO).is_file():
         languages = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
         codes = (own.src_code, own.tgt_code)
-        return open_checkpoint(own.init_from, languages, codes, own.add_codes, own.prompt), None
-    verify_model_folder(Path(own.init_from))
-    info = read_info(Path(own.init_from))
-    encoder = load_source_encoder(Path(own.init_from), info)
+        start = open_checkpoint(path, languages, codes, own.add_codes, own.prompt)
+        return start, SourceEncoder(start.source, stored_vocabularies(path), own_target=start.target), None
+    verify_model_folder(Path(path))
+    info = read_info(Path(path))
+    encoder = load_source_encoder(Path(path), info)
     problems = [
         f"data.{key}: expected {value}, as model.init_from was trained with it, got {getattr(data, key)}."
-        for key in ("tokenized", "lowercase", "unescape", "moses")
+        for key in ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation")
         if (value := getattr(info, key)) != getattr(data, key)
     ]
-    if [one.code for one in (language_of_side(data, data.src), language_of_side(data, data.tgt))] == [
-        *reversed(info.languages)
-    ]:
+    sides = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
+    start = of_own_folder(path, encoder.tokenizer, encoder.target_tokenizer)
+    if sides != info.languages and recipe.is_hosted and start.has_codes:
+        problems.append(
+            f"model.init_from: expected the languages {' and '.join(info.languages)}, whose codes are in "
+            f"its pieces, got {' and '.join(sides)}. Start from the checkpoint that it came from."
+        )
+    elif sides == (*reversed(info.languages),):
         problems.append(
             f"model.init_from: expected a translator of {data.src} to {data.tgt}, got one of "
             f"{' to '.join(info.languages)}: the other direction."
         )
     if problems:
         raise ConfigError(problems)
-    return of_own_folder(own.init_from, encoder.tokenizer, encoder.target_tokenizer), encoder
+    return start, encoder, info
 
 
 def fit_characters(start: Checkpoint, text: ParallelText, data: CorpusConfig, adds: bool) -> Checkpoint:
@@ -288,9 +305,10 @@ def fit_characters(start: Checkpoint, text: ParallelText, data: CorpusConfig, ad
     found = f"{counts.total()} characters, {len(counts)} different ones, in {n_lines} lines: {shown}"
     if not adds:
         _log.warning(
-            "model.init_from: the checkpoint's tokenizer does not know %s. The model cannot read or write "
-            "them; model.add_characters=true learns them.",
+            "model.init_from: the checkpoint's tokenizer does not know %s. The model %s; "
+            "model.add_characters=true learns them.",
             found,
+            "spells them by their bytes" if start.spells_bytes else "cannot read or write them",
         )
         return start
     _log.info("model.add_characters: pieces are added for %s", found)
@@ -338,7 +356,13 @@ def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
         return model, None
     adapters = add_adapters(model, lora.r, lora.alpha, lora.dropout, lora.targets)
     if data.start.n_pieces > data.start.n_known:
-        model.get_input_embeddings().weight.requires_grad_(True)
+        if lora.keep_adapter:
+            raise ConfigError(
+                "training.lora.keep_adapter: expected false with new pieces, which adapters do not hold, "
+                "got true."
+            )
+        for table in (model.get_input_embeddings(), model.get_output_embeddings()):
+            table.weight.requires_grad_(True)
     return model, adapters
 
 

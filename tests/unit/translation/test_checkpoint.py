@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from pretrained_translators import KINDS, everyday_pairs, make_translator
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.translation.auxiliary import shift_right
-from syntaxformer.translation.checkpoint import (
-    Checkpoint,
-    compare,
-    host_output,
-    load_pretrained,
-    open_checkpoint,
-)
+from syntaxformer.translation.checkpoint import host_output, load_pretrained
+from syntaxformer.translation.checkpoint_pieces import Checkpoint, compare, open_checkpoint
 
 DROPOUTS = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 CODES = {"nllb": ("eng_Latn", "deu_Latn"), "m2m100": ("en", "de"), "mbart": ("en_XX", "de_DE")}
@@ -108,12 +104,12 @@ def test_text_comes_back(kind: str, folders: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("kind", ["marian", "t5", "mbart", "m2m100", "nllb"])
 def test_text_that_spells_the_end_piece_is_text(kind: str, folders: dict[str, Path]) -> None:
-    """As in our own tokenizers, where its characters are known."""
-    checkpoint = _open(folders[kind]).with_characters("</>")
-    backend = checkpoint.source.backend_tokenizer
-    backend.encode_special_tokens = True
-    inner = backend.encode("x </s> y", add_special_tokens=False).ids
-    assert checkpoint.source.eos_token_id not in inner
+    """As in our own tokenizers, whether its characters are known or not."""
+    for checkpoint in (_open(folders[kind]), _open(folders[kind]).with_characters("</>")):
+        backend = checkpoint.source.backend_tokenizer
+        backend.encode_special_tokens = True
+        inner = backend.encode("x </s> y", add_special_tokens=False).ids
+        assert checkpoint.source.eos_token_id not in inner
 
 
 def test_new_characters_and_codes_come_behind_all_pieces(folders: dict[str, Path]) -> None:
@@ -143,7 +139,7 @@ def test_a_new_language_is_a_new_code(folders: dict[str, Path]) -> None:
         with pytest.raises(ConfigError, match=r"model\.tgt_code: expected a language code .*add_codes=true"):
             _open(folders[kind], codes=(None, code))
         checkpoint = _open(folders[kind], codes=(None, code), adds_codes=True)
-        new = checkpoint.target.convert_tokens_to_ids(code)
+        new = checkpoint.target.convert_tokens_to_ids("__nds__" if kind == "m2m100" else code)
         assert new == checkpoint.n_known
         ids = checkpoint.target.backend_tokenizer.encode("Katze").ids
         assert checkpoint.start_id == new if kind == "mbart" else ids[0] == new
@@ -197,3 +193,53 @@ def test_what_is_no_translator_is_refused(tmp_path: Path) -> None:
         _open(tmp_path)
     with pytest.raises(ConfigError, match=r"model\.init_from: expected a pretrained translator"):
         _open(tmp_path / "nothing")
+
+
+def test_a_code_that_is_a_piece_is_refused(folders: dict[str, Path]) -> None:
+    """It would take the place of the piece inside of words."""
+    known = _open(folders["nllb"]).source
+    piece = next(one for one in known.get_vocab() if one.isalpha() and len(one) == 2)
+    with pytest.raises(ConfigError, match="expected a code that is no piece yet"):
+        _open(folders["nllb"], codes=(None, piece), adds_codes=True)
+
+
+def test_opus_mt_of_several_languages_is_told_which(tmp_path: Path) -> None:
+    """Its piece stands before the source line, as where a user writes it into the text."""
+    folder = make_translator("marian", tmp_path / "mul")
+    ids = json.loads((folder / "vocab.json").read_text())
+    ids |= {">>deu<<": len(ids), ">>fra<<": len(ids) + 1}
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    found = _open(folder).source.backend_tokenizer.encode("I see.")
+    assert found.ids == AutoTokenizer.from_pretrained(folder)(">>deu<< I see.")["input_ids"]
+    assert found.offsets[1] == (0, 1)
+    with pytest.raises(ConfigError, match="of which it has none"):
+        open_checkpoint(str(folder), ("en", "sw"), (None, None), False, "")
+
+
+def test_characters_are_added_as_the_normaliser_writes_them(folders: dict[str, Path]) -> None:
+    """The micro sign becomes the Greek letter: that is what must be known."""
+    lines = ["5 \u00b5m"]
+    for kind in ("marian", "m2m100"):
+        checkpoint = _open(folders[kind])
+        counts, _ = checkpoint.missing_characters([[lines], [[]]])
+        assert "\u03bc" in counts
+        more = checkpoint.with_characters(counts)
+        assert more.missing_characters([[lines], [[]]])[0].total() == 0
+
+
+def test_pieces_of_the_other_side_are_put_together_as_by_the_original(folders: dict[str, Path]) -> None:
+    """A model may write any piece of the joint vocabulary."""
+    original, ours = AutoTokenizer.from_pretrained(folders["marian"]), _open(folders["marian"]).target
+    both = set(original.spm_target.id_to_piece(list(range(original.spm_target.get_piece_size()))))
+    ids = [number for piece, number in original.encoder.items() if piece not in both][:40]
+    wanted = original.decode(ids, skip_special_tokens=True)
+    assert ours.decode(ids, skip_special_tokens=True).split() == wanted.split()
+
+
+def test_two_vocabularies_are_refused(tmp_path: Path) -> None:
+    """One table would be longer than the other."""
+    folder = make_translator("marian", tmp_path / "two")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "share_encoder_decoder_embeddings": False}))
+    with pytest.raises(ConfigError, match="expected one vocabulary for both sides"):
+        _open(folder)

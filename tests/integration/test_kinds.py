@@ -89,7 +89,7 @@ def test_injection_needs_a_head(train, cli, tmp_path):
     assert train(tmp_path / "model", "training.max_steps=2").code == 0
     done = cli("translate", tmp_path / "model", "--inject", stdin=b"She sleeps .\n")
     assert done.code == 2
-    assert done.err == "error: inject governors: expected a model with a LISA head, got one without.\n"
+    assert done.err == "error: inject governors: expected a model with a LISA head, got one without it.\n"
 
 
 def test_a_limit_without_room_for_tags(train, corpus, tmp_path):

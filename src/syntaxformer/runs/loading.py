@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ _KINDS = {
     CLASSIFIER: ("a fine-tuned model", "`syntaxformer finetune`", "`syntaxformer predict`"),
 }
 """File → what the folder is, which command wrote it, and which commands accept it."""
+
+MODEL_TYPE = "syntaxformer"
+"""`model_type` of our own translator; every other one is a host of the table of families."""
 
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
 """Names that transformers gives to tables of positions."""
@@ -170,3 +174,17 @@ def longest_input(model: PreTrainedModel) -> int:
             padding = -1 if module.padding_idx is None else module.padding_idx
             return module.num_embeddings - int(getattr(module, "offset", padding + 1))
     return sys.maxsize
+
+
+def is_own(path: str | Path) -> bool:
+    """Whether a path is a folder of our own Transformer, and not of a host's.
+
+    Raises:
+        ConfigError: It is a folder without a config.
+    """
+    config = Path(path) / "config.json"
+    if not Path(path).is_dir():
+        return False
+    if not config.is_file():
+        raise ConfigError(f"model.init_from: expected the folder of a model, got {path}: no config.json.")
+    return json.loads(config.read_text("utf-8")).get("model_type") == MODEL_TYPE

@@ -21,6 +21,7 @@ from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval
 from syntaxformer.encoders.classifier import Classifier, annotate_examples
 from syntaxformer.encoders.tables import TextExample
+from syntaxformer.runs.loading import longest_input
 from syntaxformer.study.cases import interval_of
 from syntaxformer.syntax import (
     FACTORS,
@@ -107,7 +108,9 @@ def _cross_attentions(
     """
     model, info = translator.model, translator.info
     prepared = info.preparation(info.tgt).prepare(targets)
-    pieces = [one.ids for one in encode_pieces(translator.encoder.target_tokenizer, prepared.texts)]
+    most = longest_input(model) - 1  # of a text that is cut into more pieces than the network has positions
+    encodings = encode_pieces(translator.encoder.target_tokenizer, prepared.texts)
+    pieces = [[*one.ids[: min(most, len(one.ids) - 1)], one.ids[-1]] for one in encodings]
     longest = max(map(len, pieces))
     labels = torch.tensor([ids + [-100] * (longest - len(ids)) for ids in pieces], device=model.device)
     batch = source_batch(source, range(len(pieces)), source_pad_id(model))

@@ -39,10 +39,6 @@ from syntaxformer.translation.checkpoint_pieces import Checkpoint, host_config
 _log = logging.getLogger("syntaxformer.data")
 
 
-MODEL_TYPE = "syntaxformer"
-"""`model_type` of our own translator; every other one is a host of the table of families."""
-
-
 ADAPTER = "default"
 """PEFT's name of the one adapter that is trained."""
 
@@ -58,20 +54,6 @@ def local_folder(name: str) -> str:
         return str(fetched(name))
     except CheckpointError as error:
         raise ConfigError(f"model.init_from: {error}") from error
-
-
-def is_own(path: str | Path) -> bool:
-    """Whether a path is a folder of our own Transformer, and not of a host's.
-
-    Raises:
-        ConfigError: It is a folder without a config.
-    """
-    config = Path(path) / "config.json"
-    if not Path(path).is_dir():
-        return False
-    if not config.is_file():
-        raise ConfigError(f"model.init_from: expected the folder of a model, got {path}: no config.json.")
-    return json.loads(config.read_text("utf-8")).get("model_type") == MODEL_TYPE
 
 
 def own_sections(path: str) -> dict[str, Any]:

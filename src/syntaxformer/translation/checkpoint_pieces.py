@@ -52,6 +52,7 @@ class Checkpoint:
         target: Tokenizer of the target.
         start_id: Piece that the decoder begins with.
         n_known: Pieces that the checkpoint knows; what is added to them comes behind.
+        longest: Positions of the network; None where they are relative, or computed for any length.
     """
 
     path: str
@@ -59,6 +60,7 @@ class Checkpoint:
     target: PreTrainedTokenizerFast
     start_id: int
     n_known: int
+    longest: int | None = None
 
     @property
     def n_pieces(self) -> int:
@@ -179,14 +181,18 @@ def open_checkpoint(
         raise ConfigError(
             f"model.init_from: expected decoder_start_token_id in config.json of {path}, got none."
         )
-    return Checkpoint(path, framed[0], framed[1], start_id, n_known)
+    return Checkpoint(path, framed[0], framed[1], start_id, n_known, _positions(config))
 
 
 def of_own_folder(path: str, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast) -> Checkpoint:
     """A translator that `train` wrote, ours or a pretrained one, whose tokenizers have been read."""
     config = host_config(path)
     n_known = _n_pieces(source.backend_tokenizer, target.backend_tokenizer)
-    return Checkpoint(path, source, target, config.decoder_start_token_id, n_known)
+    return Checkpoint(path, source, target, config.decoder_start_token_id, n_known, _positions(config))
+
+
+def _positions(config: Any) -> int | None:
+    return getattr(config, "max_position_embeddings", None)
 
 
 def compare(checkpoint: Checkpoint, sides: Sequence[Sequence[str]]) -> None:

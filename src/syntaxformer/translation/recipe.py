@@ -18,12 +18,11 @@ from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_s
 from syntaxformer.infusion.config import MAX_WIDTH, EmbeddingConfig, InfusionConfig, layer_problems
 from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
-from syntaxformer.runs.loading import TRANSLATOR
+from syntaxformer.runs.loading import TRANSLATOR, is_own
 from syntaxformer.syntax import FactorVocabulary, check_factors
 from syntaxformer.syntax.inputs import SyntaxInputs
 from syntaxformer.translation.checkpoint import (
     host_sections,
-    is_own,
     local_folder,
     normalizes_punctuation,
     own_sections,

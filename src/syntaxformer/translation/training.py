@@ -32,7 +32,7 @@ from syntaxformer.runs.run_folder import (
     running,
     same_data,
 )
-from syntaxformer.syntax import FACTORS, check_factors, read_user_values
+from syntaxformer.syntax import FACTORS, WordColumns, check_factors, read_user_values
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.checkpoint import (
@@ -172,7 +172,8 @@ def _train(run: Run[Recipe]) -> None:
         if note := reference_note(data.info):
             metrics["references"] = note
         # A new network takes the weights, because the trained one may be in shards.
-        finish(run, *build(recipe, data), chosen, metrics)
+        model, adapters = build(recipe, data)
+        finish(run, model, chosen, metrics, adapters)
 
 
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
@@ -211,25 +212,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         encoder = load_source_encoder(recipe.output, info)
         start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
     else:
-        if start is None:
-            tokenizer, own_target = get_tokenizers(
-                train_text, recipe.subwords, data, _pretrained_encoders(recipe)
-            )
-        else:
-            two_own = parent is not None and parent.own_target is not None and not recipe.is_hosted
-            if recipe.model.add_characters and two_own:
-                raise ConfigError(
-                    "model.add_characters: expected false, as the sides of model.init_from have two "
-                    "vocabularies."
-                )
-            start = fit_characters(start, train_text, data, recipe.model.add_characters)
-            tokenizer, own_target = start.source, start.target
-        encoder = source_encoder(tokenizer, train_words or [], factors, recipe.embedding.min_count)
-        if parent is not None and parent.vocabularies:
-            encoder.vocabularies = parent.vocabularies
-        encoder.preparation = data.preparation(data.src)
-        encoder.own_target = None if parent is not None and parent.own_target is None else own_target
-        encoder.prepend = recipe.embedding.tag_place
+        encoder, start = _new_encoder(recipe, train_text, train_words or [], factors, start, parent)
         info = _info(recipe, encoder, annotator, hashes)
         if parent_info is not None:
             info.rewrites_target = parent_info.rewrites_target
@@ -245,10 +228,45 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         train = stored_pairs(data.cache, *sides, annotators=identities[0])
     else:
         train = encode_pairs(*sides)
-    dev = encode_pairs(dev_text, encoder, dev_words, None, target, dev_tags)
+    # A pretrained translator has no positions for longer lines.
+    longest = start.longest if start is not None else None
+    dev = encode_pairs(dev_text, encoder, dev_words, longest, target, dev_tags)
     encoder.unseen.warn()
     check_tags(train.tgt, target)
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, start)
+
+
+def _new_encoder(
+    recipe: Recipe,
+    text: ParallelText,
+    words: Sequence[WordColumns],
+    factors: Sequence[str],
+    start: Checkpoint | None,
+    parent: SourceEncoder | None,
+) -> tuple[SourceEncoder, Checkpoint | None]:
+    """Pieces and factors of a run: learned on its text, or those of the translator that it starts from.
+
+    Raises:
+        ConfigError: No tokenizer can be had or learned.
+    """
+    data = recipe.data
+    if start is None:
+        tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
+    else:
+        two_own = parent is not None and parent.own_target is not None and not recipe.is_hosted
+        if recipe.model.add_characters and two_own:
+            raise ConfigError(
+                "model.add_characters: expected false, as the sides of model.init_from have two vocabularies."
+            )
+        start = fit_characters(start, text, data, recipe.model.add_characters)
+        tokenizer, own_target = start.source, start.target
+    encoder = source_encoder(tokenizer, words, factors, recipe.embedding.min_count)
+    if parent is not None and parent.vocabularies:
+        encoder.vocabularies = parent.vocabularies
+    encoder.preparation = data.preparation(data.src)
+    encoder.own_target = None if parent is not None and parent.own_target is None else own_target
+    encoder.prepend = recipe.embedding.tag_place
+    return encoder, start
 
 
 def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None, FolderInfo | None]:
@@ -477,7 +495,7 @@ def dev_bleu(model: Any, data: Prepared, corpus: CorpusConfig) -> float:
 
 
 def finish(
-    run: Run[Recipe], model: Any, adapters: Any, chosen: Sequence[Path], metrics: dict[str, Any]
+    run: Run[Recipe], model: Any, chosen: Sequence[Path], metrics: dict[str, Any], adapters: Any = None
 ) -> None:
     """Write the model folder with the weights of a checkpoint, or the mean of several; adapters are merged.
 

@@ -25,10 +25,10 @@ from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
 from syntaxformer.infusion.config import InfusionConfig, TagPlace
 from syntaxformer.infusion.infusion import Infusion
-from syntaxformer.runs.loading import TRANSLATOR, pick_device, quiet_loading, verify_folder
+from syntaxformer.runs.loading import TRANSLATOR, is_own, pick_device, quiet_loading, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
-from syntaxformer.translation.checkpoint import is_own, load_host
+from syntaxformer.translation.checkpoint import load_host
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.source import (
@@ -137,7 +137,11 @@ class Translator:
         self.decoder = (
             TorchDecoder(model, encoder.target_tokenizer) if isinstance(model, PreTrainedModel) else model
         )
-        self.longest = min(MAX_SOURCE_PIECES, getattr(self.decoder, "longest", MAX_SOURCE_PIECES))
+
+    @property
+    def longest(self) -> int:
+        """Pieces to which a line is cut."""
+        return min(MAX_SOURCE_PIECES, getattr(self.decoder, "longest", MAX_SOURCE_PIECES))
 
     @property
     def model(self) -> Any:

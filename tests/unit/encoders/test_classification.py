@@ -383,7 +383,7 @@ def test_a_family_that_cannot_be_infused_still_trains_plain(config_of, tmp_path,
     for path in checkpoint.glob("tokenizer*"):
         (folder / path.name).write_bytes(path.read_bytes())
     with pytest.raises(ConfigError, match=r"(?i)mpnet"):
-        finetune(config_of(model=str(folder), infuse="pos_add"))
+        finetune(config_of(model=str(folder), infuse="masks"))
     done = finetune(config_of("training.epochs=1", model=str(folder), output=tmp_path / "plain"))
     assert not (done / "infusion.json").exists()
     assert len(Classifier.from_folder(done).predict(["the cat sleeps ."])) == 1

@@ -178,7 +178,7 @@ def test_an_exported_translator_gives_what_it_can(tiny_engines):
     engine = tiny_engines["sit"]
     info = engine.translator.info.model_copy(update={"backend": "ctranslate2"})
     exported = SimpleNamespace(
-        info=info, annotator=engine.translator.annotator, encoder=engine.translator.encoder,
+        info=info, longest=1024, annotator=engine.translator.annotator, encoder=engine.translator.encoder,
         translate=lambda lines: iter([[SimpleNamespace(text="ein Text")]]),
     )  # fmt: skip
     found = explain_translation(

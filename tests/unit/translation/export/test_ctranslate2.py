@@ -228,7 +228,7 @@ def test_the_plainest_model_has_no_reason():
 
 def test_a_model_that_cannot_be_exported(model_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "syntaxformer.translation.export_ctranslate2.why_not", lambda config: ["lisa: expected …"]
+        "syntaxformer.translation.export_ctranslate2.why_not", lambda *_: ["lisa: expected …"]
     )
     with pytest.raises(ConfigError, match=r"^lisa: expected …$"):
         export_translator(model_folder(), tmp_path / "exported")

@@ -153,11 +153,17 @@ KINDS: dict[str, Callable[[Path, tuple[list[str], list[str]]], Any]] = {
 }
 
 
-def make_translator(kind: str, folder: Path, without: str = "") -> Path:
-    """Write a translator of a kind into a folder; its tokenizer has never seen the characters of `without`."""
+def make_translator(kind: str, folder: Path, without: str = "", padding: bool = False) -> Path:
+    """Write a translator of a kind into a folder; its tokenizer has never seen the characters of `without`.
+
+    With `padding` the row of padding is not zero: a tied output trains it, and Marian's decoder begins with it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     pairs = [pair for pair in everyday_pairs() if not set(without) & set("".join(pair))]
     torch.manual_seed(3)
     model = KINDS[kind](folder, ([one for one, _ in pairs], [other for _, other in pairs]))
+    if padding:
+        table = model.get_input_embeddings()
+        torch.nn.init.normal_(table.weight.data[table.padding_idx])
     model.eval().save_pretrained(folder)
     return folder

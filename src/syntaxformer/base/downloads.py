@@ -19,8 +19,6 @@ TOKENIZER = r"[^/]+\.(json|txt|model)"
 CHECKPOINT = rf"model(-\d+-of-\d+)?\.safetensors|{TOKENIZER}"
 """Names of the files that transformers reads."""
 
-_log = logging.getLogger(__name__)
-
 
 @cache
 def say_download(name: str, files: str = CHECKPOINT, kind: str = "model") -> None:
@@ -37,4 +35,5 @@ def say_download(name: str, files: str = CHECKPOINT, kind: str = "model") -> Non
     new = [one for one in wanted if not try_to_load_from_cache(name, one.rfilename, repo_type=kind)]
     size = f"{'up to ' * (kind == 'dataset')}{sum(one.size or 0 for one in new) / 1e6:,.1f} MB"
     if new:
-        _log.info("downloading the %s %s from the Hugging Face Hub: %s", kind, name, size)
+        logger = logging.getLogger(__name__)
+        logger.info("downloading the %s %s from the Hugging Face Hub: %s", kind, name, size)

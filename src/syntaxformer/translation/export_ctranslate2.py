@@ -357,6 +357,8 @@ def host_spec(
         spec = super(type(loader), loader).get_model_spec(original)
     else:
         spec = loader.get_model_spec(original)
+    # Marian's decoder begins with its padding, whose row is zero in OPUS-MT, and need not be after training.
+    spec.decoder.start_from_zero_embedding = False
     spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
     spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
     merge = common_spec.EmbeddingsMerge.ADD

@@ -399,9 +399,10 @@ class Recipe(RunConfig):
             if self.embedding.kind == "pos_encoder" and lisa is not None and lisa.layers == ():
                 section = section.model_copy(update={"lisa": None})  # its heads are in the second encoder
             problems += layer_problems(section, self.model.encoder_layers, self.model.n_heads, "the encoder")
+        problems += self._unserved_problems()
         if lisa is not None and lisa.keys != "head":
             problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
-        return problems + self._unserved_problems()
+        return problems
 
     def _unserved_problems(self) -> list[str]:
         """What an encoder of sentences for classification has, and a translator's has not."""

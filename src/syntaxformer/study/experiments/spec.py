@@ -249,7 +249,7 @@ class Spec(_Section):
     def metrics(self) -> list[str]:
         """The names of all metrics that a run of this experiment may have."""
         if self.verb == "train":
-            return [*(["bleu", "chrf"] if self.test else []), "dev_loss"]
+            return [*(["bleu", "chrf"] if self.test else []), "dev_loss", "dev_bleu"]
         return ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
 
     def _level_problems(self, place: str, part: Mapping[str, str]) -> Iterator[str]:

@@ -138,30 +138,30 @@ class Check:
 
 
 CHECKS = (
-    Check("data", "one content behind the same settings", "Put the old content back", _contents),
-    Check("recipes", "one value where settings are the same", "Put the recipe back", _recipes),
+    Check("data", "one content for the same settings", "Restore the old content", _contents),
+    Check("recipes", "one value for the same settings", "Restore the old recipe", _recipes),
     Check(
         "precision",
-        "one where settings do not differ in it",
-        "Give training.precision in settings",
+        "one value unless the settings differ in it",
+        "Set training.precision in the settings",
         _compared("training.precision", "precision", setting="training.precision"),
     ),
     Check(
         "code",
-        "one for runs that are compared",
-        "Check out the commit of the others",
+        "one version for all runs that are compared",
+        "Check out the commit of the other runs",
         _compared("code", "commit", _code),
     ),
     Check(
-        "tables",
-        f"one kind, shared or own, where settings do not differ in {_TABLE}",
-        f"Set {_TABLE}: false for the baseline, too",
-        _compared("source words' table", "source_table", setting=_TABLE),
+        "embedding tables",
+        f"one kind, shared or own, unless the settings differ in {_TABLE}",
+        f"Set {_TABLE}: false for the baseline too",
+        _compared("table of source words", "source_table", setting=_TABLE),
     ),
     Check(
         "scoring",
-        "one way of scoring for runs that are compared",
-        "Compare systems whose output has one form",
+        "one way of scoring for all runs that are compared",
+        "Compare only systems that are scored in the same way",
         _compared("scoring", "scoring", _scored),
     ),
 )
@@ -214,7 +214,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
     blocks: list[Block] = [
         Heading(spec.title or spec.name, 1),
         *([Paragraph(spec.question)] if spec.question else []),
-        Paragraph(f"{len(mine)} runs{states and f': {states}'}. Experiment `{spec.name}`."),
+        Paragraph(f"Experiment `{spec.name}` has {len(mine)} runs{states and f': {states}'}."),
         *_warning_blocks(spec, mine),
         *_unlearned_blocks(mine),
         *results,
@@ -239,8 +239,8 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     """Warnings, before any numbers, about runs that do not belong together."""
     blocks: list[Block] = []
     for what, sentences, remedy in mixtures(spec, [one for one in runs if one.state == DONE]):
-        last = f"{remedy}, or run all of it under another name."
-        blocks += [Heading(f"Warning: runs of different {what}"), *map(Paragraph, [*sentences, last])]
+        last = f"{remedy}, or run the whole experiment under another name."
+        blocks += [Heading(f"Warning: runs with different {what}"), *map(Paragraph, [*sentences, last])]
     return blocks
 
 
@@ -249,11 +249,11 @@ def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
     found: dict[str, list[str]] = {}
     for run in (one for one in runs if one.state == DONE):
         zero = [name for name in _ZERO_IF_CONSTANT if run.metrics.get(name) == 0]
-        what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
+        what = f"{' and '.join(zero)} is exactly 0, as if all predictions were the same" if zero else ""
         if missed := run.result.get("never_predicted"):
             what = missed_note(missed)
         found.setdefault(what, []).append(_title(run.cell))
-    note = "A difference or a p-value between such runs compares no systems. Train longer or at another rate."
+    note = "Differences from such runs, and their p, mean nothing. Train longer or at another learning rate."
     lines = [f"{what}: {'; '.join(titles)}." for what, titles in found.items() if what]
     return [Heading("Warning: classes never predicted"), *map(Paragraph, [*lines, note])] if lines else []
 
@@ -340,18 +340,18 @@ def _columns(
 
 
 def _reading(spec: Spec, has_sentences: bool) -> str:
-    parts = ["Mean ± standard deviation over seeds"]
+    parts = ["Scores are means ± standard deviations over seeds"]
     if spec.report.baseline:
         levels = in_words(spec.report.baseline)
-        parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
+        parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
         if has_sentences:
-            largest = "the largest over the seeds, where all have translations and differ in one direction"
-            parts += [f"p (sentences): paired bootstrap of BLEU by sacreBLEU, {largest}"]
+            parts += ["p (sentences) is from a paired bootstrap of BLEU by sacreBLEU, run for each seed"]
+            parts += ["The largest p is shown, if all seeds have translations and differ in one direction"]
     if spec.report.paper:
-        parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
+        parts += [f"The paper's numbers: {spec.report.paper_source or 'as printed'}"]
         if spec.report.baseline:
-            parts += ["Δ paper: the paper's own gain over its own baseline, not ours over the paper"]
-    return ". ".join(parts) + ". Minutes: all attempts of a run, by the clock."
+            parts += ["Δ paper is the paper's own gain over its own baseline, not our gain over the paper"]
+    return ". ".join(parts) + ". Minutes are by the clock and count all attempts of a run."
 
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
@@ -406,7 +406,7 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return [
         Heading("Where the numbers come from"),
-        Paragraph(f"Specification sha256 {digest}. Folders are below the store; OUTPUT is FOLDER/model."),
+        Paragraph(f"Specification sha256 {digest}. Folders are inside the store. OUTPUT is FOLDER/model."),
         Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
         Code("\n".join(one.result["command"] for one in done)),
         *map(Paragraph, dict.fromkeys(shared)),

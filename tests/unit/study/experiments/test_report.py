@@ -278,7 +278,7 @@ def test_numbers_of_the_paper_for_other_metrics(filled, tmp_path):
     assert "| paper | Δ paper | paper chrf | Δ paper chrf | parameters |" in text
     assert _row(text, "sit", "10 %")[8:12] == ["17.28", "+1.00", "43.00", "+2.50"]
     assert _row(text, "base", "10 %")[8:12] == ["16.28", "–", "40.50", "–"]
-    assert "Δ paper: the paper's own gain over its own baseline, not ours over the paper." in text
+    assert "Δ paper is the paper's own gain over its own baseline, not our gain over the paper." in text
 
 
 def test_a_metric_that_only_the_paper_names_has_a_column(filled, tmp_path):
@@ -305,9 +305,9 @@ def test_runs_of_different_data_are_told(filled, make_result, tmp_path):
     other["test_sha256"] = {"src": "9" * 64}
     store.finish(cells["sit", "10 %", "3"].key, 1.0, make_result(13.0, **other))
     text = write_report(spec, store, tmp_path / "three").read_text()
-    warning = text[text.index("## Warning: runs of different data") : text.index("## Results")]
+    warning = text[text.index("## Warning: runs with different data") : text.index("## Results")]
     one, two = (cells["base", "100 %", seed].name for seed in "12")
-    expected = "expected one content behind the same settings, got 2"
+    expected = "expected one content for the same settings, got 2"
     assert f"train: {expected}: sha256 {'a' * 12} in {one}; sha256 {'b' * 12} in {two}." in warning
     assert f"dev: {expected}: sha256 {'d' * 12} in {one}; sha256 {'c' * 12} in " in warning  # of any share
     assert f"test src: {expected}: sha256 {'e' * 12} in " in warning
@@ -327,7 +327,7 @@ def test_another_checkpoint_behind_the_path(content, write_spec, store, make_res
     ((what, sentences, _),) = mixtures(spec, list(store.runs().values()))
     assert what == "data"
     assert sentences == [
-        f"model: expected one content behind the same settings, got 2: sha256 {'a' * 12} in {names[0]}, {names[1]}, "
+        f"model: expected one content for the same settings, got 2: sha256 {'a' * 12} in {names[0]}, {names[1]}, "
         f"{names[3]} and 1 more; sha256 {'b' * 12} in {names[2]}."
     ]
 
@@ -409,13 +409,13 @@ def test_runs_of_an_edited_recipe_are_told(filled, make_result, tmp_path):
     assert "Warning" not in write_report(spec, store, tmp_path / "one").read_text()
     store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(11.0, recipe=edited))
     text = write_report(spec, store, tmp_path / "two").read_text()
-    warning = text[text.index("## Warning: runs of different recipes") : text.index("## Results")]
+    warning = text[text.index("## Warning: runs with different recipes") : text.index("## Results")]
     one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
-    expected = "expected one value where settings are the same, got 2"
+    expected = "expected one value for the same settings, got 2"
     assert f"model.dropout: {expected}: 0.1 in {one}; 0.2 in {two}." in warning
     assert f'lisa: {expected}: null in {one}; {{"layers": null}} in {two}.' in warning
     assert "infusion.kind" not in warning
-    assert "Put the recipe back, or run all of it under another name." in warning
+    assert "Restore the old recipe, or run the whole experiment under another name." in warning
 
 
 def test_what_an_experiment_varies_is_no_edit_of_a_recipe(content, write_spec, store, make_result):
@@ -443,9 +443,9 @@ def test_compared_runs_of_different_precision_are_told(filled, make_result, tmp_
     store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(10.0, precision="bf16"))
     text = write_report(spec, store, tmp_path / "two").read_text()
     one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
-    assert text.index("## Warning: runs of different precision") < text.index("## Results")
+    assert text.index("## Warning: runs with different precision") < text.index("## Results")
     assert (
-        "training.precision: expected one where settings do not differ in it, got 2: "
+        "training.precision: expected one value unless the settings differ in it, got 2: "
         f"fp32 in {one}; bf16 in {two}." in text
     )
 
@@ -458,9 +458,9 @@ def test_a_baseline_with_a_table_less_is_told(filled, make_result, tmp_path):
         store.finish(cells[system, "10 %", "1"].key, 1.0, make_result(10.0, source_table=table))
     text = write_report(spec, store, tmp_path).read_text()
     one, two = (cells[system, "10 %", "1"].name for system in ("base", "sit"))
-    assert text.index("## Warning: runs of different tables") < text.index("## Results")
+    assert text.index("## Warning: runs with different embedding tables") < text.index("## Results")
     assert f", got 2: shared in {one}; own in {two}." in text
-    assert "Set model.share_source_embedding: false for the baseline, too, or run all of it" in text
+    assert "Set model.share_source_embedding: false for the baseline too, or run the whole" in text
 
 
 def test_a_table_that_is_asked_for_is_no_mixture(content, write_spec, store, make_result):
@@ -494,8 +494,8 @@ def test_compared_runs_that_are_scored_in_two_ways_are_told(filled, make_result,
         cell = cells[system, "10 %", "1"]
         store.finish(cell.key, 1.0, make_result(40.0 if lowercase else 10.0, scoring=scoring))
     text = write_report(spec, store, tmp_path / "one").read_text()
-    assert text.index("## Warning: runs of different scoring") < text.index("## Results")
-    assert "scoring: expected one way of scoring for runs that are compared, got 2: " in text
+    assert text.index("## Warning: runs with different scoring") < text.index("## Results")
+    assert "scoring: expected one way of scoring for all runs that are compared, got 2: " in text
     assert "| p (sentences) |" not in text
     for system, note in (("base", None), ("sit", "refs:through_target_pieces")):
         result = make_result(10.0, scoring={"tokenize": "none"}, references=note)
@@ -524,7 +524,8 @@ def test_runs_of_several_commits_are_not_mixed_in_silence(filled, make_result, t
     store.finish(_cells(spec)["base", "10 %", "1"].key, 1.0, resumed)
     text = write_report(spec, store, tmp_path / "two").read_text()
     assert (
-        "## Warning: runs of different code\n\ncode: expected one for runs that are compared, got 2: " in text
+        "## Warning: runs with different code\n\ncode: expected one version for all runs that are compared, got 2: "
+        in text
     )
     assert "| 0123456789ab, ba9876543210+ |" in text
     newer = make_result(10.0, versions={"torch": "9.9"})
@@ -559,7 +560,7 @@ WARNING = """## Warning: classes never predicted
 
 {}
 
-A difference or a p-value between such runs compares no systems. Train longer or at another rate.
+Differences from such runs, and their p, mean nothing. Train longer or at another learning rate.
 """
 OF_MASKS = "; ".join(f"system masks, seed {seed}" for seed in (1, 2, 3))
 OF_BOTH = "; ".join(f"system {name}, seed {seed}" for name in ("plain", "masks") for seed in (1, 2, 3))
@@ -569,7 +570,7 @@ def test_rows_of_exactly_nothing_are_remarked_on(report_on_cola):
     """Runs of an earlier version stored no more than their correlation."""
     text = report_on_cola(plain=(0.0, {}), masks=(0.0, {}))
     assert _row(text, "masks")[4] == "1.000"  # all the same: p says nothing
-    assert WARNING.format(f"matthews exactly 0, as where all predictions are the same: {OF_BOTH}.") in text
+    assert WARNING.format(f"matthews is exactly 0, as if all predictions were the same: {OF_BOTH}.") in text
     assert text.index("classes never predicted") < text.index("## Results")
 
 

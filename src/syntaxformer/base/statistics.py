@@ -83,11 +83,13 @@ def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05
     """
     limit = float(student_t.ppf(1 - alpha / 2, n - 1))
 
-    def missing(shift: float) -> float:
-        found = nct.sf(limit, n - 1, shift) + nct.cdf(-limit, n - 1, shift)
-        return float(found) - power
+    def above(shift: float) -> float:
+        return float(nct.sf(limit, n - 1, shift)) - power  # the other tail has next to none of it
 
-    return float(brentq(missing, 0.0, 10 * limit)) * sd / math.sqrt(n)
+    highest = 1.0
+    while above(highest) < 0:
+        highest *= 1.5
+    return float(brentq(above, 0.0, highest)) * sd / math.sqrt(n)
 
 
 def bootstrap_interval(

@@ -32,7 +32,7 @@ from syntaxformer.study.experiments.groups import (
     trial_figures,
     x_figures,
 )
-from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words, matches
+from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words, matches, without_seed
 from syntaxformer.study.experiments.store import (
     DONE,
     WAITING,
@@ -140,30 +140,30 @@ class Check:
 
 
 CHECKS = (
-    Check("data", "one content behind the same settings", "Put the old content back", _contents),
-    Check("recipes", "one value where settings are the same", "Put the recipe back", _recipes),
+    Check("data", "one content for the same settings", "Restore the old content", _contents),
+    Check("recipes", "one value for the same settings", "Restore the old recipe", _recipes),
     Check(
         "precision",
-        "one where settings do not differ in it",
-        "Give training.precision in settings",
+        "one value unless the settings differ in it",
+        "Set training.precision in the settings",
         _compared("training.precision", "precision", setting="training.precision"),
     ),
     Check(
         "code",
-        "one for runs that are compared",
-        "Check out the commit of the others",
+        "one version for all runs that are compared",
+        "Check out the commit of the other runs",
         _compared("code", "commit", _code),
     ),
     Check(
-        "tables",
-        f"one kind, shared or own, where settings do not differ in {_TABLE}",
-        f"Set {_TABLE}: false for the baseline, too",
-        _compared("source words' table", "source_table", setting=_TABLE),
+        "embedding tables",
+        f"one kind, shared or own, unless the settings differ in {_TABLE}",
+        f"Set {_TABLE}: false for the baseline too",
+        _compared("table of source words", "source_table", setting=_TABLE),
     ),
     Check(
         "scoring",
-        "one way of scoring for runs that are compared",
-        "Compare systems whose output has one form",
+        "one way of scoring for all runs that are compared",
+        "Compare only systems that are scored in the same way",
         _compared("scoring", "scoring", _scored),
     ),
 )
@@ -217,7 +217,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
     blocks: list[Block] = [
         Heading(spec.title or spec.name, 1),
         *([Paragraph(spec.question)] if spec.question else []),
-        Paragraph(f"{len(mine)} runs{states and f': {states}'}. Experiment `{spec.name}`."),
+        Paragraph(f"Experiment `{spec.name}` has {len(mine)} runs{states and f': {states}'}."),
         *_warning_blocks(spec, mine),
         *_unlearned_blocks(mine),
         *_unturned_blocks(spec, mine),
@@ -246,8 +246,8 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     """Warnings, before any numbers, about runs that do not belong together."""
     blocks: list[Block] = []
     for what, sentences, remedy in mixtures(spec, [one for one in runs if one.state == DONE]):
-        last = f"{remedy}, or run all of it under another name."
-        blocks += [Heading(f"Warning: runs of different {what}"), *map(Paragraph, [*sentences, last])]
+        last = f"{remedy}, or run the whole experiment under another name."
+        blocks += [Heading(f"Warning: runs with different {what}"), *map(Paragraph, [*sentences, last])]
     return blocks
 
 
@@ -256,28 +256,36 @@ def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
     found: dict[str, list[str]] = {}
     for run in (one for one in runs if one.state == DONE):
         zero = [name for name in _ZERO_IF_CONSTANT if run.metrics.get(name) == 0]
-        what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
+        what = f"{' and '.join(zero)} is exactly 0, as if all predictions were the same" if zero else ""
         if missed := run.result.get("never_predicted"):
             what = missed_note(missed)
         found.setdefault(what, []).append(_title(run.cell))
-    note = "A difference or a p-value between such runs compares no systems. Train longer or at another rate."
+    note = "Differences from such runs, and their p, mean nothing. Train longer or at another learning rate."
     lines = [f"{what}: {'; '.join(titles)}." for what, titles in found.items() if what]
     return [Heading("Warning: classes never predicted"), *map(Paragraph, [*lines, note])] if lines else []
 
 
 def _unturned_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     """A warning about runs whose best evaluation is their last: with more updates they might still gain."""
-    found = []
-    for run in (one for one in runs if one.state == DONE and TRIAL not in one.cell.labels):
+    of_grid = [one for one in runs if one.state == DONE and TRIAL not in one.cell.labels]
+    found: dict[str, list[StoredRun]] = {}
+    for run in of_grid:
         if run.result.get("best_step") == run.result.get("last_step", math.nan):
-            last = run.result.get("curve", [])[-2:]
-            slope = f" (loss on dev {last[1]['value'] - last[0]['value']:+.3f} since the evaluation before)"
-            found.append(_title(run.cell) + (slope if spec.verb == "train" and len(last) == 2 else ""))
+            found.setdefault(without_seed(run.cell.labels) or spec.name, []).append(run)
     if not found:
         return []
-    note = "A difference between such runs may say only that one of them learns faster. Train them longer."
-    lines = f"{len(found)} runs, of {sum(one.state == DONE for one in runs)}: {'; '.join(found)}."
-    return [Heading("Warning: runs that were best at their last evaluation"), *map(Paragraph, [lines, note])]
+    rows = []
+    for name, members in found.items():
+        ends = [one.result["curve"][-2:] for one in members if len(one.result.get("curve", [])) > 1]
+        slope = spread([last["value"] - before["value"] for before, last in ends])
+        rows.append([name, str(len(members)), f"{slope.mean:+.3f}" if ends else NONE])
+    what = "loss" if spec.verb == "train" else "score"
+    note = (
+        f"The best evaluation of {sum(map(len, found.values()))} of {len(of_grid)} runs was their last. "
+        "A difference between such runs may say only that one of them learns faster. Train them longer."
+    )
+    table = Table(["runs", "number", f"change of {what} on dev in the last interval"], rows)
+    return [Heading("Warning: runs that were best at their last evaluation"), Paragraph(note), table]
 
 
 def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
@@ -417,20 +425,20 @@ def _columns(
 
 
 def _reading(spec: Spec, differences: Sequence[Difference | None]) -> str:
-    parts = ["Mean ± standard deviation over seeds"]
+    parts = ["Scores are means ± standard deviations over seeds"]
     if spec.report.baseline:
         levels = in_words(spec.report.baseline)
-        parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
+        parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
         if any(one and one.p_sentences for one in differences):
-            largest = "the largest over the seeds, where all have translations and differ in one direction"
-            parts += [f"p (sentences): paired bootstrap of BLEU by sacreBLEU, {largest}"]
+            parts += ["p (sentences) is from a paired bootstrap of BLEU by sacreBLEU, run for each seed"]
+            parts += ["The largest p is shown, if all seeds have translations and differ in one direction"]
         if any(one and one.interval for one in differences):
-            parts += ["95 % interval: bootstrap over seeds and sentences together"]
+            parts += ["The 95 % interval is from a bootstrap over seeds and sentences together"]
     if spec.report.paper:
-        parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
+        parts += [f"The paper's numbers: {spec.report.paper_source or 'as printed'}"]
         if spec.report.baseline:
-            parts += ["Δ paper: the paper's own gain over its own baseline, not ours over the paper"]
-    return ". ".join(parts) + ". Minutes: all attempts of a run, by the clock."
+            parts += ["Δ paper is the paper's own gain over its own baseline, not our gain over the paper"]
+    return ". ".join(parts) + ". Minutes are by the clock and count all attempts of a run."
 
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
@@ -485,7 +493,7 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return [
         Heading("Where the numbers come from"),
-        Paragraph(f"Specification sha256 {digest}. Folders are below the store; OUTPUT is FOLDER/model."),
+        Paragraph(f"Specification sha256 {digest}. Folders are inside the store. OUTPUT is FOLDER/model."),
         Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
         Code("\n".join(one.result["command"] for one in done)),
         *map(Paragraph, dict.fromkeys(shared)),

@@ -52,13 +52,14 @@ def test_the_finished_runs_of_a_page_are_of_its_recipe_as_it_is_now(name):
 def test_pages_show_what_was_run_and_name_the_file_that_lists_the_rest():
     name = "mine"
     text = (
-        "6 runs: 1 done, 1 failed, 4 waiting. Experiment `mine`.\n\n| system | seeds | bleu |\n| --- | ---: | ---: |\n"
+        "Experiment `mine` has 6 runs: 1 done, 1 failed, 4 waiting.\n\n| system | seeds | bleu |\n| --- | ---: | ---: |\n"
         "| base | 1 of 3 | 10.00 |\n| sit | 0 of 3 | – |\n\n## Not measured\n\n| run | state | why |\n"
         "| --- | ---: | ---: |\n| base, seed 2 | failed | no disk |\n| base, seed 3 | waiting |  |\n\n## Origin\n"
     )
     shown = _pages().without_plans(text, name)
     assert shown.startswith(
-        "6 runs: 1 done, 1 failed, 4 waiting. `experiments/mine.yaml` lists what waits.\n"
+        "Experiment `mine` has 6 runs: 1 done, 1 failed, 4 waiting. "
+        "`experiments/mine.yaml` lists those that wait.\n"
     )
     assert "| base, seed 2 | failed | no disk |\n\n## Origin\n" in shown
     assert "| sit |" not in shown

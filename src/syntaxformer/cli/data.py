@@ -1,0 +1,54 @@
+"""`syntaxformer data report|get`: what is wrong with parallel text, and the corpora that recipes name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option, Typer, echo
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.options import JsonOption
+
+data = Typer(
+    name="data",
+    help="Report faults of parallel text, and get corpora.\n\nsyntaxformer data report train.en train.de",
+    no_args_is_help=True,
+)
+
+
+@data.command()
+def report(
+    files: Annotated[
+        list[Path],
+        Argument(metavar="SRC TGT [DEV_SRC DEV_TGT]...", help="Training pairs; then sets to keep out."),
+    ],
+    src_language: Annotated[str | None, Option(help="Code; default: by the name of the file.")] = None,
+    tgt_language: Annotated[str | None, Option(help="The same of the target.")] = None,
+    all_lines: Annotated[
+        bool, Option("--all", help="Identify the language of all lines, not of 10,000.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Report duplicates, overlap with dev and test, copies, odd lengths, other languages and scripts.
+
+    syntaxformer data report train.en train.de valid.en valid.de test.en test.de
+    """
+    from syntaxformer.base.languages import given_language, language_of_file
+    from syntaxformer.translation.data_report import read_pair_files, report_pairs
+
+    if len(files) % 2:
+        raise ConfigError(f"files: expected pairs SRC TGT, got {len(files)} files. Name both sides of each.")
+    codes = []
+    for key, given, path in (("src", src_language, files[0]), ("tgt", tgt_language, files[1])):
+        try:
+            codes.append(given_language(given) if given else language_of_file(path).code)
+        except ValueError as error:
+            raise ConfigError(f"--{key}-language: {error}") from error
+    pairs = list(zip(files[::2], files[1::2], strict=True))
+    held_out = {str(src): read_pair_files(src, tgt) for src, tgt in pairs[1:]}
+    name = f"{files[0]}, {files[1]}"
+    text = read_pair_files(*pairs[0])
+    found = report_pairs(name, text, (codes[0], codes[1]), held_out, all_languages=all_lines)
+    echo(json.dumps(found.to_dict()) if as_json else found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -52,3 +53,20 @@ def report(
     text = read_pair_files(*pairs[0])
     found = report_pairs(name, text, (codes[0], codes[1]), held_out, all_languages=all_lines)
     echo(json.dumps(found.to_dict()) if as_json else found)
+
+
+@data.command()
+def get(
+    corpus: Annotated[str, Argument(help="multi30k, tatoeba, iwslt14 or wmt14.")],
+    output: Annotated[Path | None, Option("-o", "--output", help="Folder; default: data/CORPUS.")] = None,
+) -> None:
+    """Get a corpus that a recipe names: from the mirror folder SYNTAXFORMER_DATA if that is set, or its home.
+
+    syntaxformer data get multi30k -o data/multi30k
+    """
+    from syntaxformer.translation.fetch import fetch_corpus
+
+    mirror = os.environ.get("SYNTAXFORMER_DATA")
+    folder = output or Path("data") / corpus
+    files = fetch_corpus(corpus, folder, Path(mirror) if mirror else None)
+    echo(f"{folder}: {len(files)} files")

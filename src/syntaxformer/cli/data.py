@@ -19,14 +19,25 @@ data = Typer(
 )
 
 
+def _language(value: str) -> str:
+    from syntaxformer.base.languages import given_language
+
+    return given_language(value)
+
+
+LanguageOption = Annotated[
+    str | None, Option(parser=_language, metavar="CODE", help="Default: by the name of the file.")
+]
+
+
 @data.command()
 def report(
     files: Annotated[
         list[Path],
         Argument(metavar="SRC TGT [DEV_SRC DEV_TGT]...", help="Training pairs; then sets to keep out."),
     ],
-    src_language: Annotated[str | None, Option(help="Code; default: by the name of the file.")] = None,
-    tgt_language: Annotated[str | None, Option(help="The same of the target.")] = None,
+    src_language: LanguageOption = None,
+    tgt_language: LanguageOption = None,
     all_lines: Annotated[
         bool, Option("--all", help="Identify the language of all lines, not of 10,000.")
     ] = False,
@@ -36,22 +47,19 @@ def report(
 
     syntaxformer data report train.en train.de valid.en valid.de test.en test.de
     """
-    from syntaxformer.base.languages import given_language, language_of_file
+    from syntaxformer.base.languages import language_of_file
     from syntaxformer.translation.data_report import read_pair_files, report_pairs
 
     if len(files) % 2:
         raise ConfigError(f"files: expected pairs SRC TGT, got {len(files)} files. Name both sides of each.")
-    codes = []
-    for key, given, path in (("src", src_language, files[0]), ("tgt", tgt_language, files[1])):
-        try:
-            codes.append(given_language(given) if given else language_of_file(path).code)
-        except ValueError as error:
-            raise ConfigError(f"--{key}-language: {error}") from error
+    languages = (
+        src_language or language_of_file(files[0]).code,
+        tgt_language or language_of_file(files[1]).code,
+    )
     pairs = list(zip(files[::2], files[1::2], strict=True))
     held_out = {str(src): read_pair_files(src, tgt) for src, tgt in pairs[1:]}
-    name = f"{files[0]}, {files[1]}"
-    text = read_pair_files(*pairs[0])
-    found = report_pairs(name, text, (codes[0], codes[1]), held_out, all_languages=all_lines)
+    text, name = read_pair_files(*pairs[0]), f"{files[0]}, {files[1]}"
+    found = report_pairs(name, text, languages, held_out, all_languages=all_lines)
     echo(json.dumps(found.to_dict()) if as_json else found)
 
 

@@ -51,7 +51,11 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
         )
     if source is not None and not source.is_dir():
         raise ConfigError(f"SYNTAXFORMER_DATA: expected the folder {source}, found none. Check the mirror.")
-    files = list(corpus["files"]) if source is None else sorted({_bare(path) for path in source.iterdir()})
+    files = (
+        list(corpus["files"])
+        if source is None
+        else sorted({path.name.removesuffix(".gz") for path in source.iterdir()})
+    )
     with disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
     record = read_json(output / RECORD) if (output / RECORD).exists() else {}
@@ -59,7 +63,7 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
     for file in files:
         expected = corpus["files"].get(file) or record.get(file)
         target = output / f"{file}.gz"
-        if not (target.is_file() and expected and _hash(target) == expected):
+        if not (target.is_file() and expected and _hash_packed(target, target) == expected):
             with disk_errors(output), atomic_file(target) as temporary:
                 place = _bring(corpus, source, file, temporary)
                 found = _hash_packed(temporary, place)
@@ -73,10 +77,6 @@ def fetch_corpus(name: str, output: Path, mirror: Path | None) -> list[Path]:
         write_json(output / RECORD, {**record, **new}, indent=1)
         _log.info("no checksum was known of %s: recorded in %s", ", ".join(new), output / RECORD)
     return [output / f"{file}.gz" for file in files]
-
-
-def _bare(path: Path) -> str:
-    return path.name.removesuffix(".gz")
 
 
 def _bring(corpus: dict[str, Any], source: Path | None, file: str, target: Path) -> str:
@@ -111,17 +111,11 @@ def _download(address: str, target: Path) -> None:
         ) from error
 
 
-def _hash(path: Path) -> str | None:
-    """sha256 of the unpacked content; None if it cannot be unpacked."""
-    try:
-        return _hash_packed(path, path)
-    except DataError:
-        return None
-
-
 def _hash_packed(path: Path, place: str | Path) -> str:
     try:
         with gzip.open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except (OSError, EOFError) as error:
-        raise DataError(f"expected a whole gzip file, got: {error}. Fetch it again.", place) from error
+        raise DataError(
+            f"expected a whole gzip file, got: {error}. Remove it and fetch it again.", place
+        ) from error

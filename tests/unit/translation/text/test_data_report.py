@@ -113,6 +113,16 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     faults = json.loads(capsys.readouterr().out)["faults"]
     assert faults[COPY]["pairs"] == len(planted["copy"])
     assert faults[HELD_OUT.format(files[2])]["lines"] == sorted(planted["overlap"])[:3]
+    given = ["--src-language", "fr", "--tgt-language", "deu"]
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, *given, "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    assert json.loads(capsys.readouterr().out)["faults"][LANGUAGE]["pairs"] > 1000
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, "--src-language", "quatsch!"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert "quatsch!" in capsys.readouterr().err
     monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files[:3]])
     with pytest.raises(SystemExit):
         main()

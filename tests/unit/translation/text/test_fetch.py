@@ -67,14 +67,14 @@ def test_from_its_home(mirror, tmp_path, monkeypatch):
     fetch_corpus("toy", tmp_path / "out", None)
     assert asked == ["https://home/tr.de.gz"]
     monkeypatch.setattr(fetch, "_download", lambda address, path: path.write_bytes(b"<html>"))
-    with pytest.raises(DataError, match="https://home/tr.de.gz: expected a whole gzip file"):
+    with pytest.raises(DataError, match=r"https://home/tr\.de\.gz: expected a whole gzip file"):
         fetch_corpus("toy", tmp_path / "new", None)
 
 
 def test_what_cannot_be_had_is_said(mirror, tmp_path):
     with pytest.raises(ConfigError, match="expected one of toy, homeless, got x"):
         fetch_corpus("x", tmp_path, None)
-    with pytest.raises(ConfigError, match="no public home of these very files. Ask the author"):
+    with pytest.raises(ConfigError, match=r"no public home of these very files\. Ask the author"):
         fetch_corpus("homeless", tmp_path, None)
     with pytest.raises(ConfigError, match="SYNTAXFORMER_DATA: expected the folder"):
         fetch_corpus("homeless", tmp_path, mirror)

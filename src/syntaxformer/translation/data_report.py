@@ -54,7 +54,7 @@ class DataReport:
     Args:
         name: What was looked at.
         n_pairs: Number of its pairs.
-        lines: Its rows → their line numbers in the files, counted from 1.
+        lines: Line numbers of its rows in the files, counted from 0; None if they are the same.
         faults: Fault → rows that have it, ascending, counted from 0.
         notes: What was not checked, or only in part.
         sampled: Fault → number of pairs that were looked at, if not all.

@@ -272,8 +272,11 @@ def _script_of(letter: str) -> str:
 def _add_languages(
     report: DataReport, pairs: Pairs, languages: tuple[str | None, str | None], every: bool
 ) -> None:
-    if (identifier := _identifier()) is None:
-        report.notes.append(f"The language of the lines was not checked. Run: {INSTALL}")
+    try:
+        identifier = _identifier()
+    except (ImportError, OSError) as error:  # its model is unpacked into a temporary file
+        remedy = f"Run: {INSTALL}" if isinstance(error, ImportError) else "Make room for temporary files."
+        report.notes.append(f"The language of the lines was not checked: {error}. {remedy}")
         return
     for side, code in zip(("source", "target"), languages, strict=True):
         if code not in identifier.labels:
@@ -299,9 +302,12 @@ def _is_foreign(identifier: Any, line: str, code: str | None) -> bool:
 
 @cache
 def _identifier() -> Any:
-    """py3langid's identifier with probabilities, or None if it is not installed."""
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        return None
+    """py3langid's identifier with probabilities.
+
+    Raises:
+        ImportError: It is not installed.
+        OSError: There is no room to unpack its model.
+    """
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

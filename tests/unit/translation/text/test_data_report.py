@@ -87,11 +87,21 @@ def test_only_a_sample_of_languages_is_identified_and_that_is_said(monkeypatch):
     assert LANGUAGE_SAMPLE == 10_000
 
 
-def test_without_an_identifier_the_report_says_how_to_get_one(monkeypatch):
-    monkeypatch.setattr(data_report, "_identifier", lambda: None)
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (ModuleNotFoundError("No module named 'py3langid'"), 'Run: python -m pip install "py3langid>=0.4"'),
+        (OSError(27, "File too large"), "Make room for temporary files."),
+    ],
+)
+def test_without_an_identifier_the_report_says_how_to_get_one(monkeypatch, error, remedy):
+    def missing():
+        raise error
+
+    monkeypatch.setattr(data_report, "_identifier", missing)
     report = report_pairs("a", (["A cat."], ["Une chat."]), ("en", "de"))
     assert LANGUAGE not in report.faults
-    assert 'not checked. Run: python -m pip install "py3langid>=0.4"' in str(report)
+    assert f"The language of the lines was not checked: {error}. {remedy}" in str(report)
 
 
 def test_files_of_unlike_length_are_refused(tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import statistics
+from pathlib import Path
 
 import pytest
 from scipy.stats import ttest_rel
@@ -21,6 +23,7 @@ from syntaxformer.study.experiments.report import mixtures
 from syntaxformer.study.experiments.spec import Contrast, PaperNumber, ScoredText
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
 
+ROOT = Path(__file__).resolve().parents[4]
 BLEU = {
     ("base", "10 %"): [10.0, 11.0, 12.5],
     ("sit", "10 %"): [11.0, 12.5, 13.0],
@@ -618,3 +621,25 @@ def test_runs_that_end_at_their_best_step_are_named(filled, make_result, tmp_pat
     text = write_report(spec, store, tmp_path / "report").read_text()
     assert f"{heading}\n\nThe best evaluation of 1 of 8 runs was their last. " in text
     assert "| system base, fraction 100 % | 1 | -0.700 |" in text
+
+
+def test_a_second_program_finds_the_same_p_values_and_intervals(filled, content, tmp_path):
+    """Those over sentences, which need translations: equal, or within the error of another stream of draws."""
+    spec, store = filled
+    page = write_report(spec, store, tmp_path / "report")
+    content["test"] = {"src": str(tmp_path / "src"), "ref": str(tmp_path / "ref")}
+    found = importlib.util.spec_from_file_location("recompute", ROOT / "experiments" / "recompute.py")
+    second = importlib.util.module_from_spec(found)
+    found.loader.exec_module(second)
+    for cell in spec.cells():
+        (store.cell_folder(cell) / "references.txt").unlink(missing_ok=True)
+    one = second.Page("small", content, store.folder, page)
+    one.compare()
+    assert one.problems == []
+    assert one.counts["without translations"] == 0
+    text = page.read_text()
+    (interval,) = [cell for cell in _row(text, "sit", "10 %") if " to " in cell]
+    page.write_text(text.replace(interval, "-9.00 to +9.00"))
+    wrong = second.Page("small", content, store.folder, page)
+    wrong.compare()
+    assert any("interval [-9.0, 9.0], the store gives" in line for line in wrong.problems)

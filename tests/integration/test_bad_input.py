@@ -101,8 +101,8 @@ def test_unknown_keys_and_sums(train, tmp_path, tiny):
     recipe = f"{Path(__file__).resolve().parents[2] / 'recipes' / 'tiny.yaml'}"
     _refused(
         train("training.lerning_rate=1", "modle.d_ff=3"),
-        f"{recipe}: training.lerning_rate: unknown key. Nearest: learning_rate.",
-        f"{recipe}: modle: unknown key. Nearest: model.",
+        "command line: training.lerning_rate: unknown key. Nearest: learning_rate.",
+        "command line: modle: unknown key. Nearest: model.",
     )
     _refused(
         train("infusion.kind=sum_then_concat", "infusion.word_width=11"),

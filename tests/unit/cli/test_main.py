@@ -222,3 +222,16 @@ def test_an_empty_exclude_excludes_nothing(run, tmp_path):
     code, _, err = run("train", str(tmp_path / "own.yaml"), f"output={tmp_path / 'run'}")
     assert code == 2
     assert err.startswith("error: data: expected the file "), "only the folder is missing"
+
+
+def test_a_typo_on_the_command_line_is_not_blamed_on_the_file(run, tmp_path):
+    (tmp_path / "own.yaml").write_text("output: x\ndata:\n  tgtt: de\n  dir: none\nmodel:\n  d_ff: wide\n")
+    code, _, err = run("train", str(tmp_path / "own.yaml"), "infusion.kidn=none", "model.d_ff=wider", "sed=1")
+    assert code == 2
+    found = sorted(line.removeprefix("error: ").split(": ")[:2] for line in err.splitlines())
+    assert found == [
+        [str(tmp_path / "own.yaml"), "data.tgtt"],
+        ["command line", "infusion.kidn"],
+        ["command line", "model.d_ff"],
+        ["command line", "sed"],
+    ]

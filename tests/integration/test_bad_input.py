@@ -39,6 +39,7 @@ def test_a_missing_file(train, corpus, tmp_path):
         (b"a\nb\n", "train.en", "expected as many lines as {tgt}, got 3 and 2. Line n of one file must translate line n of the other."),
         (b"a\nb\xff\nc\n", "train.de:2", "expected UTF-8, got byte 0xff at byte 2 of the line (4 of the file). Convert the file to UTF-8."),
         (b"a\nb\nc\0\n", "train.de:3", "expected text, got a NUL at byte 2 of the line (6 of the file)."),
+        ("a\nb\nc\n".encode("utf-16"), "train.de:1", "expected UTF-8, got UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
         (b"a\tx\nb\nc\n", "train.de:1", "expected one sentence, got a tab at character 2. If the file is not a table, set data.tabs=space to read tabs as spaces."),
         (b"\n\n\n", "train.en", "expected at least one pair of lines with text, got 3 lines without text."),
     ],
@@ -100,8 +101,8 @@ def test_unknown_keys_and_sums(train, tmp_path, tiny):
     recipe = f"{Path(__file__).resolve().parents[2] / 'recipes' / 'tiny.yaml'}"
     _refused(
         train("training.lerning_rate=1", "modle.d_ff=3"),
-        f"{recipe}: training.lerning_rate: unknown key. Nearest: learning_rate.",
-        f"{recipe}: modle: unknown key. Nearest: model.",
+        "command line: training.lerning_rate: unknown key. Nearest: learning_rate.",
+        "command line: modle: unknown key. Nearest: model.",
     )
     _refused(
         train("infusion.kind=sum_then_concat", "infusion.word_width=11"),

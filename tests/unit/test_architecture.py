@@ -30,8 +30,8 @@ ALLOWED["demo"] = ALLOWED["serve"] = {*ALLOWED["study"], "study"}
 ALLOWED["cli"] = {*ALLOWED["demo"], "demo", "serve"}
 """Room → rooms that it may import (DESIGN §1). The two products never import each other."""
 
-ROOT = {"auto_classes": set(), "pipelines": {"base", "runs", "translation", "encoders"}}
-"""Single files at the door: what `transformers` is told of us, and both products behind one function."""
+ROOT = {"__main__": {"cli"}, "auto_classes": set(), "pipelines": {"base", "runs", "translation", "encoders"}}
+"""Single files at the door: `python -m syntaxformer`, what `transformers` is told of us, and both products behind one function."""
 
 LONGEST_FILE, LONGEST_BODY = 600, 60
 

@@ -6,10 +6,11 @@ The sections themselves are pydantic models beside the code they configure; this
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -106,6 +107,18 @@ def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any
     return flat
 
 
+def corpus_path(path: Any) -> Any:
+    """The path with `../shared/data`, where recipes and experiments look, replaced by `SYNTAXFORMER_DATA`.
+
+    Other paths, and all paths where the variable is not set, stay as they are.
+    """
+    data = os.environ.get("SYNTAXFORMER_DATA")
+    usual = Path("../shared/data")
+    if data and isinstance(path, str | Path) and Path(path).is_relative_to(usual):
+        return type(path)(Path(data) / Path(path).relative_to(usual))
+    return path
+
+
 def validate(model: type[ConfigT], content: Mapping[str, Any], source: str) -> ConfigT:
     """Check a mapping against a pydantic model. A section without content gets its defaults.
 
@@ -160,7 +173,9 @@ def _problem(model: type[BaseModel], detail: Any) -> str:
     path = [str(part) for part in detail["loc"]]
     key = ".".join(path)
     if detail["type"] == "extra_forbidden":
-        return f"{key}: unknown key. {nearest(path[-1], _keys_at(model, path[:-1]))}"
+        other = [name for name in model.model_fields if path[-1] in _keys_at(model, [name])]
+        hint = f"Nearest: {other[0]}.{path[-1]}." if other else nearest(path[-1], _keys_at(model, path[:-1]))
+        return f"{key}: unknown key. {hint}"
     if detail["type"] == "missing":
         return f"{key}: expected a value, got nothing."
     if detail["type"] == "invalid_key":
@@ -173,13 +188,16 @@ def _problem(model: type[BaseModel], detail: Any) -> str:
 
 
 def _with_empty_sections(model: type[BaseModel], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Make empty sections of None: YAML reads `section:` with nothing below it as None."""
-    sections = {
-        name
-        for name, field in model.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-    }
-    return {key: {} if value is None and key in sections else value for key, value in content.items()}
+    """Make empty sections and lists of None: YAML reads `section:` with nothing below it as None."""
+    filled = dict(content)
+    for name, field in model.model_fields.items():
+        kind, value = field.annotation, filled.get(name, ...)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            if value is None or isinstance(value, dict):
+                filled[name] = _with_empty_sections(kind, value or {})
+        elif value is None and get_origin(kind) is list:
+            filled[name] = []
+    return filled
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:

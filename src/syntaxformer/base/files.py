@@ -348,6 +348,7 @@ def read_record(path: Path, record: type[_Record], format_version: int | None = 
 
 
 _BOM = b"\xef\xbb\xbf"
+_UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def plain_or_packed(path: Path) -> Path | None:
@@ -386,7 +387,7 @@ def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -
     """Yield the lines of an open binary file or stream, checked as `read_lines` does.
 
     Raises:
-        DataError: A line holds bytes that are not UTF-8 or a NUL.
+        DataError: The text is UTF-16, or a line holds bytes that are not UTF-8 or a NUL.
     """
     position = 0
     for number, raw in enumerate(raw_lines, 1):
@@ -394,6 +395,9 @@ def decode_lines(raw_lines: Iterable[bytes], name: str | Path, first: int = 0) -
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
             if number == 1:
                 line = line.removeprefix(_BOM)
+                if line.startswith(_UTF_16_BOMS) and not line.startswith(b"\xff\xfe\0\0"):  # that is UTF-32
+                    remedy = "Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."
+                    raise DataError(f"expected UTF-8, got UTF-16. {remedy}", name, number)
             yield _decode(line, name, number, position + raw.find(line))
         position += len(raw)
 

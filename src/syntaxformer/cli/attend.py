@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
+_HEADS = ("n_heads", "decoder_attention_heads", "num_attention_heads")
+"""Where `config.json` has the heads of the attention that is drawn, by kind of model."""
+
 _INSTEAD = {"--annotator": "Give what the model reads as --model-annotator."}
 
 
@@ -67,6 +70,7 @@ def attend(
     """
     loading = {"annotator": model_annotator, "trust_annotator": trust_annotator}
     folders = [one for one in (beside, model) if one is not None]
+    _check_stored_places(folders, layer, head)
     if spread is not None:
         unused = {"text": text, "-o": output, "--factor": factor, "--pair": pair, "--network": network}
         _refuse("--spread", unused)
@@ -132,6 +136,19 @@ def _cross_attention(
     draw_attention(maps, output, layer, head)
     for folder, one in maps.items():
         echo(f"{folder}: {one.translation}")
+
+
+def _check_stored_places(folders: Sequence[Path], layer: int, head: int | None) -> None:
+    """Refuse a layer or head that a model's settings rule out, before anything is loaded."""
+    from syntaxformer.base.files import read_json
+
+    for folder in folders:
+        stored = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+        n_layers = stored.get("decoder_layers", stored.get("num_hidden_layers"))
+        n_heads = next(filter(None, map(stored.get, _HEADS)), None)
+        if isinstance(n_layers, int) and isinstance(n_heads, int):
+            of_second = "" if folder == folders[-1] else f" of {folder}"
+            _check_place(layer, head, n_layers, n_heads, of_second)
 
 
 def _check_place(layer: int, head: int | None, n_layers: int, n_heads: int, of: str = "") -> None:

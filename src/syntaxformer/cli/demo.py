@@ -40,8 +40,9 @@ def _print(report: DemoReport) -> None:
         scores, size = one.scores, f"{one.n_parameters:>11,} {one.seconds:>8.0f}"
         echo(f"{one.name:<10} {scores.bleu:>6.2f} {scores.chrf:>6.2f} {size}   {one.folder}")
     difference = report.comparison
+    p_value = f"no p: {difference.no_p}" if difference.no_p else f"p = {difference.p_value:.3f}"
     echo(
-        f"difference {difference.difference:>+6.2f} BLEU, p = {difference.p_value:.3f} "
+        f"difference {difference.difference:>+6.2f} BLEU, {p_value} "
         "(paired bootstrap; one seed and short sentences: a first look, not a benchmark)"
     )
     for example in report.examples:

@@ -91,6 +91,7 @@ def evaluate(
             "baseline": str(baseline),
             "difference": comparison.difference,
             "p_value": None if math.isnan(comparison.p_value) else comparison.p_value,
+            "no_p": comparison.no_p,
             "note": _table_note(model, baseline),
         }
     echo(json.dumps(report)) if as_json else _print(report)
@@ -101,7 +102,7 @@ def _print(report: dict[str, Any]) -> None:
     echo(f"chrF {report['chrf']:.2f}  {report['chrf_signature']}")
     if "baseline" in report:
         p_value = report["p_value"]
-        shown = "no p: too few lines" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
+        shown = f"no p: {report['no_p']}" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
         echo(f"BLEU {report['difference']:+.2f} against {report['baseline']}, {shown}")
         if report["note"]:
             echo(report["note"], err=True)

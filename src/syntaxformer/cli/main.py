@@ -51,7 +51,7 @@ app = typer.Typer(
     help="Syntax in Transformers: train, translate and evaluate with parts of speech and trees.",
     epilog="`syntaxformer VERB --help` shows an example.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 _PACKAGE = Path(__file__).parents[1]

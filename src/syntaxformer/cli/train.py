@@ -24,6 +24,6 @@ def train(
     from syntaxformer.translation.recipe import load_recipe
     from syntaxformer.translation.training import train_translator
 
-    output: Path = train_translator(load_recipe(recipe, overrides or ()), resume, overwrite)
+    output: Path = train_translator(load_recipe(recipe, overrides or (), "command line"), resume, overwrite)
     if process_team().is_main_process:
         echo(output)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from syntaxformer.base.config import apply_overrides, validate
+from syntaxformer.base.config import apply_overrides, corpus_path, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
@@ -24,7 +24,7 @@ _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 class LabelledData(Section):
     """Where texts and labels come from."""
 
-    dir: Path | None = Field(
+    dir: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
         default=None,
         description="folder of the task's official files or of a saved data set, or hub:NAME on the Hub",
     )

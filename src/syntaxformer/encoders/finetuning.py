@@ -241,7 +241,10 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
     if not config.training.keep_checkpoints:
         shutil.rmtree(config.output / "checkpoints", ignore_errors=True)
     if gates:
-        _log.info("gates of the masks, 0 closed, 1 open: %s", "  ".join(f"{gate:.3f}" for gate in gates))
+        _log.info(
+            "gates of the masks, each from 0.000 (closed) to 1.000 (open): %s",
+            "  ".join(f"{gate:.3f}" for gate in gates),
+        )
     _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
     if missed:
         remedy = "Train longer or with another learning rate, or give more such rows."

@@ -17,8 +17,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from syntaxformer.base.config import corpus_path
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import count_lines, hash_file, plain_or_packed, read_json, read_lines
@@ -42,7 +43,9 @@ class CorpusConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    dir: Path | None = Field(default=None, description="folder of the parallel files")
+    dir: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
+        default=None, description="folder of the parallel files"
+    )
     dataset: str | None = Field(
         default=None, description="a Hugging Face dataset instead of dir: its name on the hub, or a folder"
     )

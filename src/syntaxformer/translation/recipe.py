@@ -472,8 +472,10 @@ class Recipe(RunConfig):
         return SyntaxInputs.of(self.infusion.tree_options, wanted)
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from: str | None = None) -> Recipe:
     """Read a recipe from a YAML file or by the name of a bundled one, and apply settings "key.sub=value".
+
+    Problems of a setting name `overrides_from`, where the settings stand, if it is given, or else the file.
 
     Raises:
         DataError: The file cannot be read.
@@ -481,7 +483,21 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     path = _find(path)
     settings = [Recipe.long(setting) for setting in overrides]
-    return validate(Recipe, apply_overrides(Recipe.in_full(read_yaml(path)), settings), str(path))
+    of_file = Recipe.in_full(read_yaml(path))
+    content = apply_overrides(of_file, settings)
+    try:
+        return validate(Recipe, content, str(path))
+    except ConfigError as error:
+        if overrides_from is None:
+            raise
+        keys = [setting.partition("=")[0] for setting in settings]
+        keys += [section for key in keys if (section := key.partition(".")[0]) not in of_file]
+        theirs = tuple(f"{path}: {key}:" for key in keys)
+        problems = [
+            f"{overrides_from}{one.removeprefix(str(path))}" if one.startswith(theirs) else one
+            for one in error.problems
+        ]
+        raise ConfigError(problems) from error
 
 
 def _find(path: str | Path) -> Path:

@@ -50,11 +50,14 @@ class Comparison:
     Args:
         difference: BLEU of the system minus BLEU of the baseline.
         p_value: Probability of so large a difference if the two were equally good, by paired bootstrap over
-            sentences; NaN if all lines are the same, for example if there is only one.
+            sentences; NaN if there is none.
+        no_p: Why there is none: all lines are the same, for example because there is only one, or neither
+            system reaches BLEU 1.
     """
 
     difference: float
     p_value: float
+    no_p: str | None = None
 
 
 @dataclass(frozen=True)
@@ -145,13 +148,15 @@ def compare_translations(
             _bleu(lowercase, tokenize).corpus_score([*one], [[*references]]) for one in (baseline, system)
         ]
         gain = both[1].score - both[0].score
-        return Comparison(gain, math.nan if gain else 1.0)
+        return Comparison(gain, math.nan, "too few lines") if gain else Comparison(gain, 1.0)
     outputs = [("baseline", list(baseline)), ("system", list(system))]
     bleu = _bleu(lowercase, tokenize, references=[list(references)])
     test = PairedTest(outputs, {"BLEU": bleu}, [list(references)], "bs", n_samples)
     _, scores = test()
     first, second = scores["BLEU"]
     difference = second.score - first.score
+    if difference and max(first.score, second.score) < 1:
+        return Comparison(difference, math.nan, "neither system translates, both have a BLEU below 1")
     # sacreBLEU counts samples with a strictly larger difference, so two equal systems would differ.
     return Comparison(difference, float(second.p_value) if difference else 1.0)
 

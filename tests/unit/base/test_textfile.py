@@ -26,6 +26,12 @@ def test_lines_end_at_line_feeds_only(tmp_path, name):
             b"\xef\xbb\xbfa\xc3\n",
             "expected UTF-8, got byte 0xc3 at byte 2 of the line (5 of the file). Convert",
         ),
+        (b"\xff\xfea\0\n\0", "expected UTF-8, got UTF-16. Convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW."),
+        (
+            "ab\n".encode("utf-16-be").join([b"\xfe\xff", b""]),
+            "expected UTF-8, got UTF-16. Convert it: iconv",
+        ),
+        ("ab\n".encode("utf-32"), "expected text, got a NUL at byte 3 of the line (3 of the file)."),
         (b"ab\nc\0\n", "expected text, got a NUL at byte 2 of the line (5 of the file)."),
     ],
 )

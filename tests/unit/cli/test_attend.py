@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -75,3 +76,15 @@ def test_a_model_of_the_opposite_direction_is_not_drawn_beside(attend):
 def test_another_annotator_for_both_models(attend):
     assert attend("flat", "--model-annotator", "de").exit_code == 0
     assert attend.loaded == [("flat", "de"), ("large", "de")]
+
+
+@pytest.mark.parametrize("more", [("a b",), ("--spread", "none.txt")])
+@pytest.mark.parametrize(
+    "names", [("decoder_layers", "n_heads"), ("num_hidden_layers", "num_attention_heads")]
+)
+def test_a_layer_or_head_is_refused_before_anything_is_loaded(attend, tmp_path, names, more):
+    (tmp_path / "config.json").write_text(json.dumps(dict(zip(names, SHAPES["large"], strict=True))))
+    for place, got in ((("--layer", "3"), "3 and None"), (("--head", "5"), "-1 and 5")):
+        done = CliRunner().invoke(app, ["attend", str(tmp_path), *more, *place])
+        assert str(done.exception) == f"layer, head: expected below 3 and 5, got {got}."
+    assert attend.loaded == []

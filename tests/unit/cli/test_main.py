@@ -198,3 +198,43 @@ def test_both_halves_of_experiment_have_help(run, command):
 def test_who_interrupts_a_command_reads_how_it_goes_on(run, monkeypatch, arguments, message):
     monkeypatch.setattr(cli_main, "app", lambda **_: 130)
     assert run(*arguments) == (130, "", message)
+
+
+@pytest.mark.parametrize("verb", [[], ["train"], ["experiment"], ["experiment", "run"]])
+def test_h_is_short_for_help(run, verb):
+    assert run(*verb, "-h") == run(*verb, "--help")
+    assert "-h" in run(*verb, "-h")[1]
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "syntaxformer", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
+
+
+def test_a_key_of_another_section_is_named_with_it(run):
+    assert run("finetune", "--task", "cola", "--model", "x", "-o", "y", "--set", "data.max_length=5")[
+        ::2
+    ] == (
+        2,
+        "error: finetune: data.max_length: unknown key. Nearest: training.max_length.\n",
+    )
+
+
+def test_an_empty_exclude_excludes_nothing(run, tmp_path):
+    (tmp_path / "own.yaml").write_text(f"data:\n  dir: {tmp_path}/none\n  exclude:\n")
+    code, _, err = run("train", str(tmp_path / "own.yaml"), f"output={tmp_path / 'run'}")
+    assert code == 2
+    assert err.startswith("error: data: expected the file "), "only the folder is missing"
+
+
+def test_a_typo_on_the_command_line_is_not_blamed_on_the_file(run, tmp_path):
+    (tmp_path / "own.yaml").write_text("output: x\ndata:\n  tgtt: de\n  dir: none\nmodel:\n  d_ff: wide\n")
+    code, _, err = run("train", str(tmp_path / "own.yaml"), "infusion.kidn=none", "model.d_ff=wider", "sed=1")
+    assert code == 2
+    found = sorted(line.removeprefix("error: ").split(": ")[:2] for line in err.splitlines())
+    assert found == [
+        [str(tmp_path / "own.yaml"), "data.tgtt"],
+        ["command line", "infusion.kidn"],
+        ["command line", "model.d_ff"],
+        ["command line", "sed"],
+    ]

@@ -124,7 +124,7 @@ def test_a_run_with_masks_says_how_far_their_gates_opened(config_of, caplog, rat
     assert gates == [round(weight.tanh().abs().item(), 4) for weight in weights]
     assert least <= min(gates) <= max(gates) <= most
     shown = "  ".join(f"{gate:.3f}" for gate in gates)
-    assert f"gates of the masks, 0 closed, 1 open: {shown}" in caplog.messages
+    assert f"gates of the masks, each from 0.000 (closed) to 1.000 (open): {shown}" in caplog.messages
 
 
 @pytest.mark.parametrize("infuse", ["pos_add", "masks,lisa", "relation_bias"])

@@ -91,7 +91,17 @@ def test_lines_that_are_all_the_same_make_nothing_sure(n_lines):
     comparison = compare_translations(worse, system, system)
     assert comparison.difference == pytest.approx(100 - score_translations(worse, system).bleu)
     assert math.isnan(comparison.p_value)
+    assert comparison.no_p == "too few lines"
     assert compare_translations(system, system, system).p_value == 1.0
+
+
+def test_two_systems_that_do_not_translate_have_no_p():
+    nothing, little = ["x"] * len(REFERENCES), ["Ein x y z Mann a b c."] * len(REFERENCES)
+    comparison = compare_translations(nothing, little, REFERENCES)
+    assert 0 < comparison.difference < 1
+    assert math.isnan(comparison.p_value)
+    assert comparison.no_p == "neither system translates, both have a BLEU below 1"
+    assert compare_translations(nothing, REFERENCES, REFERENCES).no_p is None
 
 
 def test_the_comparison_is_repeatable():

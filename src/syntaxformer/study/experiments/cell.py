@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from syntaxformer import __version__
 from syntaxformer.annotate.wrappers import SPLIT
-from syntaxformer.base.config import read_yaml
+from syntaxformer.base.config import corpus_path, read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import MANIFEST, hash_file, read_json, read_lines, write_text
 from syntaxformer.base.languages import choose_annotator, language_of_side
@@ -230,6 +230,7 @@ def _translate(cell: Cell, folder: Path, found: dict[str, Any]) -> dict[str, flo
 
     test = dict(cell.test or {})
     translator = Translator.load(folder / MODEL, test.pop("annotator", None), trust_annotator=True)
+    test = {side: corpus_path(file) for side, file in test.items()}
     found["scoring"], found["references"] = scoring(translator.info), reference_note(translator.info)
     found["test_sha256"] = {side: hash_file(Path(file)) for side, file in test.items()}
     own = {
@@ -363,6 +364,7 @@ def _test_problems(spec: Spec) -> Iterator[str]:
         return
     counts, files = {}, {"src": spec.test.src, "ref": spec.test.ref}
     files |= {f"factors.{name}": file for name, file in spec.test.factors.items()}
+    files = {name: corpus_path(file) for name, file in files.items()}
     for name, file in files.items():
         try:
             counts[name] = sum(1 for _ in read_lines(file))
@@ -373,5 +375,5 @@ def _test_problems(spec: Spec) -> Iterator[str]:
         if n_lines is not None and (count != n_lines or not count):
             yield (
                 f"test: expected as many lines in src as in {name}, at least one, got {n_lines} in "
-                f"{spec.test.src} and {count} in {files[name]}."
+                f"{files['src']} and {count} in {files[name]}."
             )

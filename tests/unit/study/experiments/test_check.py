@@ -364,3 +364,21 @@ def test_a_renamed_level_costs_what_it_did(content, write_spec, store):
     content["axes"]["system"] = {"new": {"infusion.kind": "add"}, "b": {}}
     renamed = load_spec(write_spec(content))
     assert [estimate_seconds(renamed, cell, store.runs()) for cell in renamed.cells()] == [10, 10, 70, 70]
+
+
+def test_experiments_look_for_corpora_where_the_variable_says(
+    content, write_spec, store, tmp_path, monkeypatch
+):
+    """The key of a run must not change with the variable: a finished run stays finished."""
+    content["settings"]["data.dir"] = "../shared/data/multi30k"
+    content["test"] = {side: f"../shared/data/multi30k/none.{side}" for side in ("src", "ref")}
+    spec = load_spec(write_spec(content))
+    (cell, *_) = spec.cells()
+    key = cell.key
+    monkeypatch.setenv("SYNTAXFORMER_DATA", str(tmp_path))
+    assert cell.key == key
+    assert resolve(cell).data.dir == tmp_path / "multi30k"
+    done = _dry_run(store.folder.parent / "spec.yaml", store)
+    assert str(done.exception).count(f"{tmp_path}/multi30k/none.") == 2
+    monkeypatch.delenv("SYNTAXFORMER_DATA")
+    assert resolve(cell).data.dir == Path("../shared/data/multi30k")

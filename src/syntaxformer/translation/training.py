@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import set_seed
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.base.languages import language_of_side
+from syntaxformer.infusion import infuse
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
     average_weights,
@@ -37,10 +38,9 @@ from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.checkpoint import (
     add_adapters,
-    infuse_host,
     load_pretrained,
     save_adapter,
-    stored_vocabularies,
+    stored_infusion,
 )
 from syntaxformer.translation.checkpoint_pieces import (
     N_COMPARED,
@@ -282,7 +282,8 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
         languages = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
         codes = (own.src_code, own.tgt_code)
         start = open_checkpoint(path, languages, codes, own.add_codes, own.prompt)
-        return start, SourceEncoder(start.source, stored_vocabularies(path), own_target=start.target), None
+        known = infusion.vocabularies if (infusion := stored_infusion(path)) is not None else {}
+        return start, SourceEncoder(start.source, known, own_target=start.target), None
     verify_model_folder(Path(path))
     info = read_info(Path(path))
     encoder = load_source_encoder(Path(path), info)
@@ -368,8 +369,9 @@ def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
             f"data.max_pieces: expected up to {longest}, the positions of model.init_from, got "
             f"{recipe.data.max_pieces}."
         )
-    if not hasattr(model, "infusion"):
-        model = infuse_host(model, recipe.host_infusion(data.encoder.vocabularies))
+    infusion = recipe.host_infusion(data.encoder.vocabularies)
+    if not (hasattr(model, "infusion") or infusion.is_plain):
+        model = infuse(model, infusion)
     if lora is None:
         return model, None
     adapters = add_adapters(model, lora.r, lora.alpha, lora.dropout, lora.targets)
@@ -396,16 +398,9 @@ def _take_weights(model: SyntaxTransformer, start: Checkpoint) -> None:
             n_new = len(current[name]) - len(tensor)
             weights[name] = torch.cat([tensor, tensor.mean(0, keepdim=True).expand(n_new, *tensor.shape[1:])])
     try:
-        result = model.load_state_dict(weights, strict=False)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"model.init_from: expected weights of this network, got others. {error}"
-        ) from error
-    missing = {name for name in result.missing_keys if not OF_INFUSION.match(name)}
-    if wrong := sorted({*(missing - set(model.all_tied_weights_keys)), *result.unexpected_keys})[:3]:
-        raise ConfigError(
-            f"model.init_from: expected weights of this network, got other names: {', '.join(wrong)}."
-        )
+        load_weights(model, weights, Path(start.path), may_lack=OF_INFUSION)
+    except CheckpointError as error:
+        raise ConfigError(f"model.init_from: {error}") from error
 
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:

@@ -30,6 +30,8 @@ _log = logging.getLogger("syntaxformer.data")
 
 Side = Literal["source", "target"]
 
+SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
+
 NOT_TEXT = -100.0
 """Score of special pieces in a unigram model: text that spells one of them is cut into smaller pieces."""
 
@@ -331,14 +333,18 @@ def _framed(
     ]
     single = ["before", "$A", "after"] if len(frame) == 2 else ["$A", "after"]
     backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=frame)
-    roles = {role: getattr(tokenizer, role) for role in ("pad_token", "eos_token", "unk_token")}
-    if roles["pad_token"] is None or roles["eos_token"] is None:
+    roles = special_pieces(tokenizer)
+    roles.pop("bos_token", None)  # the frame has it already
+    if not {"pad_token", "eos_token"} <= roles.keys():
         raise ConfigError(
             "model.init_from: expected a tokenizer with padding and end pieces, got one without."
         )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, **{role: one for role, one in roles.items() if one}
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+
+
+def special_pieces(tokenizer: Any) -> dict[str, str]:
+    """The names of a tokenizer's special pieces, by role."""
+    return {role: str(getattr(tokenizer, role)) for role in SPECIAL_ROLES if getattr(tokenizer, role)}
 
 
 def _codes_of(tokenizer: Any) -> dict[str, str]:
@@ -403,11 +409,8 @@ def _n_pieces(*backends: Tokenizer) -> int:
 
 def _extended(tokenizer: PreTrainedTokenizerFast, pieces: dict[str, int]) -> PreTrainedTokenizerFast:
     """The tokenizer with some more pieces."""
-    roles = {role: getattr(tokenizer, role) for role in ("pad_token", "bos_token", "eos_token", "unk_token")}
     backend = _with_pieces(tokenizer.backend_tokenizer, pieces)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, **{role: one for role, one in roles.items() if one}
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **special_pieces(tokenizer))
 
 
 def _with_pieces(backend: Tokenizer, pieces: dict[str, int], is_special: bool = False) -> Tokenizer:

@@ -48,6 +48,7 @@ from syntaxformer.translation.checkpoint_pieces import (
     compare,
     of_own_folder,
     open_checkpoint,
+    special_pieces,
 )
 from syntaxformer.translation.corpora import (
     CorpusConfig,
@@ -89,7 +90,6 @@ from syntaxformer.translation.translator import (
     Translator,
     load_source_encoder,
     read_info,
-    special_pieces,
     verify_model_folder,
     write_side_files,
 )
@@ -321,7 +321,8 @@ def fit_characters(start: Checkpoint, text: ParallelText, data: CorpusConfig, ad
     if not counts:
         return start
     shown = " ".join(f"{one!r} ({count})" for one, count in counts.most_common(10))
-    found = f"{counts.total()} characters, {len(counts)} different ones, in {n_lines} lines: {shown}"
+    found = f"{counts.total()} character{'s' * (counts.total() > 1)}, {len(counts)} different"
+    found += f", in {n_lines} line{'s' * (n_lines > 1)}: {shown}"
     if not adds:
         _log.warning(
             "model.init_from: the checkpoint's tokenizer does not know %s. The model %s; "

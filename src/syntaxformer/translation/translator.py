@@ -57,7 +57,6 @@ MAX_SOURCE_PIECES = 1024
 
 INFO = TRANSLATOR
 TARGET_TOKENIZER = "target_tokenizer.json"
-SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 FORMAT_VERSION = 1
 
 
@@ -407,11 +406,6 @@ def _one_line(text: str) -> str:
 
 def _line_counts(name: str, expected: str, found: int) -> str:
     return f"factor {name}: expected {expected} lines of values, one for each line of the text, got {found}."
-
-
-def special_pieces(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
-    """The names of a tokenizer's special pieces, by role."""
-    return {role: str(getattr(tokenizer, role)) for role in SPECIAL_ROLES if getattr(tokenizer, role)}
 
 
 def write_side_files(

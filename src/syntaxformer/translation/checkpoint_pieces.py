@@ -227,9 +227,8 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
         backend.no_truncation()
         backend.no_padding()
     elif hasattr(tokenizer, "spm_files"):  # Marian
-        ids = (
-            tokenizer.target_encoder if side == "target" and tokenizer.separate_vocabs else tokenizer.encoder
-        )
+        is_apart = side == "target" and tokenizer.separate_vocabs
+        ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
         backend = _rebuilt(tokenizer.spm_files[side == "target"], ids)
     elif hasattr(tokenizer, "spm_file"):  # M2M100
         backend = _rebuilt(tokenizer.spm_file, {**tokenizer.encoder, **tokenizer.lang_token_to_id})
@@ -251,9 +250,8 @@ def _rebuilt(path: str, ids: dict[str, int]) -> Tokenizer:
     scores = {piece.piece: piece.score for piece in proto.pieces}
     unknown, spells_bytes = proto.trainer_spec.unk_piece, bool(proto.trainer_spec.byte_fallback)
     if proto.trainer_spec.model_type == 1:
-        rare = (
-            min(piece.score for piece in proto.pieces if piece.type == 1) - 10
-        )  # as SentencePiece's unknown
+        # As SentencePiece's unknown.
+        rare = min(piece.score for piece in proto.pieces if piece.type == 1) - 10
         names = {number: name for name, number in ids.items()}
         table = []
         for name in (names.get(number, "") for number in range(max(names) + 1)):
@@ -290,11 +288,8 @@ def _specials_are_no_text(backend: Tokenizer) -> Tokenizer:
             state["model"]["vocab"][added["id"]][1] = NOT_TEXT
     safe = Tokenizer.from_str(json.dumps(state))
     # Where the characters of "</s>" are unknown, even that score is better than theirs: a space divides it.
-    apart = [
-        normalizers.Replace(name, f"{name[0]} {name[1:]}")
-        for one in special
-        if len(name := one["content"]) > 1
-    ]
+    names = (one["content"] for one in special)
+    apart = [normalizers.Replace(name, f"{name[0]} {name[1:]}") for name in names if len(name) > 1]
     safe.normalizer = normalizers.Sequence([*apart, *([safe.normalizer] if safe.normalizer else [])])
     return safe
 
@@ -303,10 +298,8 @@ def _template(
     tokenizer: Any, side: Side, known: dict[str, str], code: str | None, backend: Tokenizer
 ) -> tuple[list[int], list[int]]:
     """Ids of the pieces before and behind a line."""
-    is_new = code is not None and tokenizer.convert_tokens_to_ids(known.get(code, code)) in (
-        None,
-        tokenizer.unk_token_id,
-    )
+    unknown = (None, tokenizer.unk_token_id)
+    is_new = code is not None and tokenizer.convert_tokens_to_ids(known.get(code, code)) in unknown
     stand_in = next(iter(known)) if is_new else code
     if code is not None and hasattr(tokenizer, "src_lang"):
         setattr(tokenizer, "src_lang" if side == "source" else "tgt_lang", stand_in)
@@ -395,10 +388,8 @@ def _language(code: str) -> str:
 def _characters(tokenizer: PreTrainedTokenizerFast, line: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     """Characters within some spans of a line, as the model's pieces would spell them; spaces are none."""
     places = {place for start, end in spans for place in range(start, end)}
-    found, normalizer = (
-        "".join(line[place] for place in sorted(places)),
-        tokenizer.backend_tokenizer.normalizer,
-    )
+    found = "".join(line[place] for place in sorted(places))
+    normalizer = tokenizer.backend_tokenizer.normalizer
     found = normalizer.normalize_str(found) if normalizer is not None else found
     return [one for one in found if not one.isspace() and one != "▁"]
 

@@ -31,13 +31,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import MANIFEST, atomic_folder
 from syntaxformer.nn import InfusedEmbedding
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, sinusoids
-from syntaxformer.runs.export import (
-    check_difference,
-    copy_side_files,
-    need_packages,
-    origin,
-    output_problems,
-)
+from syntaxformer.runs.export import check_difference, copy_side_files, need_packages, origin, output_problems
 from syntaxformer.runs.loading import longest_input
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.translation.auxiliary import shift_right
@@ -127,12 +121,7 @@ def export_translator(
 
 
 def _write_network(
-    folder: Path,
-    model: Any,
-    encoder: SourceEncoder,
-    info: FolderInfo,
-    quantization: str,
-    model_folder: Path,
+    folder: Path, model: Any, encoder: SourceEncoder, info: FolderInfo, quantization: str, model_folder: Path
 ) -> CTranslate2Info:
     """Write CTranslate2's files; they are checked in float32 before they are quantized."""
     is_own = isinstance(model, SyntaxTransformer)

@@ -17,13 +17,7 @@ from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.base.languages import language_of_side
 from syntaxformer.infusion import infuse
-from syntaxformer.runs.checkpoints import (
-    WEIGHTS,
-    average_weights,
-    check_finite,
-    load_tensors,
-    load_weights,
-)
+from syntaxformer.runs.checkpoints import WEIGHTS, average_weights, check_finite, load_tensors, load_weights
 from syntaxformer.runs.loading import longest_input
 from syntaxformer.runs.run_folder import (
     RUN,
@@ -36,12 +30,7 @@ from syntaxformer.runs.run_folder import (
 from syntaxformer.syntax import FACTORS, WordColumns, check_factors, read_user_values
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
-from syntaxformer.translation.checkpoint import (
-    add_adapters,
-    load_pretrained,
-    save_adapter,
-    stored_infusion,
-)
+from syntaxformer.translation.checkpoint import add_adapters, load_pretrained, save_adapter, stored_infusion
 from syntaxformer.translation.checkpoint_pieces import (
     N_COMPARED,
     Checkpoint,
@@ -74,12 +63,7 @@ from syntaxformer.translation.prepare import (
     target_encoder,
     target_tags,
 )
-from syntaxformer.translation.pretrained_tables import (
-    PieceVectors,
-    check_tables,
-    load_vectors,
-    start_tables,
-)
+from syntaxformer.translation.pretrained_tables import PieceVectors, check_tables, load_vectors, start_tables
 from syntaxformer.translation.recipe import DROPOUTS, Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
@@ -278,10 +262,9 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     own, data = recipe.model, recipe.data
     if (path := recipe.start) is None:
         return None, None, None
+    sides = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
     if not (Path(path) / INFO).is_file():
-        languages = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
-        codes = (own.src_code, own.tgt_code)
-        start = open_checkpoint(path, languages, codes, own.add_codes, own.prompt)
+        start = open_checkpoint(path, sides, (own.src_code, own.tgt_code), own.add_codes, own.prompt)
         known = infusion.vocabularies if (infusion := stored_infusion(path)) is not None else {}
         return start, SourceEncoder(start.source, known, own_target=start.target), None
     verify_model_folder(Path(path))
@@ -289,10 +272,9 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     encoder = load_source_encoder(Path(path), info)
     problems = [
         f"data.{key}: expected {value}, as model.init_from was trained with it, got {getattr(data, key)}."
-        for key in ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation")
+        for key in _OF_LINES
         if (value := getattr(info, key)) != getattr(data, key)
     ]
-    sides = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
     start = of_own_folder(path, encoder.tokenizer, encoder.target_tokenizer)
     if sides != info.languages and recipe.is_hosted and start.has_codes:
         problems.append(
@@ -531,8 +513,8 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
     return annotator
 
 
-_OF_DATA = {"src", "tgt", "src_language", "tgt_language", "tokenized", "lowercase", "unescape", "moses"}
-_OF_DATA |= {"normalize_punctuation"}
+_OF_LINES = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation")
+_OF_DATA = {"src", "tgt", "src_language", "tgt_language", *_OF_LINES}
 
 
 def _info(

@@ -30,12 +30,7 @@ from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
 from syntaxformer.translation.model import SyntaxTransformer
-from syntaxformer.translation.source import (
-    EncodedText,
-    SourceEncoder,
-    TextPreparation,
-    encode_pieces,
-)
+from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation, encode_pieces
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator

@@ -4,9 +4,9 @@
 
 A store here holds what a report needs and no text: store.sqlite, and bootstrap.json where translations
 were compared. `syntaxformer experiment run SPEC --store experiments/stores/STORE` goes on with one. The
-earlier cells of GLUE (docs/results/glue_minilm_earlier) have no store any more.
+earlier runs of GLUE (docs/results/glue_minilm_earlier) no longer have a store.
 
-A page shows what was run. What an experiment plans and nobody has run stands in its YAML file only.
+A page shows what was run. Runs that are only planned stand in the YAML file of the experiment.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def without_plans(text: str, name: str) -> str:
     """A report without its rows of runs that wait."""
     text = re.sub(r"(?m)^\|.*\| (?:0 of \d+ \|.*|waiting \|  \|)\n", "", text)
     text = re.sub(r"## Not measured\n\n\| run .*\n\| --- .*\n\n", "", text)
-    listed = f"waiting. `experiments/{name}.yaml` lists what waits."
-    return text.replace(f"waiting. Experiment `{name}`.", listed)
+    listed = rf"\1 `experiments/{name}.yaml` lists those that wait."
+    return re.sub(rf"(?m)^(Experiment `{name}` has .* waiting\.)$", listed, text)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import ttest_rel
+from scipy.optimize import brentq
+from scipy.stats import nct, ttest_rel
+from scipy.stats import t as student_t
 
 RELATIVE_ROUNDING = 1e-9
 """Scores that differ by less than this share of the largest count as equal."""
@@ -66,6 +68,28 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     if max(differences) - min(differences) <= rounding:
         return 1.0 if max(map(abs, differences)) <= rounding else math.nan
     return float(ttest_rel(system, baseline).pvalue)
+
+
+def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Smallest mean difference that a two-sided paired t-test over n ≥ 2 seeds finds with this power.
+
+    Args:
+        n: Number of seeds.
+        sd: Standard deviation of the differences over seeds.
+        power: Probability of p < alpha when the true difference is the returned one.
+        alpha: Level of the test.
+
+    Source: Cohen (1988), with SciPy's noncentral t distribution.
+    """
+    limit = float(student_t.ppf(1 - alpha / 2, n - 1))
+
+    def above(shift: float) -> float:
+        return float(nct.sf(limit, n - 1, shift)) - power  # the other tail has next to none of it
+
+    highest = 1.0
+    while above(highest) < 0:
+        highest *= 1.5
+    return float(brentq(above, 0.0, highest)) * sd / math.sqrt(n)
 
 
 def bootstrap_interval(

@@ -21,6 +21,7 @@ from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.attend import attend
 from syntaxformer.cli.compare import compare
+from syntaxformer.cli.data import data
 from syntaxformer.cli.demo import demo
 from syntaxformer.cli.doctor import doctor
 from syntaxformer.cli.evaluate import evaluate
@@ -63,6 +64,7 @@ for group, verbs in GROUPS.items():
     for verb in verbs:
         app.command(rich_help_panel=group)(verb)
 app.add_typer(experiment, rich_help_panel="Look into models")
+app.add_typer(data, rich_help_panel="Prepare and deliver")
 
 
 def _show_version(wanted: bool) -> None:

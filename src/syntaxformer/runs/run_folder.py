@@ -52,7 +52,7 @@ OWN = (
     *("model*.safetensors", "*.safetensors.index.json", "tokenizer*", "special_tokens_map.json"),
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
-    *("classifier.json", "collator.json", "infusion.json", "predictions.tsv", CARD),
+    *("classifier.json", "collator.json", "infusion.json", "predictions.tsv", CARD, "data_report.json"),
     *("checkpoints", "logs", "cache", "lora", LOCK, f".*{PARTIAL}"),
 )
 """Files that a run writes, which `--overwrite` may delete."""

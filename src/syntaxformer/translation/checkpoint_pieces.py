@@ -80,28 +80,30 @@ class Checkpoint:
         """Whether characters that are no pieces are spelled by those of their bytes."""
         return any(_BYTE.fullmatch(piece) for piece in self.target.get_vocab())
 
-    def missing_characters(self, sides: Sequence[Iterable[Sequence[str]]]) -> tuple[Counter[str], int]:
-        """Characters that a side's tokenizer does not know, with their counts, and how many lines have some.
+    def missing_characters(self, sides: Sequence[Iterable[Sequence[str]]]) -> tuple[Counter[str], list[int]]:
+        """Characters that a side's tokenizer does not know, with their counts, and the rows that have some.
 
         Args:
             sides: Prepared lines of source and target, in parts.
         """
         counts: Counter[str] = Counter()
-        n_lines = 0
+        rows: list[int] = []
         for tokenizer, parts in zip((self.source, self.target), sides, strict=True):
             spelling = {number for piece, number in tokenizer.get_vocab().items() if _BYTE.fullmatch(piece)}
             unknown = np.array([*spelling, tokenizer.unk_token_id], np.int64)
+            start = 0
             for lines in parts:
                 encodings = tokenizer.backend_tokenizer.encode_batch(list(lines), add_special_tokens=False)
-                for line, one in zip(lines, encodings, strict=True):
+                for row, (line, one) in enumerate(zip(lines, encodings, strict=True), start):
                     if (is_unknown := np.isin(one.ids, unknown)).any():
                         counts.update(
                             _characters(
                                 tokenizer, line, [one.offsets[at] for at in np.flatnonzero(is_unknown)]
                             )
                         )
-                        n_lines += 1
-        return counts, n_lines
+                        rows.append(row)
+                start += len(lines)
+        return counts, rows
 
     def with_characters(self, characters: Iterable[str]) -> Checkpoint:
         """The same with a piece for each of some characters, after all others."""

@@ -76,6 +76,10 @@ class CorpusConfig(BaseModel):
     drop_unreadable: bool = Field(
         default=False, description="leave out training pairs with U+FFFD, which stands for lost characters"
     )
+    clean: bool = Field(
+        default=False,
+        description="leave out the training pairs whose faults the data report counts, and say how many",
+    )
     fraction: float = Field(
         default=1.0, gt=0, le=1, description="share of the training pairs to use; smaller ones are nested"
     )

@@ -47,6 +47,8 @@ from syntaxformer.translation.corpora import (
     read_split,
     read_train,
 )
+from syntaxformer.translation.data_report import FILE as REPORT
+from syntaxformer.translation.data_report import UNKNOWN, DataReport, add_long, report_train
 from syntaxformer.translation.model import OF_INFUSION, SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.prepare import (
     annotated_columns,
@@ -98,6 +100,7 @@ class Prepared:
     dev_text: ParallelText
     annotator: Annotator | None
     target: SourceEncoder
+    report: DataReport
     start: Checkpoint | None = None
 
 
@@ -134,6 +137,8 @@ def _train(run: Run[Recipe]) -> None:
         vectors = load_vectors(section, widths, (data.encoder, data.target), text)
     if run.writes:
         run.open()
+        _log.info("%s", data.report)
+        write_json(recipe.output / REPORT, data.report.to_dict(), indent=1)
         if checkpoint is None:  # a resumed run has these files already, and a failed write would lose them
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
     run.team.wait_for_everyone()
@@ -169,7 +174,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         DataError: The data cannot be used.
     """
     data, splits = recipe.data, (recipe.data.train_splits[0], recipe.data.dev)
-    train_text, dev_text = nested_fraction(read_train(data), data.fraction), read_split(data, data.dev)
+    dev_text = read_split(data, data.dev)
+    train_text, report = report_train(data, nested_fraction(read_train(data), data.fraction), dev_text)
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax = recipe.syntax_inputs(training=True)
     annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
@@ -196,7 +202,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         encoder = load_source_encoder(recipe.output, info)
         start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
     else:
-        encoder, start = _new_encoder(recipe, train_text, train_words or [], factors, start, parent)
+        encoder, start = _new_encoder(recipe, train_text, train_words or [], factors, start, parent, report)
         info = _info(recipe, encoder, annotator, hashes)
         if parent_info is not None:
             info.rewrites_target = parent_info.rewrites_target
@@ -207,6 +213,9 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         of_target, processes = target_annotator(tags.annotator, data.tokenized), recipe.annotation.processes
         train_tags = target_columns(train_text, of_target, data, data.train_splits[0], processes)
         dev_tags = target_columns(dev_text, of_target, data, data.dev, processes)
+    prepared = ((encoder, train_text.src, data.src), (target, train_text.tgt, data.tgt))
+    parts = [(one.tokenizer, prepared_parts(text, data.preparation(side))) for one, text, side in prepared]
+    add_long(report, parts, data.max_pieces)
     sides = (train_text, encoder, train_words, data.max_pieces, target, train_tags)
     if keeps_on_disk(data):
         train = stored_pairs(data.cache, *sides, annotators=identities[0])
@@ -217,7 +226,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     dev = encode_pairs(dev_text, encoder, dev_words, longest, target, dev_tags)
     encoder.unseen.warn()
     check_tags(train.tgt, target)
-    return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, start)
+    return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, report, start)
 
 
 def _new_encoder(
@@ -227,6 +236,7 @@ def _new_encoder(
     factors: Sequence[str],
     start: Checkpoint | None,
     parent: SourceEncoder | None,
+    report: DataReport,
 ) -> tuple[SourceEncoder, Checkpoint | None]:
     """Pieces and factors of a run: learned on its text, or those of the translator that it starts from.
 
@@ -242,7 +252,7 @@ def _new_encoder(
             raise ConfigError(
                 "model.add_characters: expected false, as the sides of model.init_from have two vocabularies."
             )
-        start = fit_characters(start, text, data, recipe.model.add_characters)
+        start = fit_characters(start, text, data, recipe.model.add_characters, report)
         tokenizer, own_target = start.source, start.target
     encoder = source_encoder(tokenizer, words, factors, recipe.embedding.min_count)
     if parent is not None and parent.vocabularies:
@@ -291,7 +301,9 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     return start, encoder, info
 
 
-def fit_characters(start: Checkpoint, text: ParallelText, data: CorpusConfig, adds: bool) -> Checkpoint:
+def fit_characters(
+    start: Checkpoint, text: ParallelText, data: CorpusConfig, adds: bool, report: DataReport
+) -> Checkpoint:
     """Count the characters of the training text that a tokenizer does not know; add them if that is asked.
 
     This also compares a tokenizer that had to be rebuilt with the original.
@@ -299,12 +311,13 @@ def fit_characters(start: Checkpoint, text: ParallelText, data: CorpusConfig, ad
     sides = (text.src, data.preparation(data.src)), (text.tgt, data.preparation(data.tgt))
     first = [preparation.prepare(lines[:N_COMPARED]).texts for lines, preparation in sides]
     compare(start, first)
-    counts, n_lines = start.missing_characters([prepared_parts(*side) for side in sides])
+    counts, rows = start.missing_characters([prepared_parts(*side) for side in sides])
+    report.add(UNKNOWN, set(rows))
     if not counts:
         return start
     shown = " ".join(f"{one!r} ({count})" for one, count in counts.most_common(10))
     found = f"{counts.total()} character{'s' * (counts.total() > 1)}, {len(counts)} different"
-    found += f", in {n_lines} line{'s' * (n_lines > 1)}: {shown}"
+    found += f", in {len(rows)} line{'s' * (len(rows) > 1)}: {shown}"
     if not adds:
         _log.warning(
             "model.init_from: the checkpoint's tokenizer does not know %s. The model %s; "

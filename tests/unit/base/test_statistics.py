@@ -7,10 +7,10 @@ import statistics
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_rel
+from scipy.stats import ttest_1samp, ttest_rel
 
 from syntaxformer.base import statistics as significance
-from syntaxformer.base.statistics import bootstrap_interval, paired_t_test, spread
+from syntaxformer.base.statistics import bootstrap_interval, detectable_effect, paired_t_test, spread
 
 
 def test_the_t_test_is_scipys():
@@ -60,3 +60,12 @@ def test_intervals_do_not_depend_on_how_many_samples_are_held_together(monkeypat
     found = bootstrap_interval(values)
     monkeypatch.setattr(significance, "MOST_DRAWN", 700)
     assert bootstrap_interval(values) == found
+
+
+@pytest.mark.parametrize(("n", "sd"), [(3, 1.0), (5, 0.5), (12, 2.0)])
+def test_the_effect_that_so_many_seeds_can_show(n, sd):
+    """A simulation of the t-test finds it in 80 of 100 experiments."""
+    effect = detectable_effect(n, sd)
+    drawn = np.random.default_rng(7).normal(effect, sd, (20_000, n))
+    assert (ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.8, abs=0.01)
+    assert detectable_effect(2 * n, sd) < effect

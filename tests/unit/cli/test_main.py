@@ -44,7 +44,10 @@ def test_these_are_the_verbs():
         "translate",
     }
     assert wanted <= set(VERBS)
-    assert [group.typer_instance.info.name for group in cli_main.app.registered_groups] == ["experiment"]
+    assert [group.typer_instance.info.name for group in cli_main.app.registered_groups] == [
+        "experiment",
+        "data",
+    ]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -117,9 +117,9 @@ def test_new_characters_and_codes_come_behind_all_pieces(folders: dict[str, Path
     lines = ["Ein 漢字 und ein 字.", "x😀y"]
     for kind in ("marian", "m2m100", "nllb", "mbart", "t5"):
         checkpoint = _open(folders[kind])
-        counts, n_lines = checkpoint.missing_characters([[[]], [lines]])
+        counts, rows = checkpoint.missing_characters([[[]], [lines]])
         assert {one: counts[one] for one in "漢字😀"} == {"漢": 1, "字": 2, "😀": 1}
-        assert n_lines == 2
+        assert rows == [0, 1]
         more = checkpoint.with_characters(counts)
         assert more.n_pieces == checkpoint.n_known + len(counts)
         assert more.missing_characters([[[]], [lines]])[0].total() == 0

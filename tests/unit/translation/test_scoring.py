@@ -11,7 +11,12 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.translation.scoring import common_scoring, compare_translations, score_translations
+from syntaxformer.translation.scoring import (
+    bootstrap_gain,
+    common_scoring,
+    compare_translations,
+    score_translations,
+)
 from syntaxformer.translation.translator import FolderInfo
 
 REFERENCES = [
@@ -122,3 +127,24 @@ def test_tokenised_output_is_not_compared_with_text():
     assert str(caught.value) == (
         "--baseline: expected models whose output BLEU tokenises in the same way, got none and 13a."
     )
+
+
+def test_the_interval_over_seeds_and_sentences():
+    """Its centre is sacreBLEU's mean gain; it holds 0 where systems are equal, and is wider for fewer lines."""
+    references = [f"der Hund {n} schläft im hohen Gras neben dem alten Haus ." for n in range(60)]
+    poor = [line.replace("hohen ", "" if n % 2 else "hohen ") for n, line in enumerate(references)]
+    worse = [line.replace("alten ", "") if n % 3 else line for n, line in enumerate(poor)]
+    found = bootstrap_gain([(poor, references), (worse, poor)], references)
+    gains = [
+        score_translations(system, references).bleu - score_translations(baseline, references).bleu
+        for baseline, system in ((poor, references), (worse, poor))
+    ]
+    assert found.mean == pytest.approx(sum(gains) / 2)
+    assert min(gains) - 3 < found.low < found.mean < found.high < max(gains) + 3
+    equal = bootstrap_gain([(poor, poor), (worse, worse)], references)
+    assert (equal.low, equal.mean, equal.high) == (0.0, 0.0, 0.0)
+    few = bootstrap_gain([(poor[:12], references[:12])], references[:12])
+    many = bootstrap_gain([(poor, references)], references)
+    assert few.high - few.low > many.high - many.low > 0
+    with pytest.raises(ValueError, match="expected 60"):
+        bootstrap_gain([(poor, references)], references[:12])

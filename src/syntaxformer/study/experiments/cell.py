@@ -215,7 +215,8 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
     if not (model / MANIFEST).exists():
         train_translator(recipe, resume=_has_begun(model))
     found = _facts(model, _loss_curve(model), recipe)
-    found["metrics"] = {"dev_loss": read_json(model / "run.json").get("dev_loss")}
+    run = read_json(model / "run.json")
+    found["metrics"] = {name: run[name] for name in ("dev_loss", "dev_bleu") if name in run}
     if cell.test is not None:
         found["metrics"] = {**_translate(cell, folder, found), **found["metrics"]}
     return found
@@ -283,12 +284,17 @@ def _facts(model: Path, curve: list[dict[str, float]], recipe: Recipe | Finetune
 
 
 def _loss_curve(model: Path) -> list[dict[str, float]]:
-    """The dev loss at each evaluation, read from the newest checkpoint."""
+    """The dev loss at each evaluation, and BLEU where it was measured, read from the newest checkpoint."""
     newest = numbered_checkpoints(model / "checkpoints")[-1:]
     logged = [
         one for state in newest for one in read_json(state / "trainer_state.json").get("log_history", [])
     ]
-    return [{"step": one["step"], "value": one["eval_loss"]} for one in logged if "eval_loss" in one]
+    return [
+        {"step": one["step"], "value": one["eval_loss"]}
+        | ({"bleu": one["eval_bleu"]} if "eval_bleu" in one else {})
+        for one in logged
+        if "eval_loss" in one
+    ]
 
 
 def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from syntaxformer.base.files import hash_file, read_lines, write_text
 from syntaxformer.base.statistics import Spread, paired_t_test, spread
@@ -19,7 +20,7 @@ from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES
 from syntaxformer.study.experiments.spec import SEED, PaperNumber, SearchConfig, Spec, matches
 from syntaxformer.study.experiments.store import DONE, RunStore, StoredRun, trial_value
 from syntaxformer.study.plots import Curve, draw_curves
-from syntaxformer.translation.scoring import compare_translations
+from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Difference:
         p_seeds: Paired t-test over seeds; NaN for fewer than two.
         p_sentences: Paired bootstrap over sentences for each seed, ascending by seed; empty without outputs.
         agree: Whether all seeds differ in the same direction; if not, the p-value of one does not count.
+        interval: 95 % interval of the mean, by bootstrap over seeds and sentences; None without outputs.
     """
 
     mean: float
@@ -60,6 +62,7 @@ class Difference:
     p_seeds: float
     p_sentences: list[float]
     agree: bool
+    interval: tuple[float, float] | None = None
 
 
 def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
@@ -111,8 +114,9 @@ def compare_groups(
     per_seed = [gained - one for one, gained in zip(first, second, strict=True)]
     gains, agree = spread(per_seed), min(per_seed) >= 0 or max(per_seed) <= 0
     pairs = [(other.runs[seed], group.runs[seed]) for seed in seeds]
-    p_sentences = _bootstrap(spec, store, pairs) if metric == "bleu" else []
-    return Difference(gains.mean, gains.sd, gains.n, paired_t_test(first, second), p_sentences, agree)
+    p_sentences, interval = _bootstrap(spec, store, pairs) if metric == "bleu" else ([], None)
+    p_seeds = paired_t_test(first, second)
+    return Difference(gains.mean, gains.sd, gains.n, p_seeds, p_sentences, agree, interval)
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> PaperNumber | None:
@@ -132,38 +136,51 @@ def paper_gain(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -
     return None if baseline is None else own.value - baseline.value
 
 
-def _bootstrap(spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]]) -> list[float]:
-    """The p-value of each pair, or an empty list if one is missing; computed once and kept with the store.
+def _bootstrap(
+    spec: Spec, store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]]
+) -> tuple[list[float], tuple[float, float] | None]:
+    """The p-value of each pair, and the interval of the mean gain; computed once and kept with the store.
 
-    They remain if translations are deleted, or are not published with the store.
+    They remain if translations are deleted, or are not published with the store. Where one is missing, the
+    p-values are an empty list and the interval is None.
     """
     if spec.test is None:
-        return []
+        return [], None
     path = store.folder / "bootstrap.json"
-    known: dict[str, float] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    found, n_known = [], len(known)
+    known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    found, names, n_known, texts = [], [], len(known), []
     for baseline, system in pairs:
         pair = f"{baseline.cell.key} {system.cell.key}"
         files = [store.cell_folder(one.cell) / HYPOTHESES for one in (baseline, system)]
         if not any(file.exists() for file in files):
             # Use the value from when both had translations, unless there are several for different ones.
-            kept = [value for name, value in known.items() if name.startswith(f"{pair} ")]
-            found.append(kept[0] if len(kept) == 1 else math.nan)
+            kept = [name for name in known if name.startswith(f"{pair} ") and ", " not in name]
+            names.append(kept[0] if len(kept) == 1 else "")
+            found.append(known.get(names[-1], math.nan))
             continue
         prepared = [file.with_name(REFERENCES) for file in files]  # in the form of the systems' output
         references = prepared[1] if prepared[1].exists() else spec.test.ref
         hashes = [hash_file(file)[:12] if file.exists() else "none" for file in (*files, Path(references))]
-        name = " ".join([pair, *hashes])
+        names.append(" ".join([pair, *hashes]))
         # Scores with different forms of references, or different options, have no common test over sentences.
         alike = len({hash_file(file) for file in prepared if file.exists()}) < 2
         alike = alike and baseline.result.get("scoring") == system.result.get("scoring")
-        if name not in known and all(file.exists() for file in files) and alike:
-            lines = (list(read_lines(file)) for file in (*files, references))
-            known[name] = compare_translations(*lines, **(system.result.get("scoring") or {})).p_value
-        found.append(known.get(name, math.nan))
+        if all(file.exists() for file in files) and alike:
+            lines = [list(read_lines(file)) for file in (*files, references)]
+            texts.append((lines, system.result.get("scoring") or {}))
+            if names[-1] not in known:
+                known[names[-1]] = compare_translations(*lines, **texts[-1][1]).p_value
+        found.append(known.get(names[-1], math.nan))
+    whole = ", ".join(names)
+    if len(pairs) > 1 and len(texts) == len(pairs) and whole not in known:
+        (*_, references), options = texts[0]
+        if all(lines[2] == references and other == options for lines, other in texts):
+            gain = bootstrap_gain([(lines[0], lines[1]) for lines, _ in texts], references, **options)
+            known[whole] = [gain.low, gain.high]
     if len(known) > n_known:
         write_text(path, json.dumps(known, indent=1, sort_keys=True))
-    return [] if any(map(math.isnan, found)) else found
+    interval = known.get(whole) if len(pairs) > 1 else None
+    return [] if any(map(math.isnan, found)) else found, interval and (interval[0], interval[1])
 
 
 def x_figures(

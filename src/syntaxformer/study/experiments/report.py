@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from syntaxformer.base.files import write_text
-from syntaxformer.base.statistics import Spread, spread
+from syntaxformer.base.statistics import Spread, detectable_effect, spread
 from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import Block, Code, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments.cell import UNKNOWN, value_at
@@ -32,7 +32,7 @@ from syntaxformer.study.experiments.groups import (
     trial_figures,
     x_figures,
 )
-from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words
+from syntaxformer.study.experiments.spec import SEED, TRIAL, Cell, Spec, in_words, matches, without_seed
 from syntaxformer.study.experiments.store import (
     DONE,
     WAITING,
@@ -41,6 +41,8 @@ from syntaxformer.study.experiments.store import (
     best_trial,
     own_runs,
     study_trials,
+    trial_value,
+    tuned,
 )
 
 _DECIDES = {"infuse": "infusion", "seed": "infusion.seed"}
@@ -138,30 +140,30 @@ class Check:
 
 
 CHECKS = (
-    Check("data", "one content behind the same settings", "Put the old content back", _contents),
-    Check("recipes", "one value where settings are the same", "Put the recipe back", _recipes),
+    Check("data", "one content for the same settings", "Restore the old content", _contents),
+    Check("recipes", "one value for the same settings", "Restore the old recipe", _recipes),
     Check(
         "precision",
-        "one where settings do not differ in it",
-        "Give training.precision in settings",
+        "one value unless the settings differ in it",
+        "Set training.precision in the settings",
         _compared("training.precision", "precision", setting="training.precision"),
     ),
     Check(
         "code",
-        "one for runs that are compared",
-        "Check out the commit of the others",
+        "one version for all runs that are compared",
+        "Check out the commit of the other runs",
         _compared("code", "commit", _code),
     ),
     Check(
-        "tables",
-        f"one kind, shared or own, where settings do not differ in {_TABLE}",
-        f"Set {_TABLE}: false for the baseline, too",
-        _compared("source words' table", "source_table", setting=_TABLE),
+        "embedding tables",
+        f"one kind, shared or own, unless the settings differ in {_TABLE}",
+        f"Set {_TABLE}: false for the baseline too",
+        _compared("table of source words", "source_table", setting=_TABLE),
     ),
     Check(
         "scoring",
-        "one way of scoring for runs that are compared",
-        "Compare systems whose output has one form",
+        "one way of scoring for all runs that are compared",
+        "Compare only systems that are scored in the same way",
         _compared("scoring", "scoring", _scored),
     ),
 )
@@ -207,6 +209,7 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
         DataError: The store cannot be read, or a file cannot be written.
     """
     runs = store.runs()
+    spec = tuned(spec, runs)
     results = _search_blocks(spec, runs, folder) if spec.search else _grid_blocks(spec, store, runs, folder)
     mine = _wanted(spec, runs)
     counts = Counter(one.state for one in mine)
@@ -214,10 +217,12 @@ def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
     blocks: list[Block] = [
         Heading(spec.title or spec.name, 1),
         *([Paragraph(spec.question)] if spec.question else []),
-        Paragraph(f"{len(mine)} runs{states and f': {states}'}. Experiment `{spec.name}`."),
+        Paragraph(f"Experiment `{spec.name}` has {len(mine)} runs{states and f': {states}'}."),
         *_warning_blocks(spec, mine),
         *_unlearned_blocks(mine),
+        *_unturned_blocks(spec, mine),
         *results,
+        *_tuning_blocks(spec, runs),
         *map(Paragraph, spec.report.notes),
         *_missing_blocks(mine),
         *_origin_blocks(spec, store, mine),
@@ -232,15 +237,17 @@ def _wanted(spec: Spec, runs: dict[str, StoredRun]) -> list[StoredRun]:
     mine = own_runs(spec, runs)
     if spec.search is not None:
         return list(mine.values())
-    return [mine.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
+    before = [] if (tuning := spec.tuning()) is None else own_runs(tuning, runs).values()
+    grid = [mine.get(cell.key) or StoredRun(cell, WAITING, 0, 0.0, None, {}) for cell in spec.cells()]
+    return [*before, *grid]
 
 
 def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
     """Warnings, before any numbers, about runs that do not belong together."""
     blocks: list[Block] = []
     for what, sentences, remedy in mixtures(spec, [one for one in runs if one.state == DONE]):
-        last = f"{remedy}, or run all of it under another name."
-        blocks += [Heading(f"Warning: runs of different {what}"), *map(Paragraph, [*sentences, last])]
+        last = f"{remedy}, or run the whole experiment under another name."
+        blocks += [Heading(f"Warning: runs with different {what}"), *map(Paragraph, [*sentences, last])]
     return blocks
 
 
@@ -249,13 +256,86 @@ def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
     found: dict[str, list[str]] = {}
     for run in (one for one in runs if one.state == DONE):
         zero = [name for name in _ZERO_IF_CONSTANT if run.metrics.get(name) == 0]
-        what = f"{' and '.join(zero)} exactly 0, as where all predictions are the same" if zero else ""
+        what = f"{' and '.join(zero)} is exactly 0, as if all predictions were the same" if zero else ""
         if missed := run.result.get("never_predicted"):
             what = missed_note(missed)
         found.setdefault(what, []).append(_title(run.cell))
-    note = "A difference or a p-value between such runs compares no systems. Train longer or at another rate."
+    note = "Differences from such runs, and their p, mean nothing. Train longer or at another learning rate."
     lines = [f"{what}: {'; '.join(titles)}." for what, titles in found.items() if what]
     return [Heading("Warning: classes never predicted"), *map(Paragraph, [*lines, note])] if lines else []
+
+
+def _unturned_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
+    """A warning about runs whose best evaluation is their last: with more updates they might still gain."""
+    of_grid = [one for one in runs if one.state == DONE and TRIAL not in one.cell.labels]
+    found: dict[str, list[StoredRun]] = {}
+    for run in of_grid:
+        if run.result.get("best_step") == run.result.get("last_step", math.nan):
+            found.setdefault(without_seed(run.cell.labels) or spec.name, []).append(run)
+    if not found:
+        return []
+    rows = []
+    for name, members in found.items():
+        ends = [one.result["curve"][-2:] for one in members if len(one.result.get("curve", [])) > 1]
+        slope = spread([last["value"] - before["value"] for before, last in ends])
+        rows.append([name, str(len(members)), f"{slope.mean:+.3f}" if ends else NONE])
+    what = "loss" if spec.verb == "train" else "score"
+    note = (
+        f"The best evaluation of {sum(map(len, found.values()))} of {len(of_grid)} runs was their last. "
+        "A difference between such runs may say only that one of them learns faster. Train them longer."
+    )
+    table = Table(["runs", "number", f"change of {what} on dev in the last interval"], rows)
+    return [Heading("Warning: runs that were best at their last evaluation"), Paragraph(note), table]
+
+
+def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
+    """A table of the settings that were tried on dev for each combination, and which were chosen."""
+    if (tuning := spec.tuning()) is None or (search := tuning.search) is None:
+        return []
+    axes, rows = list(tuning.axes), []
+    for labels in tuning.combinations():
+        trials = study_trials(tuning, search, runs, labels)
+        best = best_trial(search, trials)
+        shown = []
+        for one in trials:
+            values = ", ".join(str(one.cell.settings[name]) for name in search.space)
+            text = f"{values}: {_number(trial_value(search, one))}"
+            shown.append(f"{text} (chosen)" if one is best else text)
+        rows.append([*(labels[axis] for axis in axes), "; ".join(shown) or NONE])
+    tried = ", ".join(search.space)
+    return [
+        Heading("Settings chosen on dev"),
+        Table([*axes, f"{tried}: {search.metric}"], rows),
+        Paragraph(f"Each was tried once, with {json.dumps(spec.tune.settings)[1:-1]}." if spec.tune else ""),
+    ]
+
+
+def _primary_blocks(
+    spec: Spec, store: RunStore, groups: Sequence[Group], metric: str, scale: float
+) -> list[Block]:
+    """The one comparison that the experiment was made for, with what it could have shown."""
+    if (primary := spec.report.primary) is None:
+        return []
+    group = next((one for one in groups if matches(one.labels, primary.cell)), None)
+    found = compare_groups(spec, store, group, groups, metric, primary.against) if group else None
+    effect = detectable_effect(primary.seeds, primary.sd)
+    plan = (
+        f"Chosen before the first run: {in_words(primary.cell)} against {in_words(primary.against)}, "
+        f"{primary.seeds} seeds. If their difference has a standard deviation of {primary.sd:g} over seeds, "
+        f"a difference of {effect:.2f} {metric} is found with a probability of 80 %."
+    )
+    measured = "Not measured yet."
+    if found is not None:
+        sure = "" if found.interval is None else f", 95 % interval {_interval(found.interval, scale)}"
+        measured = (
+            f"Measured over {found.n} seeds: {found.mean * scale:+.2f} {metric}{sure}, p (seeds) "
+            f"{found.p_seeds:.3f}; standard deviation over seeds {found.sd * scale:.2f}."
+        )
+    return [Heading("The comparison that was planned"), Paragraph(f"{plan} {measured}")]
+
+
+def _interval(interval: tuple[float, float], scale: float) -> str:
+    return f"{interval[0] * scale:+.2f} to {interval[1] * scale:+.2f}"
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
@@ -278,9 +358,10 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
         table = Table([*axes, "seeds", *names], rows) if rows else Paragraph("Not measured.")
         controls += [Heading(f"Against {in_words(levels)}"), table]
     return [
+        *_primary_blocks(spec, store, groups, first, scale),
         Heading("Results"),
         _result_table(spec, groups, differences, metrics, axes),
-        Paragraph(_reading(spec, any(one and one.p_sentences for one in differences))),
+        Paragraph(_reading(spec, differences)),
         *controls,
         *x_figures(spec, groups, differences, first, folder),
         *curve_figures(spec, groups, folder),
@@ -327,31 +408,37 @@ def _columns(
 ) -> tuple[list[str], list[list[str]]]:
     """Names and rows of the columns of differences; p over sentences is a column if any row has it."""
     has_sentences = any(one and one.p_sentences for one in differences)
+    has_intervals = any(one and one.interval for one in differences)
     names = [f"Δ {metric}", "p (seeds)", *(["p (sentences)"] if has_sentences else [])]
+    names += ["95 % interval"] if has_intervals else []
     rows = []
     for one in differences:
-        row = [NONE] * 3
+        row = [NONE] * len(names)
         if one is not None:
             row[:2] = f"{one.mean * scale:+.2f}", NONE if math.isnan(one.p_seeds) else f"{one.p_seeds:.3f}"
             if one.p_sentences:
                 row[2] = f"{max(one.p_sentences):.3f}" if one.agree else "seeds disagree"
-        rows.append(row[: len(names)])
+            if one.interval:
+                row[-1] = _interval(one.interval, scale)
+        rows.append(row)
     return names, rows
 
 
-def _reading(spec: Spec, has_sentences: bool) -> str:
-    parts = ["Mean ± standard deviation over seeds"]
+def _reading(spec: Spec, differences: Sequence[Difference | None]) -> str:
+    parts = ["Scores are means ± standard deviations over seeds"]
     if spec.report.baseline:
         levels = in_words(spec.report.baseline)
-        parts += [f"Δ: mean difference to {levels} over the seeds that both have; p (seeds): paired t-test"]
-        if has_sentences:
-            largest = "the largest over the seeds, where all have translations and differ in one direction"
-            parts += [f"p (sentences): paired bootstrap of BLEU by sacreBLEU, {largest}"]
+        parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
+        if any(one and one.p_sentences for one in differences):
+            parts += ["p (sentences) is from a paired bootstrap of BLEU by sacreBLEU, run for each seed"]
+            parts += ["The largest p is shown, if all seeds have translations and differ in one direction"]
+        if any(one and one.interval for one in differences):
+            parts += ["The 95 % interval is from a bootstrap over seeds and sentences together"]
     if spec.report.paper:
-        parts += [f"Paper: {spec.report.paper_source or 'as printed'}"]
+        parts += [f"The paper's numbers: {spec.report.paper_source or 'as printed'}"]
         if spec.report.baseline:
-            parts += ["Δ paper: the paper's own gain over its own baseline, not ours over the paper"]
-    return ". ".join(parts) + ". Minutes: all attempts of a run, by the clock."
+            parts += ["Δ paper is the paper's own gain over its own baseline, not our gain over the paper"]
+    return ". ".join(parts) + ". Minutes are by the clock and count all attempts of a run."
 
 
 def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
@@ -402,11 +489,11 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
     shared = [f"Signature {text}" for one in done for text in one.result.get("signatures", {}).values()]
     shared += [f"Versions {json.dumps(one.result.get('versions', {}), sort_keys=True)}" for one in done]
     shared += [f"Data {_hashes(one)}" for one in done]
-    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    content = json.dumps(spec.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return [
         Heading("Where the numbers come from"),
-        Paragraph(f"Specification sha256 {digest}. Folders are below the store; OUTPUT is FOLDER/model."),
+        Paragraph(f"Specification sha256 {digest}. Folders are inside the store. OUTPUT is FOLDER/model."),
         Table(["folder", "metrics", "commit", "precision", "seconds", "attempts"], rows),
         Code("\n".join(one.result["command"] for one in done)),
         *map(Paragraph, dict.fromkeys(shared)),

@@ -49,6 +49,7 @@ from syntaxformer.study.experiments.store import (
     StoredRun,
     next_trial,
     own_runs,
+    tuned,
 )
 
 _log = logging.getLogger("syntaxformer.experiments")
@@ -282,7 +283,7 @@ def run_experiment(
     only: Only | None = None,
     executor: Executor | None = None,
 ) -> Counter[str]:
-    """Do the runs that are not done.
+    """Do the runs that are not done; of an experiment with `tune`, first those that choose its settings.
 
     Args:
         spec: The experiment.
@@ -315,12 +316,22 @@ def run_experiment(
             f"{store.folder}: expected no other runner on this store, got one. Wait for it to end."
         ) from error
     try:
-        store.add(spec.cells())
-        runs = own_runs(spec, store.runs())
-        wanted = [key for key, run in runs.items() if is_wanted(run.cell.labels, only or {})]
         store.release([RUNNING])
-        store.release([KILLED, *([FAILED] if retry_failed else [])], wanted)
-        return _Runner(spec, store, executor or LocalExecutor(n_jobs, command), only or {}).run()
+        counts: Counter[str] = Counter()
+        stages = [(spec, only or {})]
+        if (tuning := spec.tuning()) is not None:
+            stages.insert(
+                0, (tuning, {axis: levels for axis, levels in stages[0][1].items() if axis != SEED})
+            )
+        executor = executor or LocalExecutor(n_jobs, command)
+        for stage, of_stage in stages:
+            ready = tuned(stage, store.runs())
+            store.add([cell for cell in ready.cells() if ready.is_ready(cell.labels)])
+            runs = own_runs(ready, store.runs())
+            wanted = [key for key, run in runs.items() if is_wanted(run.cell.labels, of_stage)]
+            store.release([KILLED, *([FAILED] if retry_failed else [])], wanted)
+            counts += _Runner(ready, store, executor, of_stage).run()
+        return counts
     finally:
         lock.release()
 
@@ -372,7 +383,8 @@ class _Runner:
             if cell is not None:
                 self.store.add([cell])
             return cell
-        wanted = (runs[cell.key] for cell in self.spec.cells() if is_wanted(cell.labels, self.only))
+        cells = (cell for cell in self.spec.cells() if self.spec.is_ready(cell.labels))
+        wanted = (runs[cell.key] for cell in cells if is_wanted(cell.labels, self.only))
         return next((run.cell for run in wanted if run.state == WAITING), None)
 
     def _record(self, job: _Job, code: int) -> None:

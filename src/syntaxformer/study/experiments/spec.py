@@ -18,7 +18,7 @@ from shlex import quote
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from syntaxformer.base.config import MAX_SEED, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
@@ -70,8 +70,25 @@ class PaperNumber(_Section):
     )
 
 
+class Contrast(_Section):
+    """The comparison that an experiment was made for, written down before its first run."""
+
+    cell: dict[str, str] = Field(min_length=1, description="axis → level of the rows in question")
+    against: dict[str, str] = Field(
+        min_length=1, description="axis → level of the rows that they are compared with"
+    )
+    seeds: int = Field(ge=2, description="number of seeds of both")
+    sd: float = Field(
+        gt=0, description="expected standard deviation over seeds of their difference, as the table prints it"
+    )
+
+
 class ReportConfig(_Section):
     """What the report compares and draws."""
+
+    primary: Contrast | None = Field(
+        default=None, description="the one comparison that the experiment was made for"
+    )
 
     metrics: list[str] = Field(
         default=[], description="columns, of which the first is tested; empty: bleu and chrf, or the task's"
@@ -160,6 +177,26 @@ class SearchConfig(_Section):
         return self.direction or ("minimize" if self.metric == "dev_loss" else "maximize")
 
 
+class TuneConfig(_Section):
+    """Settings that are chosen on dev for each system, in runs of their own before those of the grid."""
+
+    space: dict[str, list[Any]] = Field(min_length=1, description="setting key → values to try")
+    settings: Settings = Field(
+        default={"seed": 99},
+        description="of these runs, in place of an axis seed: a seed that no other run has",
+    )
+    metric: str = Field(default="dev_loss", description="metric by which values are judged")
+    direction: Literal["minimize", "maximize"] | None = Field(default=None, description="as in search")
+
+    def as_search(self) -> SearchConfig:
+        """The search that tries all combinations of the values."""
+        trials = math.prod(map(len, self.space.values()))
+        space = {name: Space(values=values) for name, values in self.space.items()}
+        return SearchConfig(
+            space=space, trials=trials, metric=self.metric, direction=self.direction, sampler="grid"
+        )
+
+
 class Spec(_Section):
     """An experiment."""
 
@@ -175,6 +212,9 @@ class Spec(_Section):
     exclude: list[dict[str, str]] = Field(default=[], description="combinations to leave out")
     test: ScoredText | None = Field(default=None, description="train: text to translate and score")
     search: SearchConfig | None = Field(default=None, description="search settings for each combination")
+    tune: TuneConfig | None = Field(
+        default=None, description="choose settings on dev for each combination before the runs of all seeds"
+    )
     keep: Literal["all", "model", "scores"] = Field(
         default="model", description="what is kept of a run: all with checkpoints, the model, or only scores"
     )
@@ -182,6 +222,7 @@ class Spec(_Section):
         default=None, gt=0, description="your estimate of a run's time, used until one has finished"
     )
     report: ReportConfig = ReportConfig()
+    _chosen: dict[str, Settings] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
     def _fits(self) -> Spec:
@@ -197,6 +238,12 @@ class Spec(_Section):
             yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
         given |= {"report.controls": self.report.controls}
+        if (primary := self.report.primary) is not None:
+            given |= {"report.primary.cell": [primary.cell], "report.primary.against": [primary.against]}
+            if self.search is None and primary.seeds != (n_seeds := len(self.axes.get(SEED, ()))):
+                yield f"report.primary.seeds: expected the {n_seeds} of the axis seed, got {primary.seeds}."
+        if self.tune is not None and self.search is not None:
+            yield "tune: expected none beside a search, which also chooses settings on dev."
         given |= {"report.paper": [one.cell for one in self.report.paper]}
         for place, parts in given.items():
             for part in parts:
@@ -218,8 +265,9 @@ class Spec(_Section):
         for place, part in averaged.items():
             if SEED in part:
                 yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."
-        of_search = [self.search.metric] if self.search else []
-        wanted = {"report.metrics": report.metrics, "search.metric": of_search}
+        wanted = {"report.metrics": report.metrics}
+        wanted |= {"search.metric": [self.search.metric]} if self.search else {}
+        wanted |= {"tune.metric": [self.tune.metric]} if self.tune else {}
         wanted["report.paper"] = [one.metric for one in report.paper if one.metric is not None]
         for place, names in wanted.items():
             for name in names:
@@ -249,7 +297,7 @@ class Spec(_Section):
     def metrics(self) -> list[str]:
         """The names of all metrics that a run of this experiment may have."""
         if self.verb == "train":
-            return [*(["bleu", "chrf"] if self.test else []), "dev_loss"]
+            return [*(["bleu", "chrf"] if self.test else []), "dev_loss", "dev_bleu"]
         return ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
 
     def _level_problems(self, place: str, part: Mapping[str, str]) -> Iterator[str]:
@@ -277,8 +325,29 @@ class Spec(_Section):
 
     @property
     def searched(self) -> list[str]:
-        """The keys of the searched settings."""
-        return [] if self.search is None else list(self.search.space)
+        """The keys of the searched settings, or of those chosen before the runs of the grid."""
+        source = self.search or self.tune
+        return [] if source is None else list(source.space)
+
+    def tuning(self) -> Spec | None:
+        """The search that comes before the grid: the same combinations, without their seeds."""
+        if self.tune is None:
+            return None
+        search = self.tune.as_search()
+        axes = {name: levels for name, levels in self.axes.items() if name != SEED}
+        settings = {**self.settings, **self.tune.settings}
+        of_search = {"search": search, "tune": None, "report": ReportConfig(), "settings": settings}
+        return self.model_copy(update={**of_search, "axes": axes})
+
+    def choosing(self, chosen: Mapping[str, Settings]) -> Spec:
+        """The same grid with chosen settings: name of a combination, by `without_seed` → settings."""
+        made = self.model_copy()
+        made._chosen = dict(chosen)
+        return made
+
+    def is_ready(self, labels: Mapping[str, str]) -> bool:
+        """Whether all settings of a combination are known, so that it can be run."""
+        return self.tune is None or without_seed(labels) in self._chosen
 
     def cells(self) -> list[Cell]:
         """All runs of the grid, in the order of the axes; none if there is a search."""
@@ -286,7 +355,8 @@ class Spec(_Section):
 
     def sample_cell(self, labels: Mapping[str, str]) -> Cell:
         """The run of one combination, with some value for each searched setting."""
-        space = {} if self.search is None else self.search.space
+        search = self.tune.as_search() if self.tune else self.search
+        space = {} if search is None else search.space
         return self.cell(labels, {name: one.first for name, one in space.items()})
 
     def combinations(self) -> list[dict[str, str]]:
@@ -301,7 +371,7 @@ class Spec(_Section):
         for axis, level in labels.items():
             if axis in self.axes:
                 settings |= self.levels(axis)[level]
-        settings |= extra or {}
+        settings |= {**self._chosen.get(without_seed(labels), {}), **(extra or {})}
         test = None if self.test is None else self.test.as_settings()
         return Cell(self.verb, self.recipe, dict(labels), settings, test)
 
@@ -356,6 +426,11 @@ class Cell:
         ]
         options += [f"--set {quote(f'{key}={_yaml(value)}')}" for key, value in rest.items()]
         return f"syntaxformer finetune {' '.join(options)} -o {output}"
+
+
+def without_seed(labels: Mapping[str, str]) -> str:
+    """Axes and levels other than the seed as text, a name for all seeds of one combination."""
+    return in_words({axis: level for axis, level in labels.items() if axis != SEED})
 
 
 def in_words(labels: Mapping[str, str]) -> str:

@@ -25,7 +25,17 @@ from filelock import FileLock, Timeout
 
 from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import BackendMissingError, DataError
-from syntaxformer.study.experiments.spec import TRIAL, Cell, Only, SearchConfig, Space, Spec, is_wanted
+from syntaxformer.study.experiments.spec import (
+    SEED,
+    TRIAL,
+    Cell,
+    Only,
+    SearchConfig,
+    Space,
+    Spec,
+    is_wanted,
+    without_seed,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -330,13 +340,29 @@ def _state(search: SearchConfig, run: StoredRun) -> Any:
     return TrialState.FAIL if trial_value(search, run) is None else TrialState.COMPLETE
 
 
+def tuned(spec: Spec, runs: Mapping[str, StoredRun]) -> Spec:
+    """The grid with the settings that were best on dev, for each combination that has all of its trials."""
+    tuning = spec.tuning()
+    if tuning is None or tuning.search is None:
+        return spec
+    chosen = {}
+    for labels in tuning.combinations():
+        trials = study_trials(tuning, tuning.search, runs, labels)
+        best = best_trial(tuning.search, trials)
+        is_ended = all(one.state in (DONE, FAILED) for one in trials) and len(trials) == tuning.search.trials
+        if is_ended and best is not None:
+            chosen[without_seed(labels)] = {name: best.cell.settings[name] for name in tuning.searched}
+    return spec.choosing(chosen)
+
+
 def own_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> dict[str, StoredRun]:
     """The runs of a store that belong to an experiment in its current form, with its current labels.
 
     A store also keeps runs of earlier forms of the experiment, and of other experiments that share it.
     """
     if spec.search is None:
-        mine = [(runs[cell.key], cell.labels) for cell in spec.cells() if cell.key in runs]
+        cells = tuned(spec, runs).cells()
+        mine = [(runs[cell.key], cell.labels) for cell in cells if cell.key in runs]
         return {run.cell.key: replace(run, cell=replace(run.cell, labels=labels)) for run, labels in mine}
     return {
         one.cell.key: one
@@ -352,7 +378,10 @@ def planned_cells(spec: Spec, runs: Mapping[str, StoredRun], only: Only) -> list
         ConfigError: There is no such axis or level.
     """
     spec.check_only(only)
-    cells = spec.cells()
+    cells = tuned(spec, runs).cells()
+    if (tuning := spec.tuning()) is not None:
+        before = {axis: levels for axis, levels in only.items() if axis != SEED}
+        return [*planned_cells(tuning, runs, before), *(one for one in cells if is_wanted(one.labels, only))]
     if spec.search is not None:
         trials = [one.cell for one in own_runs(spec, runs).values()]
         cells = [*trials, *open_trials(spec, spec.search, runs)]

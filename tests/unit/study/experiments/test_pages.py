@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from syntaxformer.study.experiments.store import DONE, own_runs
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def _pages():
-    found = importlib.util.spec_from_file_location("pages", ROOT / "experiments" / "pages.py")
+def _pages(name="pages"):
+    found = importlib.util.spec_from_file_location(name, ROOT / "experiments" / f"{name}.py")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
@@ -52,13 +53,14 @@ def test_the_finished_runs_of_a_page_are_of_its_recipe_as_it_is_now(name):
 def test_pages_show_what_was_run_and_name_the_file_that_lists_the_rest():
     name = "mine"
     text = (
-        "6 runs: 1 done, 1 failed, 4 waiting. Experiment `mine`.\n\n| system | seeds | bleu |\n| --- | ---: | ---: |\n"
+        "Experiment `mine` has 6 runs: 1 done, 1 failed, 4 waiting.\n\n| system | seeds | bleu |\n| --- | ---: | ---: |\n"
         "| base | 1 of 3 | 10.00 |\n| sit | 0 of 3 | – |\n\n## Not measured\n\n| run | state | why |\n"
         "| --- | ---: | ---: |\n| base, seed 2 | failed | no disk |\n| base, seed 3 | waiting |  |\n\n## Origin\n"
     )
     shown = _pages().without_plans(text, name)
     assert shown.startswith(
-        "6 runs: 1 done, 1 failed, 4 waiting. `experiments/mine.yaml` lists what waits.\n"
+        "Experiment `mine` has 6 runs: 1 done, 1 failed, 4 waiting. "
+        "`experiments/mine.yaml` lists those that wait.\n"
     )
     assert "| base, seed 2 | failed | no disk |\n\n## Origin\n" in shown
     assert "| sit |" not in shown
@@ -72,3 +74,30 @@ def test_no_page_has_a_row_that_was_never_run():
     assert len(pages) > len(_pages().PAGES)
     rows = [line for page in pages for line in page.read_text("utf-8").splitlines() if line.startswith("|")]
     assert not [row for row in rows if "| 0 of " in row or "| waiting |" in row]
+
+
+def test_a_second_program_finds_the_same_numbers(capsys):
+    assert _pages("recompute").main() == 0
+    printed = capsys.readouterr().out
+    assert "All numbers are those of the stores." in printed
+    assert "bai2021_glue_minilm: " in printed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ("| 18.41 ± 0.33 |", "| 18.42 ± 0.33 |", "sum_then_concat, 5 %, bleu: the page has 18.42 ± 0.33"),
+        ("| +1.23 | 0.010 |", "| +1.23 | 0.001 |", "sum_then_concat, 1 %, p (seeds): the page has 0.001"),
+        ("| 3 | +0.98 | 0.025 |", "| 3 | +1.98 | 0.025 |", "sum_then_concat, 5 %, Δ: the page has +1.98"),
+    ],
+)
+def test_a_second_program_finds_a_wrong_number(old, new, where, tmp_path, monkeypatch, capsys):
+    second = _pages("recompute")
+    shutil.copytree(ROOT / "docs" / "results", tmp_path / "results")
+    monkeypatch.setattr(second, "RESULTS", tmp_path / "results")
+    page = tmp_path / "results" / "tatoeba_by_size" / "report.md"
+    text = page.read_text()
+    assert old in text
+    page.write_text(text.replace(old, new))
+    assert second.main() == 1
+    assert where in capsys.readouterr().out

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import statistics
+from pathlib import Path
 
 import pytest
 from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
 from syntaxformer.base.errors import DataError
+from syntaxformer.base.statistics import detectable_effect
 from syntaxformer.cli.main import app
 from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments import groups as figures
@@ -17,9 +20,10 @@ from syntaxformer.study.experiments import load_spec, write_report
 from syntaxformer.study.experiments.cell import HYPOTHESES, recipe_settings, resolve
 from syntaxformer.study.experiments.groups import compare_groups, group_runs
 from syntaxformer.study.experiments.report import mixtures
-from syntaxformer.study.experiments.spec import PaperNumber, ScoredText
-from syntaxformer.translation.scoring import compare_translations
+from syntaxformer.study.experiments.spec import Contrast, PaperNumber, ScoredText
+from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
 
+ROOT = Path(__file__).resolve().parents[4]
 BLEU = {
     ("base", "10 %"): [10.0, 11.0, 12.5],
     ("sit", "10 %"): [11.0, 12.5, 13.0],
@@ -72,6 +76,7 @@ def test_every_number(filled, tmp_path):
         "–",
         "–",
         "–",
+        "–",
         "16.28",
         "–",
         "1.25M",
@@ -80,10 +85,12 @@ def test_every_number(filled, tmp_path):
     p_seeds = ttest_rel(sit, base).pvalue
     lines = [[" ".join(line.split()[:-cut]) for line in REFERENCES] for cut in (2, 1)]
     p_sentences = compare_translations(*lines, REFERENCES).p_value
-    assert _row(text, "sit", "10 %")[5:10] == [
+    gain = bootstrap_gain([(lines[0], lines[1])] * 3, REFERENCES)
+    assert _row(text, "sit", "10 %")[5:11] == [
         "+1.00",
         f"{p_seeds:.3f}",
         f"{p_sentences:.3f}",
+        f"{gain.low:+.2f} to {gain.high:+.2f}",
         "17.28",
         "+1.00",
     ]
@@ -117,8 +124,8 @@ def test_a_control_has_a_table_of_its_own(filled, make_result, tmp_path):
     p_seeds = [ttest_rel(BLEU[one, "10 %"][:2], wide).pvalue for one in ("base", "sit")]
     lines = [[" ".join(line.split()[:-cut]) for line in REFERENCES] for cut in (2, 1)]
     p_sentences = [compare_translations(REFERENCES, one, REFERENCES).p_value for one in lines]
-    assert _row(table, "base", "10 %")[2:] == ["2", "-0.60", f"{p_seeds[0]:.3f}", f"{p_sentences[0]:.3f}"]
-    assert _row(table, "sit", "10 %")[2:] == ["2", "+0.65", f"{p_seeds[1]:.3f}", f"{p_sentences[1]:.3f}"]
+    assert _row(table, "base", "10 %")[2:6] == ["2", "-0.60", f"{p_seeds[0]:.3f}", f"{p_sentences[0]:.3f}"]
+    assert _row(table, "sit", "10 %")[2:6] == ["2", "+0.65", f"{p_seeds[1]:.3f}", f"{p_sentences[1]:.3f}"]
     assert "| wide | 10 % | 2 |" not in table
     assert "| 100 % | 2 |" not in table
 
@@ -171,8 +178,8 @@ def test_a_number_of_the_paper_may_have_a_baseline_of_its_own(filled, tmp_path):
         PaperNumber(cell={"system": "sit"}, value=31.37, baseline=34.50),
     ]
     text = write_report(spec, store, tmp_path / "report").read_text()
-    assert _row(text, "sit", "10 %")[8:10] == ["31.37", "-3.13"]
-    assert _row(text, "base", "10 %")[8:10] == ["30.57", "–"]
+    assert _row(text, "sit", "10 %")[9:11] == ["31.37", "-3.13"]
+    assert _row(text, "base", "10 %")[9:11] == ["30.57", "–"]
 
 
 def test_the_same_store_gives_the_same_bytes(filled, tmp_path):
@@ -276,9 +283,9 @@ def test_numbers_of_the_paper_for_other_metrics(filled, tmp_path):
     ]
     text = write_report(spec, store, tmp_path / "report").read_text()
     assert "| paper | Δ paper | paper chrf | Δ paper chrf | parameters |" in text
-    assert _row(text, "sit", "10 %")[8:12] == ["17.28", "+1.00", "43.00", "+2.50"]
-    assert _row(text, "base", "10 %")[8:12] == ["16.28", "–", "40.50", "–"]
-    assert "Δ paper: the paper's own gain over its own baseline, not ours over the paper." in text
+    assert _row(text, "sit", "10 %")[9:13] == ["17.28", "+1.00", "43.00", "+2.50"]
+    assert _row(text, "base", "10 %")[9:13] == ["16.28", "–", "40.50", "–"]
+    assert "Δ paper is the paper's own gain over its own baseline, not our gain over the paper." in text
 
 
 def test_a_metric_that_only_the_paper_names_has_a_column(filled, tmp_path):
@@ -305,9 +312,9 @@ def test_runs_of_different_data_are_told(filled, make_result, tmp_path):
     other["test_sha256"] = {"src": "9" * 64}
     store.finish(cells["sit", "10 %", "3"].key, 1.0, make_result(13.0, **other))
     text = write_report(spec, store, tmp_path / "three").read_text()
-    warning = text[text.index("## Warning: runs of different data") : text.index("## Results")]
+    warning = text[text.index("## Warning: runs with different data") : text.index("## Results")]
     one, two = (cells["base", "100 %", seed].name for seed in "12")
-    expected = "expected one content behind the same settings, got 2"
+    expected = "expected one content for the same settings, got 2"
     assert f"train: {expected}: sha256 {'a' * 12} in {one}; sha256 {'b' * 12} in {two}." in warning
     assert f"dev: {expected}: sha256 {'d' * 12} in {one}; sha256 {'c' * 12} in " in warning  # of any share
     assert f"test src: {expected}: sha256 {'e' * 12} in " in warning
@@ -327,7 +334,7 @@ def test_another_checkpoint_behind_the_path(content, write_spec, store, make_res
     ((what, sentences, _),) = mixtures(spec, list(store.runs().values()))
     assert what == "data"
     assert sentences == [
-        f"model: expected one content behind the same settings, got 2: sha256 {'a' * 12} in {names[0]}, {names[1]}, "
+        f"model: expected one content for the same settings, got 2: sha256 {'a' * 12} in {names[0]}, {names[1]}, "
         f"{names[3]} and 1 more; sha256 {'b' * 12} in {names[2]}."
     ]
 
@@ -409,13 +416,13 @@ def test_runs_of_an_edited_recipe_are_told(filled, make_result, tmp_path):
     assert "Warning" not in write_report(spec, store, tmp_path / "one").read_text()
     store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(11.0, recipe=edited))
     text = write_report(spec, store, tmp_path / "two").read_text()
-    warning = text[text.index("## Warning: runs of different recipes") : text.index("## Results")]
+    warning = text[text.index("## Warning: runs with different recipes") : text.index("## Results")]
     one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
-    expected = "expected one value where settings are the same, got 2"
+    expected = "expected one value for the same settings, got 2"
     assert f"model.dropout: {expected}: 0.1 in {one}; 0.2 in {two}." in warning
     assert f'lisa: {expected}: null in {one}; {{"layers": null}} in {two}.' in warning
     assert "infusion.kind" not in warning
-    assert "Put the recipe back, or run all of it under another name." in warning
+    assert "Restore the old recipe, or run the whole experiment under another name." in warning
 
 
 def test_what_an_experiment_varies_is_no_edit_of_a_recipe(content, write_spec, store, make_result):
@@ -443,9 +450,9 @@ def test_compared_runs_of_different_precision_are_told(filled, make_result, tmp_
     store.finish(cells["sit", "10 %", "2"].key, 1.0, make_result(10.0, precision="bf16"))
     text = write_report(spec, store, tmp_path / "two").read_text()
     one, two = (cells[labels].name for labels in (("base", "10 %", "1"), ("sit", "10 %", "2")))
-    assert text.index("## Warning: runs of different precision") < text.index("## Results")
+    assert text.index("## Warning: runs with different precision") < text.index("## Results")
     assert (
-        "training.precision: expected one where settings do not differ in it, got 2: "
+        "training.precision: expected one value unless the settings differ in it, got 2: "
         f"fp32 in {one}; bf16 in {two}." in text
     )
 
@@ -458,9 +465,9 @@ def test_a_baseline_with_a_table_less_is_told(filled, make_result, tmp_path):
         store.finish(cells[system, "10 %", "1"].key, 1.0, make_result(10.0, source_table=table))
     text = write_report(spec, store, tmp_path).read_text()
     one, two = (cells[system, "10 %", "1"].name for system in ("base", "sit"))
-    assert text.index("## Warning: runs of different tables") < text.index("## Results")
+    assert text.index("## Warning: runs with different embedding tables") < text.index("## Results")
     assert f", got 2: shared in {one}; own in {two}." in text
-    assert "Set model.share_source_embedding: false for the baseline, too, or run all of it" in text
+    assert "Set model.share_source_embedding: false for the baseline too, or run the whole" in text
 
 
 def test_a_table_that_is_asked_for_is_no_mixture(content, write_spec, store, make_result):
@@ -494,8 +501,8 @@ def test_compared_runs_that_are_scored_in_two_ways_are_told(filled, make_result,
         cell = cells[system, "10 %", "1"]
         store.finish(cell.key, 1.0, make_result(40.0 if lowercase else 10.0, scoring=scoring))
     text = write_report(spec, store, tmp_path / "one").read_text()
-    assert text.index("## Warning: runs of different scoring") < text.index("## Results")
-    assert "scoring: expected one way of scoring for runs that are compared, got 2: " in text
+    assert text.index("## Warning: runs with different scoring") < text.index("## Results")
+    assert "scoring: expected one way of scoring for all runs that are compared, got 2: " in text
     assert "| p (sentences) |" not in text
     for system, note in (("base", None), ("sit", "refs:through_target_pieces")):
         result = make_result(10.0, scoring={"tokenize": "none"}, references=note)
@@ -524,7 +531,8 @@ def test_runs_of_several_commits_are_not_mixed_in_silence(filled, make_result, t
     store.finish(_cells(spec)["base", "10 %", "1"].key, 1.0, resumed)
     text = write_report(spec, store, tmp_path / "two").read_text()
     assert (
-        "## Warning: runs of different code\n\ncode: expected one for runs that are compared, got 2: " in text
+        "## Warning: runs with different code\n\ncode: expected one version for all runs that are compared, got 2: "
+        in text
     )
     assert "| 0123456789ab, ba9876543210+ |" in text
     newer = make_result(10.0, versions={"torch": "9.9"})
@@ -559,7 +567,7 @@ WARNING = """## Warning: classes never predicted
 
 {}
 
-A difference or a p-value between such runs compares no systems. Train longer or at another rate.
+Differences from such runs, and their p, mean nothing. Train longer or at another learning rate.
 """
 OF_MASKS = "; ".join(f"system masks, seed {seed}" for seed in (1, 2, 3))
 OF_BOTH = "; ".join(f"system {name}, seed {seed}" for name in ("plain", "masks") for seed in (1, 2, 3))
@@ -569,7 +577,7 @@ def test_rows_of_exactly_nothing_are_remarked_on(report_on_cola):
     """Runs of an earlier version stored no more than their correlation."""
     text = report_on_cola(plain=(0.0, {}), masks=(0.0, {}))
     assert _row(text, "masks")[4] == "1.000"  # all the same: p says nothing
-    assert WARNING.format(f"matthews exactly 0, as where all predictions are the same: {OF_BOTH}.") in text
+    assert WARNING.format(f"matthews is exactly 0, as if all predictions were the same: {OF_BOTH}.") in text
     assert text.index("classes never predicted") < text.index("## Results")
 
 
@@ -580,3 +588,58 @@ def test_classes_that_runs_note_as_never_predicted_are_remarked_on(report_on_col
 
 def test_runs_that_predict_every_class_are_not_remarked_on(report_on_cola):
     assert "never predicted" not in report_on_cola(plain=(0.3, {}), masks=(0.2, {"never_predicted": {}}))
+
+
+def test_the_planned_comparison_says_what_it_could_show_and_what_it_showed(filled, tmp_path):
+    spec, store = filled
+    here = {"fraction": "10 %"}
+    spec.report.primary = Contrast(
+        cell={"system": "sit", **here}, against={"system": "base", **here}, seeds=3, sd=0.5
+    )
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith("Chosen before the first run: ")]
+    assert "system sit, fraction 10 % against system base, fraction 10 %, 3 seeds." in line
+    assert (
+        f"a difference of {detectable_effect(3, 0.5):.2f} bleu is found with a probability of 80 %." in line
+    )
+    p_seeds = ttest_rel(BLEU["sit", "10 %"], BLEU["base", "10 %"]).pvalue
+    assert "Measured over 3 seeds: +1.00 bleu, 95 % interval +" in line
+    assert f"p (seeds) {p_seeds:.3f}; standard deviation over seeds 0.50." in line
+    spec.report.primary.cell["fraction"] = "100 %"
+    spec.report.primary.against["fraction"] = "100 %"
+    assert "Not measured yet." in write_report(spec, store, tmp_path / "open").read_text()
+
+
+def test_runs_that_end_at_their_best_step_are_named(filled, make_result, tmp_path):
+    spec, store = filled
+    heading = "## Warning: runs that were best at their last evaluation"
+    assert heading not in write_report(spec, store, tmp_path / "without").read_text()
+    cells = {tuple(cell.labels.values()): cell for cell in spec.cells()}
+    rising = make_result(30.0, best_step=20, last_step=20)
+    store.finish(cells["base", "100 %", "1"].key, 1.0, rising)
+    store.finish(cells["base", "100 %", "2"].key, 1.0, make_result(30.0, best_step=10, last_step=20))
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert f"{heading}\n\nThe best evaluation of 1 of 8 runs was their last. " in text
+    assert "| system base, fraction 100 % | 1 | -0.700 |" in text
+
+
+def test_a_second_program_finds_the_same_p_values_and_intervals(filled, content, tmp_path):
+    """Those over sentences, which need translations: equal, or within the error of another stream of draws."""
+    spec, store = filled
+    page = write_report(spec, store, tmp_path / "report")
+    content["test"] = {"src": str(tmp_path / "src"), "ref": str(tmp_path / "ref")}
+    found = importlib.util.spec_from_file_location("recompute", ROOT / "experiments" / "recompute.py")
+    second = importlib.util.module_from_spec(found)
+    found.loader.exec_module(second)
+    for cell in spec.cells():
+        (store.cell_folder(cell) / "references.txt").unlink(missing_ok=True)
+    one = second.Page("small", content, store.folder, page)
+    one.compare()
+    assert one.problems == []
+    assert one.counts["without translations"] == 0
+    text = page.read_text()
+    (interval,) = [cell for cell in _row(text, "sit", "10 %") if " to " in cell]
+    page.write_text(text.replace(interval, "-9.00 to +9.00"))
+    wrong = second.Page("small", content, store.folder, page)
+    wrong.compare()
+    assert any("interval [-9.0, 9.0], the store gives" in line for line in wrong.problems)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli.main import app
 from syntaxformer.runs.run_folder import Stopwatch, counted_seconds
-from syntaxformer.study.experiments import RunStore, estimate_seconds, load_spec, run_experiment
+from syntaxformer.study.experiments import RunStore, estimate_seconds, load_spec, run_experiment, write_report
 from syntaxformer.study.experiments.cell import recipe_settings, resolve
 from syntaxformer.study.experiments.runner import MOST_KILLS, LocalExecutor
 from syntaxformer.study.experiments.store import DONE, FAILED, KILLED, RUNNING, WAITING, own_runs
@@ -372,3 +372,92 @@ def test_states_wait_again(spec, store):
     store.stop(second, KILLED, 1.0, "y")
     store.release([KILLED])
     assert [one.state for one in store.runs().values()] == [FAILED, WAITING]
+
+
+SCORED = RESULT + (
+    "s = json.loads((p / 'cell.json').read_text())['settings']; r = s['training.learning_rate']; "
+    "(p / 'result.json').write_text(json.dumps({'command': 'c', 'metrics': {'bleu': 1.0, 'dev_bleu': 9 - abs(r - s['best'])}}))"
+)
+
+
+@pytest.fixture
+def tuned_spec(content, write_spec):
+    content["axes"] = {
+        "system": {"base": {"data.fraction": 0.5}, "sit": {"data.fraction": 1.0}},
+        "seed": [1, 2, 3],
+    }
+    content["report"] = {"baseline": {"system": "base"}}
+    content["tune"] = {
+        "space": {"training.learning_rate": [0.001, 0.002, 0.004]},
+        "metric": "dev_bleu",
+        "settings": {"seed": 9},
+    }
+    return load_spec(write_spec(content))
+
+
+# base does best at 0.001, sit at 0.004
+CHOOSING = SCORED.replace("s['best']", "(0.001 if s['data.fraction'] < 1 else 0.004)")
+
+
+def test_each_system_gets_the_settings_that_were_best_on_dev(tuned_spec, store, tmp_path):
+    """Six runs with the spare seed come first; then the three seeds of both systems, each at its own rate."""
+    assert run_experiment(tuned_spec, store, command=_command(CHOOSING)) == Counter(done=12)
+    runs = [run.cell.settings for run in store.runs().values()]
+    assert [one["seed"] for one in runs] == [9] * 6 + [1, 2, 3] * 2
+    assert [one["training.learning_rate"] for one in runs[6:]] == [0.001] * 3 + [0.004] * 3
+    assert _n_runs(store) == [1] * 12
+    assert run_experiment(tuned_spec, store, command=_command(CHOOSING)) == Counter(done=12)
+    assert _n_runs(store) == [1] * 12
+    text = write_report(tuned_spec, store, tmp_path / "report").read_text()
+    assert "| base | 0.001: 9 (chosen); 0.002: 8.999; 0.004: 8.997 |" in text
+    assert "| sit | 0.001: 8.997; 0.002: 8.998; 0.004: 9 (chosen) |" in text
+    assert "12 runs: 12 done" in text
+
+
+def test_the_grid_waits_until_settings_are_chosen(tuned_spec, store):
+    """One system alone is tuned and run; of the other nothing is stored, since its rate is not known."""
+    counts = run_experiment(
+        tuned_spec, store, command=_command(CHOOSING), only={"system": {"sit"}, "seed": {"2"}}
+    )
+    assert counts == Counter(done=4)
+    ran = [run.cell for run in store.runs().values() if run.state == DONE]
+    assert [(one.labels["system"], one.settings["seed"]) for one in ran] == [("sit", 9)] * 3 + [("sit", 2)]
+    killed = run_experiment(tuned_spec, store, command=_command(REFUSED))
+    assert killed["failed"] == 5  # three rates of base, two seeds of sit, and no seed of base
+    assert not [
+        one for one in own_runs(tuned_spec, store.runs()).values() if one.cell.labels["system"] == "base"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            {"search": {"space": {"training.max_steps": {"values": [1]}}}},
+            "tune: expected none beside a search",
+        ),
+        (
+            {"tune": {"space": {"training.max_steps": [1]}, "metric": "blue"}},
+            "tune.metric: unknown metric 'blue'",
+        ),
+        (
+            {
+                "report": {
+                    "primary": {"cell": {"system": "sit"}, "against": {"system": "base"}, "seeds": 5, "sd": 1}
+                }
+            },
+            r"report.primary.seeds: expected the 3 of the axis seed, got 5\.",
+        ),
+        (
+            {
+                "report": {
+                    "primary": {"cell": {"system": "no"}, "against": {"system": "base"}, "seeds": 3, "sd": 1}
+                }
+            },
+            "report.primary.cell: system has no level 'no'",
+        ),
+    ],
+)
+def test_what_cannot_be_chosen_or_planned(content, write_spec, tuned_spec, change, problem):
+    with pytest.raises(ConfigError, match=problem):
+        load_spec(write_spec({**content, **change}))

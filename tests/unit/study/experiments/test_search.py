@@ -122,7 +122,7 @@ def test_an_edited_search_does_not_take_old_trials_for_its_own(search, content, 
     spec = search(sampler="grid", trials=2)
     assert [one.settings.get("training.max_steps") for one in planned_cells(spec, store.runs(), {})] == [7, 7]
     text = write_report(spec, store, tmp_path / "edited").read_text()
-    assert "0 runs. Experiment" in text
+    assert "Experiment `small` has 0 runs." in text
     assert "| 000 " not in text
     assert run_experiment(spec, store, command=_command) == {"done": 2}
     assert len(store.runs()) == 4

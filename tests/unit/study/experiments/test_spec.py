@@ -185,7 +185,7 @@ def test_what_a_report_could_not_show(content, problems):
         "report.controls.0: expected no seed, got 3. Numbers are means over seeds.",
         "report.paper.0.cell: expected no seed, got 2. Numbers are means over seeds.",
         "report.metrics: unknown metric 'dev_los'. Nearest: dev_loss.",
-        "report.paper: unknown metric 'chrf'. Known: dev_loss.",
+        "report.paper: unknown metric 'chrf'. Known: dev_bleu, dev_loss.",
         "report.x_values: size has no level 'smal'. Nearest: small.",
         "report.x: expected a number for each level of size, got none for small. Give report.x_values.",
     ]

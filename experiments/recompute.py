@@ -1,0 +1,212 @@
+"""Compute the numbers of the result pages a second time, from the stores and with nothing of this package.
+
+    python experiments/recompute.py
+
+Each mean, standard deviation, difference, p-value and interval in the tables of a page is compared with what
+SQLite, NumPy, SciPy and sacreBLEU give. Where a store has no translations, p-values and intervals over
+sentences cannot be computed again, and are only counted. It ends with status 1 if a number differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+from scipy.stats import ttest_rel
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "docs" / "results"
+
+Runs = dict[str, dict[str, Any]]
+"""Seed → result of a run, with the place of its translations."""
+
+
+def pages() -> dict[str, tuple[str, str]]:
+    """Experiment → its store and its page, as pages.py lists them."""
+    tree = ast.parse((HERE / "pages.py").read_text("utf-8"))
+    (listed,) = [
+        one.value
+        for one in tree.body
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "PAGES"
+    ]
+    return ast.literal_eval(listed)
+
+
+def settings_of(spec: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
+    """The settings of one combination of levels."""
+    found = dict(spec.get("settings", {}))
+    for axis, level in labels.items():
+        levels = spec["axes"][axis]
+        given = {str(value): {axis: value} for value in levels} if isinstance(levels, list) else levels
+        found |= given[level]
+    return found
+
+
+def runs_of(spec: dict[str, Any], store: Path, labels: dict[str, str]) -> Runs:
+    """The finished runs of one row, by seed; settings that were chosen on dev may have any value."""
+    chosen = spec.get("tune", {}).get("space", {})
+    connection = sqlite3.connect(f"file:{store / 'store.sqlite'}?mode=ro", uri=True)
+    rows = connection.execute("SELECT name, settings, result FROM runs WHERE state = 'done'").fetchall()
+    connection.close()
+    found = {}
+    for seed in map(str, spec["axes"].get("seed", [""])):
+        wanted = settings_of(spec, {**labels, **({"seed": seed} if seed else {})})
+        for name, text, result in rows:
+            settings = json.loads(text)
+            if {key: value for key, value in settings.items() if key not in chosen} == {
+                key: value for key, value in wanted.items() if key not in chosen
+            }:
+                found[seed] = {**json.loads(result), "folder": store / "cells" / name}
+    return found
+
+
+def tables(page: Path) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Heading, header and rows of each table of a page."""
+    found, heading, lines = [], "", []
+    for line in [*page.read_text("utf-8").splitlines(), ""]:
+        if line.startswith("|"):
+            lines.append([cell.strip() for cell in line.strip("|").split(" | ")])
+            continue
+        if lines:
+            found.append((heading, lines[0], lines[2:]))
+            lines = []
+        if line.startswith("#"):
+            heading = line.strip("# ")
+    return found
+
+
+def translations(run: dict[str, Any]) -> list[str] | None:
+    """The translations of a run, if the store has them."""
+    path = run["folder"] / "hypotheses.txt"
+    return path.read_text("utf-8").splitlines() if path.exists() else None
+
+
+def interval(pairs: list[tuple[list[str], list[str]]], references: list[str]) -> tuple[float, float]:
+    """95 % interval of the mean gain, from 2,000 draws of seeds and of sentences, in a stream of its own."""
+    rng, bleu = np.random.default_rng(1), BLEU(effective_order=True)
+    table = np.asarray(
+        [
+            [
+                (*one.counts, *one.totals, one.sys_len, one.ref_len)
+                for one in map(bleu.sentence_score, lines, [[line] for line in references])
+            ]
+            for pair in pairs
+            for lines in pair
+        ]
+    )
+    gains = []
+    for _ in range(2000):
+        drawn = table[:, rng.integers(0, len(references), len(references))].sum(1).tolist()
+        scores = [BLEU.compute_bleu(one[:4], one[4:8], one[8], one[9]).score for one in drawn]
+        by_seed = np.asarray(scores[1::2]) - scores[::2]
+        gains.append(by_seed[rng.integers(0, len(by_seed), len(by_seed))].mean())
+    low, high = np.percentile(gains, [2.5, 97.5])
+    return float(low), float(high)
+
+
+class Page:
+    """Compares one page; `problems` and `counts` say what was found."""
+
+    def __init__(self, name: str, spec: dict[str, Any], store: Path, page: Path) -> None:
+        self.name, self.spec, self.store, self.page = name, spec, store, page
+        self.scale = self.spec.get("report", {}).get("scale", 1.0)
+        self.problems: list[str] = []
+        self.counts = {"compared": 0, "without translations": 0}
+
+    def check(self, where: str, printed: str, found: str) -> None:
+        """Compare two texts."""
+        self.counts["compared"] += 1
+        if printed != found:
+            self.problems.append(f"{self.name}, {where}: the page has {printed}, the store gives {found}")
+
+    def compare(self) -> None:
+        """All tables of results and of controls."""
+        report = self.spec.get("report", {})
+        for heading, header, rows in tables(self.page):
+            if heading == "Results":
+                against = report.get("baseline", {})
+            elif heading.startswith("Against "):
+                against = next(
+                    one
+                    for one in report["controls"]
+                    if heading == "Against " + ", ".join(f"{a} {b}" for a, b in one.items())
+                )
+            else:
+                continue
+            axes = [name for name in header if name in self.spec["axes"]]
+            for row in rows:
+                self.compare_row(dict(zip(header, row, strict=True)), axes, against)
+
+    def compare_row(self, row: dict[str, str], axes: list[str], against: dict[str, str]) -> None:
+        """One row: its means, and its differences from the rows that it is compared with."""
+        labels = {axis: row[axis] for axis in axes}
+        where, runs = ", ".join(labels.values()), runs_of(self.spec, self.store, labels)
+        for metric in (name for name in row if any(name in run["metrics"] for run in runs.values())):
+            values = [run["metrics"].get(metric) for run in runs.values()]
+            values = np.asarray([value for value in values if value is not None])
+            found = f"{values.mean() * self.scale:.2f}"
+            found += f" ± {values.std(ddof=1) * self.scale:.2f}" if len(values) > 1 else ""
+            self.check(f"{where}, {metric}", row[metric], found)
+        metric = next((name[2:] for name in row if name.startswith("Δ ")), None)
+        if metric is None or row[f"Δ {metric}"] == "–":
+            return
+        base = runs_of(self.spec, self.store, {**labels, **against})
+        both = [seed for seed in base if seed in runs]
+        first, second = (np.asarray([one[seed]["metrics"][metric] for seed in both]) for one in (base, runs))
+        self.check(f"{where}, Δ", row[f"Δ {metric}"], f"{(second - first).mean() * self.scale:+.2f}")
+        if row["p (seeds)"] != "–":
+            self.check(f"{where}, p (seeds)", row["p (seeds)"], f"{ttest_rel(second, first).pvalue:.3f}")
+        texts = [(translations(base[seed]), translations(runs[seed])) for seed in both]
+        sentences = [name for name in ("p (sentences)", "95 % interval") if row.get(name, "–") != "–"]
+        if any(None in pair for pair in texts):
+            self.counts["without translations"] += len(sentences)
+            return
+        references = (
+            (HERE.parent / self.spec["test"]["ref"]).read_text("utf-8").splitlines() if sentences else []
+        )
+        if "p (sentences)" in sentences and row["p (sentences)"] != "seeds disagree":
+            found = max(sentence_p(*pair, references) for pair in texts)
+            self.check(f"{where}, p (sentences)", row["p (sentences)"], f"{found:.3f}")
+        if "95 % interval" in sentences:
+            low, high = interval(texts, references)
+            printed = [float(one) for one in row["95 % interval"].split(" to ")]
+            self.counts["compared"] += 1
+            if max(abs(printed[0] - low), abs(printed[1] - high)) > 0.1 * (high - low) + 0.01:
+                self.problems.append(
+                    f"{self.name}, {where}: interval {printed}, the store gives {low:.2f} to {high:.2f}"
+                )
+
+
+def sentence_p(baseline: list[str], system: list[str], references: list[str]) -> float:
+    """The p-value of sacreBLEU's paired bootstrap."""
+    outputs = [("baseline", baseline), ("system", system)]
+    _, scores = PairedTest(outputs, {"BLEU": BLEU(references=[references])}, [references], "bs", 1000)()
+    first, second = scores["BLEU"]
+    return float(second.p_value) if second.score != first.score else 1.0
+
+
+def main() -> int:
+    """Compare all pages, and print what was found."""
+    problems = []
+    for name, (store, page) in pages().items():
+        spec = yaml.safe_load((HERE / f"{name}.yaml").read_text("utf-8"))
+        if "search" in spec:  # whose page has single runs and no means
+            continue
+        one = Page(name, spec, HERE / "stores" / store, RESULTS / page / "report.md")
+        one.compare()
+        print(f"{name}: {', '.join(f'{count} {what}' for what, count in one.counts.items())}")
+        problems += one.problems
+    print("\n".join(problems) or "All numbers are those of the stores.")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

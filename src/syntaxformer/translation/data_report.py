@@ -1,0 +1,313 @@
+"""What is wrong with parallel text before a translator is trained on it, and what data.clean leaves out."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langcodes import Language
+
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.files import count_lines, read_lines
+from syntaxformer.base.languages import language_of_side
+from syntaxformer.base.progress import track
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
+
+FILE = "data_report.json"
+"""Its name in the folder of a run."""
+INSTALL = 'python -m pip install "py3langid>=0.4"'
+LANGUAGE_SAMPLE = 10_000
+"""Pairs whose language is looked at for a report; some 0.3 ms each."""
+LANGUAGE_ODDS = 20
+"""A line is in another language if that is so many times as likely as the expected one."""
+RATIO, RATIO_CHARACTERS = 3.0, 10
+"""A pair is an outlier if the ratio of its lengths, with some characters added, is so far from the median."""
+COPY_WORDS = 3
+"""Shorter copies are often right: names, numbers, "OK."."""
+
+SCRIPTS = {
+    "Arab": "ARABIC", "Armn": "ARMENIAN", "Beng": "BENGALI", "Cyrl": "CYRILLIC", "Deva": "DEVANAGARI",
+    "Geor": "GEORGIAN", "Grek": "GREEK", "Hans": "CJK", "Hant": "CJK", "Hebr": "HEBREW",
+    "Jpan": "CJK HIRAGANA KATAKANA", "Kore": "CJK HANGUL", "Latn": "LATIN", "Taml": "TAMIL", "Thai": "THAI",
+}  # fmt: skip
+"""Code of a script (ISO 15924) → first words of the Unicode names of its letters."""
+
+EMPTY, DUPLICATE, RATIOS = "with an empty side", "duplicates of an earlier pair", "with odd lengths"
+COPY, SCRIPT, LANGUAGE = "untranslated copies", "in another script", "in another language"
+TABS, UNKNOWN, LONG = "with tabs", "with characters unknown to the tokenizer", "longer than the model takes"
+HELD_OUT = "that are also in {}"
+KEPT = (TABS, UNKNOWN)
+"""Faults that `data.clean` leaves in: tabs are read as spaces, and unknown characters can be learned."""
+
+
+@dataclass
+class DataReport:
+    """Faults of parallel text.
+
+    Args:
+        name: What was looked at.
+        n_pairs: Number of its pairs.
+        lines: Line numbers of its rows in the files, counted from 0; None if they are the same.
+        faults: Fault → rows that have it, ascending, counted from 0.
+        notes: What was not checked, or only in part.
+        sampled: Fault → number of pairs that were looked at, if not all.
+        kept: The rows that `data.clean` kept; None if it was not asked for.
+    """
+
+    name: str
+    n_pairs: int
+    lines: Sequence[int] | None = field(default=None, repr=False)
+    faults: dict[str, list[int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    sampled: dict[str, int] = field(default_factory=dict)
+    kept: list[int] | None = field(default=None, repr=False)
+
+    def add(self, fault: str, rows: Iterable[int]) -> None:
+        """Add a fault that was found in the pairs that `data.clean` has kept."""
+        self.faults[fault] = sorted(rows if self.kept is None else (self.kept[row] for row in rows))
+
+    def clean_rows(self) -> list[int]:
+        """The rows without any fault that `data.clean` acts on."""
+        bad = {row for fault, rows in self.faults.items() if fault not in KEPT for row in rows}
+        return [row for row in range(self.n_pairs) if row not in bad]
+
+    def _line(self, row: int) -> int:
+        return (row if self.lines is None else self.lines[row]) + 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report for a JSON file: each fault with count, share and the first three lines."""
+        faults = {
+            fault: {
+                "pairs": len(rows),
+                "share": len(rows) / max(1, self.sampled.get(fault, self.n_pairs)),
+                "lines": [self._line(row) for row in rows[:3]],
+            }
+            for fault, rows in self.faults.items()
+        }
+        n_kept = self.n_pairs if self.kept is None else len(self.kept)
+        return {
+            "text": self.name, "pairs": self.n_pairs, "kept": n_kept, "faults": faults, "notes": self.notes
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        rows = [f"{self.name}: {self.n_pairs:,} pairs"]
+        for fault, about in self.to_dict()["faults"].items():
+            where = f"   lines {', '.join(map(str, about['lines']))}" if about["lines"] else ""
+            of = f" of {self.sampled[fault]:,}" if fault in self.sampled else ""
+            rows.append(f"{about['pairs']:>9,} {about['share']:>7.2%}{of}  {fault}{where}")
+        return "\n".join([*rows, *self.notes])
+
+
+Pairs = tuple[Sequence[str], Sequence[str]]
+
+
+def report_pairs(
+    name: str,
+    pairs: Pairs,
+    languages: tuple[str | None, str | None],
+    held_out: Mapping[str, Pairs] | None = None,
+    lines: Sequence[int] | None = None,
+    all_languages: bool = False,
+) -> DataReport:
+    """Look for faults in parallel text.
+
+    Args:
+        name: What the report calls it.
+        pairs: Source and target lines, as many.
+        languages: Codes of both sides; None is not checked.
+        held_out: Name → pairs of a set that must not be in training; both sides must be equal.
+        lines: Line numbers of the rows, counted from 0; None if they are the same.
+        all_languages: Identify the language of all pairs, not of a sample of `LANGUAGE_SAMPLE`.
+    """
+    report = DataReport(name, len(pairs[0]), lines)
+    faults = report.faults = {fault: [] for fault in (EMPTY, TABS, DUPLICATE)}
+    others = {HELD_OUT.format(one): _pair_keys(text) for one, text in (held_out or {}).items()}
+    faults |= {fault: [] for fault in (*others, COPY, RATIOS, SCRIPT)}
+    scripts = [_script_test(code) for code in languages]
+    seen: set[int] = set()
+    ratios = np.zeros(report.n_pairs)
+    for row, (src, tgt) in enumerate(zip(*pairs, strict=True)):
+        key = _key(src, tgt)
+        found = [fault for fault, keys in others.items() if key in keys]
+        if "\t" in src or "\t" in tgt:
+            found.append(TABS)
+        if not (src.strip() and tgt.strip()):
+            found.append(EMPTY)
+        else:
+            ratios[row] = math.log((len(src) + RATIO_CHARACTERS) / (len(tgt) + RATIO_CHARACTERS))
+            found += [DUPLICATE] * (key in seen) + [COPY] * _is_copy(src, tgt)
+            found += [SCRIPT] * any(test(line) for test, line in zip(scripts, (src, tgt), strict=True))
+            seen.add(key)
+        for fault in found:
+            faults[fault].append(row)
+    full = np.ones(report.n_pairs, bool)
+    full[faults[EMPTY]] = False
+    if full.any():
+        far = np.abs(ratios - np.median(ratios[full])) > math.log(RATIO)
+        faults[RATIOS] = np.flatnonzero(far & full).tolist()
+    _add_languages(report, pairs, languages, all_languages)
+    return report
+
+
+def report_train(
+    config: CorpusConfig, text: ParallelText, dev: ParallelText
+) -> tuple[ParallelText, DataReport]:
+    """Look for faults in the training text of a recipe; leave them out if `data.clean` asks for it.
+
+    Held out are dev and the files DIR/test*. A sentence of `data.exclude` is no longer in the text.
+
+    Returns:
+        The text to train on, and the report. Line numbers go through the training splits, one after another.
+
+    Raises:
+        DataError: No pair is left.
+    """
+    languages = tuple(language_of_side(config, side).code for side in (config.src, config.tgt))
+    held_out: dict[str, Pairs] = {config.dev: (dev.src, dev.tgt)}
+    notes = []
+    for path in sorted(config.dir.glob(f"test*.{config.src}*")) if config.dir else ():
+        split = path.name.removesuffix(".gz").removesuffix(f".{config.src}")
+        if split in (*held_out, *config.train_splits, *config.exclude):
+            continue
+        try:
+            src, tgt = read_pair_files(path, find_file(config.dir or Path(), split, config.tgt))
+        except (ConfigError, DataError) as error:
+            notes.append(f"Not compared with {split}: {error}")
+            continue
+        clean = config.preparation(config.src).clean, config.preparation(config.tgt).clean
+        held_out[split] = [clean[0](line) for line in src], [clean[1](line) for line in tgt]
+    name = f"{text.src_path}, {text.tgt_path}"
+    report = report_pairs(name, (text.src, text.tgt), languages, held_out, text.rows, config.clean)
+    report.notes += notes
+    report.faults.pop(TABS)  # they are spaces by now, and counted
+    if config.clean:
+        report.kept = report.clean_rows()
+        n_out = len(text) - len(report.kept)
+        report.notes.append(f"data.clean: left out {n_out:,} of {len(text):,} pairs.")
+        if not report.kept:
+            raise DataError(
+                "expected pairs that data.clean keeps, got none. Set data.clean=false.", text.src_path
+            )
+        text = text.select(report.kept) if n_out else text
+    return text, report
+
+
+def add_long(report: DataReport, sides: Iterable[tuple[Any, Iterable[Sequence[str]]]], limit: int) -> None:
+    """Add the pairs with more than `limit` pieces on a side, counted as training counts them.
+
+    Args:
+        report: The report of these pairs.
+        sides: Tokenizer and prepared lines, in parts, of both sides.
+        limit: Most pieces, the end piece included.
+    """
+    rows: set[int] = set()
+    for tokenizer, parts in sides:
+        start = 0
+        for part in parts:
+            # A character gives at most its bytes and a space: most lines need no tokenizer to be short.
+            wide = [at for at, line in enumerate(part) if 2 * len(line.encode()) + 2 > limit]
+            encodings = tokenizer.backend_tokenizer.encode_batch([part[at] for at in wide])
+            rows |= {start + at for at, one in zip(wide, encodings, strict=True) if len(one.ids) > limit}
+            start += len(part)
+    report.add(LONG, rows)
+
+
+def read_pair_files(src: Path, tgt: Path) -> Pairs:
+    """The lines of two files, tabs included.
+
+    Raises:
+        DataError: A file cannot be read, or they have different numbers of lines.
+    """
+    pairs = list(zip_longest(read_lines(src), read_lines(tgt)))
+    if not pairs or None in pairs[-1]:
+        n_src, n_tgt = count_lines(src), count_lines(tgt)
+        raise DataError(
+            f"expected lines, and as many as {tgt}, got {n_src} and {n_tgt}. "
+            "Line n of one file must translate line n of the other.",
+            src,
+        )
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+def _key(src: str, tgt: str) -> int:
+    """A number for the words of a pair, without regard to spaces; 64 bits, as many pairs are held."""
+    return hash((" ".join(src.split()), " ".join(tgt.split())))
+
+
+def _pair_keys(text: Pairs) -> set[int]:
+    return {_key(src, tgt) for src, tgt in zip(*text, strict=True) if src.strip() and tgt.strip()}
+
+
+def _is_copy(src: str, tgt: str) -> bool:
+    words = src.split()
+    return len(words) >= COPY_WORDS and words == tgt.split() and any(word.isalpha() for word in words)
+
+
+def _script_test(code: str | None) -> Callable[[str], bool]:
+    """A test of whether most letters of a line are of another script than that of the language."""
+    script = Language.get(code).maximize().script if code else None
+    expected = SCRIPTS.get(script or "", "").split()
+
+    def is_other(line: str) -> bool:
+        if not expected or (line.isascii() and "LATIN" in expected):
+            return False
+        letters = [letter for letter in line if letter.isalpha()]
+        return 2 * sum(_script_of(letter) in expected for letter in letters) < len(letters)
+
+    return is_other
+
+
+@cache
+def _script_of(letter: str) -> str:
+    return unicodedata.name(letter, "").replace("-", " ").partition(" ")[0]
+
+
+def _add_languages(
+    report: DataReport, pairs: Pairs, languages: tuple[str | None, str | None], every: bool
+) -> None:
+    try:
+        identifier = _identifier()
+    except (ImportError, OSError) as error:  # its model is unpacked into a temporary file
+        remedy = f"Run: {INSTALL}" if isinstance(error, ImportError) else "Make room for temporary files."
+        report.notes.append(f"The language of the lines was not checked: {error}. {remedy}")
+        return
+    for side, code in zip(("source", "target"), languages, strict=True):
+        if code not in identifier.labels:
+            report.notes.append(f"The language of the {side} was not checked: {code or 'none'} is not known.")
+    checked = [(side, code) for side, code in zip(pairs, languages, strict=True) if code in identifier.labels]
+    if not checked:
+        return
+    n_looked = report.n_pairs if every else min(report.n_pairs, LANGUAGE_SAMPLE)
+    sample = np.linspace(0, report.n_pairs - 1, n_looked).astype(int).tolist() if n_looked else []
+    if n_looked < report.n_pairs:
+        report.sampled[LANGUAGE] = n_looked
+        report.notes.append(f"The language of {n_looked:,} pairs, evenly spread, was identified.")
+    shown = track(sample, "identifying languages", unit="pairs", enabled=every)
+    report.faults[LANGUAGE] = [
+        row for row in shown if any(_is_foreign(identifier, side[row], code) for side, code in checked)
+    ]
+
+
+def _is_foreign(identifier: Any, line: str, code: str | None) -> bool:
+    ranked = identifier.rank(line)
+    return ranked[0][1] > LANGUAGE_ODDS * dict(ranked)[code]
+
+
+@cache
+def _identifier() -> Any:
+    """py3langid's identifier with probabilities.
+
+    Raises:
+        ImportError: It is not installed.
+        OSError: There is no room to unpack its model.
+    """
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -1,0 +1,139 @@
+"""The data report finds every planted fault of a dirty corpus, and hardly anything else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dirty_corpus import FRENCH, write_dirty
+from syntaxformer.base.errors import DataError
+from syntaxformer.translation import data_report
+from syntaxformer.translation.corpora import CorpusConfig, read_split, read_train
+from syntaxformer.translation.data_report import (
+    COPY,
+    DUPLICATE,
+    EMPTY,
+    HELD_OUT,
+    LANGUAGE,
+    LANGUAGE_SAMPLE,
+    RATIOS,
+    SCRIPT,
+    TABS,
+    read_pair_files,
+    report_pairs,
+    report_train,
+)
+
+FAULTS = {
+    "overlap": HELD_OUT.format("test"), "duplicate": DUPLICATE, "copy": COPY, "empty": EMPTY, "ratio": RATIOS,
+    "script": SCRIPT, "tab": TABS, "french": LANGUAGE,
+}  # fmt: skip
+
+
+def read(folder, name):
+    return read_pair_files(folder / f"{name}.ENG", folder / f"{name}.DEU")
+
+
+def test_every_planted_fault_is_found_and_clean_lines_are_not(tmp_path):
+    planted = write_dirty(tmp_path)
+    report = report_pairs(
+        "dirty", read(tmp_path, "Export (final)"), ("en", "de"), {"test": read(tmp_path, "test")}
+    )
+    found = {fault: {row + 1 for row in rows} for fault, rows in report.faults.items()}
+    assert len(planted["french"]) == 2 * len(FRENCH) == 100
+    for kind, fault in FAULTS.items():
+        assert planted[kind] <= found[fault], (kind, planted[kind] - found[fault])
+    accused = set.union(*found.values()) & planted["clean"]
+    assert len(accused) <= 0.005 * len(planted["clean"]), accused
+
+
+def test_clean_leaves_out_what_was_found_and_says_how_much(tmp_path):
+    planted = write_dirty(tmp_path)
+    settings = {
+        "dir": tmp_path,
+        "src": "ENG",
+        "tgt": "DEU",
+        "train": "Export (final)",
+        "dev": "test",
+        "tabs": "space",
+    }
+    config = CorpusConfig(**settings, clean=True)
+    whole = read_train(config)
+    text, report = report_train(config, whole, read_split(config, "test"))
+    assert {row + 1 for row in text.rows} <= planted["clean"] | planted["tab"]
+    assert len(text) >= 0.995 * len(planted["clean"])
+    assert f"left out {len(whole) - len(text):,} of {len(whole):,} pairs" in str(report)
+    assert report.to_dict()["kept"] == len(text)
+    same, report = report_train(CorpusConfig(**settings), whole, read_split(config, "test"))
+    assert same is whole
+    assert report.kept is None
+
+
+def test_rows_that_are_found_after_cleaning_keep_their_lines():
+    report = data_report.DataReport("a", 5, lines=[3, 5, 7, 11, 13], kept=[1, 4])
+    report.add(data_report.LONG, [1, 0])
+    assert report.to_dict()["faults"][data_report.LONG] == {"pairs": 2, "share": 0.4, "lines": [6, 14]}
+
+
+def test_only_a_sample_of_languages_is_identified_and_that_is_said(monkeypatch):
+    monkeypatch.setattr(data_report, "LANGUAGE_SAMPLE", 3)
+    pairs = [f"This is the house number {n}." for n in range(7)], [FRENCH[n] for n in range(7)]
+    report = report_pairs("a", pairs, ("en", "de"))
+    assert report.faults[LANGUAGE] == [0, 3, 6]
+    assert report.to_dict()["faults"][LANGUAGE]["share"] == 1
+    assert "The language of 3 pairs, evenly spread, was identified." in str(report)
+    assert report_pairs("a", pairs, ("en", "de"), all_languages=True).faults[LANGUAGE] == list(range(7))
+    assert LANGUAGE_SAMPLE == 10_000
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (ModuleNotFoundError("No module named 'py3langid'"), 'Run: python -m pip install "py3langid>=0.4"'),
+        (OSError(27, "File too large"), "Make room for temporary files."),
+    ],
+)
+def test_without_an_identifier_the_report_says_how_to_get_one(monkeypatch, error, remedy):
+    def missing():
+        raise error
+
+    monkeypatch.setattr(data_report, "_identifier", missing)
+    report = report_pairs("a", (["A cat."], ["Une chat."]), ("en", "de"))
+    assert LANGUAGE not in report.faults
+    assert f"The language of the lines was not checked: {error}. {remedy}" in str(report)
+
+
+def test_files_of_unlike_length_are_refused(tmp_path):
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.de").write_text("eins\n")
+    with pytest.raises(DataError, match=r"a\.de, got 2 and 1\. Line n of one file"):
+        read_pair_files(tmp_path / "a.en", tmp_path / "a.de")
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    from syntaxformer.cli.main import main
+
+    planted = write_dirty(tmp_path)
+    files = [str(tmp_path / f"{name}.{end}") for name in ("Export (final)", "test") for end in ("ENG", "DEU")]
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, "--json"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 0
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert faults[COPY]["pairs"] == len(planted["copy"])
+    assert faults[HELD_OUT.format(files[2])]["lines"] == sorted(planted["overlap"])[:3]
+    given = ["--src-language", "fr", "--tgt-language", "deu"]
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, *given, "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    assert json.loads(capsys.readouterr().out)["faults"][LANGUAGE]["pairs"] > 1000
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files, "--src-language", "quatsch!"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert "quatsch!" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["syntaxformer", "data", "report", *files[:3]])
+    with pytest.raises(SystemExit):
+        main()
+    assert "expected pairs SRC TGT, got 3 files" in capsys.readouterr().err

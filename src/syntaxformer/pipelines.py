@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,19 +91,7 @@ def _ranked(names: Sequence[str], probabilities: Sequence[float]) -> list[dict[s
     return [{"label": name, "score": probability} for name, probability in pairs]
 
 
-def _translation(folder: Path, *options: Any) -> TranslationPipeline:
-    from syntaxformer.translation.translator import Translator
-
-    return TranslationPipeline(Translator.load(folder, *options[:2], trust_annotator=options[2]))
-
-
-def _classification(folder: Path, *options: Any) -> ClassificationPipeline:
-    from syntaxformer.encoders.classifier import Classifier
-
-    return ClassificationPipeline(Classifier.from_folder(folder, *options))
-
-
-TASKS: dict[str, Callable[..., Any]] = {"translation": _translation, "classification": _classification}
+TASKS = ("translation", "classification")
 
 
 def pipeline(
@@ -135,8 +123,14 @@ def pipeline(
     if task is not None and task not in TASKS:
         swapped = "The folder is given first." if str(folder) in TASKS else ""
         raise ConfigError(
-            f"task: expected one of {', '.join(TASKS)}, got {task!r}. {swapped or nearest(task, list(TASKS))}"
+            f"task: expected one of {', '.join(TASKS)}, got {task!r}. {swapped or nearest(task, TASKS)}"
         )
     path = fetched(folder)
-    found = "classification" if product_of(path) == CLASSIFIER else "translation"
-    return TASKS[task or found](path, annotator, device, trust_annotator)
+    is_classifier = product_of(path) == CLASSIFIER
+    if task == "classification" or (task is None and is_classifier):
+        from syntaxformer.encoders.classifier import Classifier
+
+        return ClassificationPipeline(Classifier.from_folder(path, annotator, device, trust_annotator))
+    from syntaxformer.translation.translator import Translator
+
+    return TranslationPipeline(Translator.load(path, annotator, device, trust_annotator=trust_annotator))

@@ -136,8 +136,8 @@ def _annotated(
     new = ({ANNOTATOR: by, **row} for table in corpus.tables() for row in table.to_pylist())
 
     def cells(_: Any, numbers: list[int]) -> dict[str, list[Any]]:  # is given all rows once, in their order
-        old = [(known[number], parts_of(next(before))) for number in numbers]
-        made = [parts if is_known else list(islice(new, per_row)) for is_known, parts in old]
+        old = zip(numbers, before, strict=False)
+        made = [parts_of(cell) if known[at] else list(islice(new, per_row)) for at, cell in old]
         return {SYNTAX: [parts[0] for parts in made] if per_row == 1 else made}
 
     return rows.map(

@@ -12,13 +12,20 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from syntaxformer.base.downloads import say_download
-from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import check_weights, folder_errors
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.files import folder_errors
 from syntaxformer.encoders.collator import SyntaxCollator
 from syntaxformer.encoders.task_types import TaskType
-from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters, load
+from syntaxformer.infusion import INFUSION_FILE, infuse, infusion_parameters
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, longest_input, quiet_loading, short
+from syntaxformer.runs.loading import (
+    TRANSLATOR,
+    checkpoint_errors,
+    load_written,
+    longest_input,
+    quiet_loading,
+    short,
+)
 
 _HEADS = frozenset(
     ["classifier", "classification_head", "score", "pooler", "head", "pre_classifier", "dropout", "summary"]
@@ -107,18 +114,9 @@ def load_finetuned(folder: Path, task_type: TaskType) -> PreTrainedModel:
     """The network of a fine-tuned folder.
 
     Raises:
-        CheckpointError: It cannot be read.
+        CheckpointError: As `load_written`.
     """
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    home = task_type.loader
-    with quiet_loading(), folder_errors(folder):
-        if (folder / INFUSION_FILE).exists():
-            return load(folder).eval()
-        check_weights(folder, lambda: home.from_config(AutoConfig.from_pretrained(folder, **safe)))
-        model, report = home.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **safe)
-    if missing := sorted(report["missing_keys"])[:3]:
-        raise CheckpointError(f"{folder}: expected all weights of its config, lacking {', '.join(missing)}.")
-    return model.eval()
+    return load_written(folder, task_type.loader).eval()
 
 
 def load_collator(folder: Path) -> SyntaxCollator:

@@ -72,15 +72,12 @@ def _card(folder: Path, name: str) -> str:
     begun: Any = of["infusion"].get("checkpoint") or recipe.get("model")
     infusion = of["infusion"].get("infusion") or recipe.get("infusion") or {}
     embedding = infusion.get("embedding") or {}
-    parts = [
-        *(part for part in ("masks", "relation_bias", "lisa") if infusion.get(part)),
-        embedding.get("kind"),
-    ]
+    parts = [part for part in ("masks", "relation_bias", "lisa") if infusion.get(part)]
     by = [told[key] for key in ("annotator", "annotator_version") if told.get(key)]
     facts = {
         "network": ", ".join(of["config"].get("architectures") or ()),
         "started from": end_of(begun.get("init_from") if isinstance(begun, dict) else begun),
-        "infused": ", ".join(filter(None, parts)),
+        "infused": ", ".join(filter(None, [*parts, embedding.get("kind")])),
         "factors": ", ".join(embedding.get("factors") or ()),
         "annotator": " ".join(by) or ", ".join(of["collator"].get("annotators") or ()),
         "languages": " → ".join(told[side] for side in ("src", "tgt") if side in told),
@@ -90,11 +87,9 @@ def _card(folder: Path, name: str) -> str:
     rows = [
         f"| {what} | {fact or 'not recorded'} |\n" for what, fact in facts.items() if fact or what in _ASKED
     ]
-    head = {
-        "library_name": "syntaxformer",
-        "tags": ["syntaxformer"],
-        **({"pipeline_tag": task} if task else {}),
-    }
+    head = {"library_name": "syntaxformer", "tags": ["syntaxformer"]} | (
+        {"pipeline_tag": task} if task else {}
+    )
     return (
         f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n{MARK}\n\n# {name}\n\n| | |\n|---|---|\n"
         f"{''.join(rows)}\n```python\nimport syntaxformer as sf\n\n{use.format(name=name)}\n```\n"

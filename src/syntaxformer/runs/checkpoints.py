@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -229,8 +230,10 @@ def check_finite(weights: Mapping[str, Tensor], source: str) -> None:
         )
 
 
-def load_weights(model: PreTrainedModel, weights: dict[str, Tensor], source: Path) -> None:
-    """Load weights into a model; tied tables are stored once.
+def load_weights(
+    model: PreTrainedModel, weights: dict[str, Tensor], source: Path, may_lack: re.Pattern[str] | None = None
+) -> None:
+    """Load weights into a model; tied tables are stored once, and names like `may_lack` keep what they have.
 
     Raises:
         CheckpointError: Names or shapes do not fit the model.
@@ -248,6 +251,8 @@ def load_weights(model: PreTrainedModel, weights: dict[str, Tensor], source: Pat
         *model.all_tied_weights_keys,
         *(model._keys_to_ignore_on_save or ()),
     }
+    if may_lack is not None:
+        missing = {name for name in missing if not may_lack.match(name)}
     if missing or result.unexpected_keys:
         wrong = sorted([*missing, *result.unexpected_keys])[:5]
         raise CheckpointError(

@@ -8,15 +8,16 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, check_settings, verify_manifest
-from syntaxformer.infusion import INFUSION_FILE
+from syntaxformer.base.files import MANIFEST, check_settings, check_weights, folder_errors, verify_manifest
+from syntaxformer.infusion import INFUSION_FILE, load
 
 TRANSLATOR = "syntaxformer.json"
 """File in the folder of every translator."""
@@ -142,6 +143,29 @@ def quiet_loading() -> Iterator[None]:
         hf_logging.set_verbosity(level)
         if enabled:
             hf_logging.enable_progress_bar()
+
+
+def load_written(folder: Path, auto: Any) -> Any:
+    """The network of a folder that training wrote, plain, infused or our own, with exactly its weights.
+
+    Args:
+        folder: The folder.
+        auto: The Auto class of transformers that loads its kind.
+
+    Raises:
+        CheckpointError: It cannot be read, or its weights are not those of its config.
+    """
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with quiet_loading(), folder_errors(folder):
+        if (folder / INFUSION_FILE).exists():
+            return load(folder)
+        check_weights(folder, lambda: auto.from_config(AutoConfig.from_pretrained(folder, **safe)))
+        model, report = auto.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **safe)
+    if wrong := sorted({*report["missing_keys"], *report["unexpected_keys"]})[:5]:
+        raise CheckpointError(
+            f"{folder}: expected weights of this model, got other names: {', '.join(wrong)}."
+        )
+    return model
 
 
 def pick_device(wanted: str | None) -> torch.device:

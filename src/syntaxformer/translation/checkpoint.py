@@ -16,23 +16,17 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    GenerationConfig,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel
 
 from syntaxformer.base.config import read_yaml
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError, SyntaxformerError
-from syntaxformer.base.files import check_weights, fetched, folder_errors, read_json
-from syntaxformer.infusion import INFUSION_FILE, infuse
+from syntaxformer.base.files import fetched, read_json
+from syntaxformer.infusion import INFUSION_FILE
 from syntaxformer.infusion import load as load_infused
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy
 from syntaxformer.runs.loading import TRANSLATOR, checkpoint_errors, quiet_loading, verify_folder
-from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.translation.auxiliary import TranslationOutput, shift_right
 from syntaxformer.translation.checkpoint_pieces import Checkpoint, host_config
 
@@ -82,9 +76,8 @@ def host_sections(path: str) -> dict[str, Any]:
     model = {"init_from": path, **{name: getattr(config, name, common) for name in names}}
     own = {name for name in names if hasattr(config, name)} | {"dropout"}
     about = {"kind": config.model_type, "dropouts": own, "model": model}
-    if not is_infused(path):
+    if (stored := stored_infusion(path)) is None:
         return {**about, "infusion": None}
-    stored = InfusionConfig.from_json(read_json(Path(path) / INFUSION_FILE)["infusion"], path)
     values = None if stored.embedding is None else stored.embedding.model_copy(update={"values": None})
     return {**about, "infusion": stored.model_copy(update={"embedding": values, "seed": 0})}
 
@@ -98,11 +91,11 @@ def normalizes_punctuation(path: str) -> bool:
     return config.is_file() and "Nllb" in str(json.loads(config.read_text("utf-8")).get("tokenizer_class"))
 
 
-def stored_vocabularies(path: str) -> dict[str, FactorVocabulary]:
-    """Those of the factors that a checkpoint is infused with."""
+def stored_infusion(path: str) -> InfusionConfig | None:
+    """What a checkpoint is infused with; None for a plain one."""
     if not is_infused(path):
-        return {}
-    return InfusionConfig.from_json(read_json(Path(path) / INFUSION_FILE)["infusion"], path).vocabularies
+        return None
+    return InfusionConfig.from_json(read_json(Path(path) / INFUSION_FILE)["infusion"], path)
 
 
 def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> PreTrainedModel:
@@ -115,12 +108,10 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
     with checkpoint_errors(path, "model.init_from: expected a translator"), quiet_loading():
         config = AutoConfig.from_pretrained(path)
         _set_dropouts(getattr(config, "host", config), dropouts)
-        if is_infused(path):
-            model, report = load_infused(path, config=config, dtype=torch.float32), {"missing_keys": ()}
-        else:
-            model, report = AutoModelForSeq2SeqLM.from_pretrained(
-                path, config=config, use_safetensors=True, output_loading_info=True, dtype=torch.float32
-            )
+        read: Any = load_infused if is_infused(path) else AutoModelForSeq2SeqLM.from_pretrained
+        model, report = read(
+            path, config=config, use_safetensors=True, output_loading_info=True, dtype=torch.float32
+        )
     if missing := sorted(report["missing_keys"])[:3]:
         raise ConfigError(
             f"model.init_from: expected all weights of a {model.config.model_type} model at "
@@ -129,6 +120,7 @@ def load_pretrained(checkpoint: Checkpoint, dropouts: Mapping[str, float]) -> Pr
     if checkpoint.n_pieces > checkpoint.n_known:
         _lengthen(model, checkpoint.n_pieces, checkpoint.n_known)
     model.config.decoder_start_token_id = checkpoint.start_id
+    model._has_warned_of_loss = True  # `host_output` adds the loss of pointing at governors
     target = checkpoint.target
     first, *rest = target.backend_tokenizer.encode("").ids
     # What the checkpoint's own settings say of a search would hold in silence: the recipe's settings hold.
@@ -153,10 +145,7 @@ def _set_dropouts(config: Any, dropouts: Mapping[str, float]) -> None:
             setattr(config, name, rate)
     if hasattr(config, "dropout_rate"):
         config.dropout_rate = dropouts["dropout"]
-    for name in (
-        "encoder_layerdrop",
-        "decoder_layerdrop",
-    ):  # no key tells of it
+    for name in ("encoder_layerdrop", "decoder_layerdrop"):  # no key tells of it
         if hasattr(config, name):
             setattr(config, name, 0.0)
 
@@ -170,18 +159,6 @@ def _lengthen(model: PreTrainedModel, n_pieces: int, n_known: int) -> None:
     tables: Any = (model.get_input_embeddings().weight, model.get_output_embeddings().weight)
     for table in {id(one): one for one in tables}.values():
         table[n_known:n_pieces] = table[:n_known].mean(0)
-
-
-def infuse_host(model: PreTrainedModel, config: InfusionConfig) -> PreTrainedModel:
-    """Infuse a pretrained translator for training; `host_output` adds the loss of pointing at governors.
-
-    Raises:
-        ConfigError: As `infuse`.
-    """
-    if not config.is_plain:
-        model = infuse(model, config)
-    model._has_warned_of_loss = True
-    return model
 
 
 def add_adapters(
@@ -237,27 +214,6 @@ def save_adapter(model: PreTrainedModel, adapters: Any, folder: Path) -> None:
         if ".lora_" in name or name.startswith("infusion.")
     }
     save_file(weights, str(folder / "adapter_model.safetensors"))
-
-
-def load_host(folder: Path) -> PreTrainedModel:
-    """The network of a folder that training from a checkpoint wrote.
-
-    Raises:
-        CheckpointError: It cannot be read, or lacks weights.
-    """
-    with quiet_loading(), folder_errors(folder):
-        if (folder / INFUSION_FILE).exists():
-            return load_infused(folder)
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        check_weights(folder, lambda: AutoModelForSeq2SeqLM.from_config(config))
-        model, report = AutoModelForSeq2SeqLM.from_pretrained(
-            folder, use_safetensors=True, output_loading_info=True, local_files_only=True
-        )
-    if wrong := sorted({*report["missing_keys"], *report["unexpected_keys"]})[:3]:
-        raise CheckpointError(
-            f"{folder}: expected weights of its config, got other names: {', '.join(wrong)}."
-        )
-    return model
 
 
 def host_output(

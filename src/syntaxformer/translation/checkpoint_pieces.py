@@ -30,6 +30,8 @@ _log = logging.getLogger("syntaxformer.data")
 
 Side = Literal["source", "target"]
 
+SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
+
 NOT_TEXT = -100.0
 """Score of special pieces in a unigram model: text that spells one of them is cut into smaller pieces."""
 
@@ -227,9 +229,8 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
         backend.no_truncation()
         backend.no_padding()
     elif hasattr(tokenizer, "spm_files"):  # Marian
-        ids = (
-            tokenizer.target_encoder if side == "target" and tokenizer.separate_vocabs else tokenizer.encoder
-        )
+        is_apart = side == "target" and tokenizer.separate_vocabs
+        ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
         backend = _rebuilt(tokenizer.spm_files[side == "target"], ids)
     elif hasattr(tokenizer, "spm_file"):  # M2M100
         backend = _rebuilt(tokenizer.spm_file, {**tokenizer.encoder, **tokenizer.lang_token_to_id})
@@ -251,9 +252,8 @@ def _rebuilt(path: str, ids: dict[str, int]) -> Tokenizer:
     scores = {piece.piece: piece.score for piece in proto.pieces}
     unknown, spells_bytes = proto.trainer_spec.unk_piece, bool(proto.trainer_spec.byte_fallback)
     if proto.trainer_spec.model_type == 1:
-        rare = (
-            min(piece.score for piece in proto.pieces if piece.type == 1) - 10
-        )  # as SentencePiece's unknown
+        # As SentencePiece's unknown.
+        rare = min(piece.score for piece in proto.pieces if piece.type == 1) - 10
         names = {number: name for name, number in ids.items()}
         table = []
         for name in (names.get(number, "") for number in range(max(names) + 1)):
@@ -290,11 +290,8 @@ def _specials_are_no_text(backend: Tokenizer) -> Tokenizer:
             state["model"]["vocab"][added["id"]][1] = NOT_TEXT
     safe = Tokenizer.from_str(json.dumps(state))
     # Where the characters of "</s>" are unknown, even that score is better than theirs: a space divides it.
-    apart = [
-        normalizers.Replace(name, f"{name[0]} {name[1:]}")
-        for one in special
-        if len(name := one["content"]) > 1
-    ]
+    names = (one["content"] for one in special)
+    apart = [normalizers.Replace(name, f"{name[0]} {name[1:]}") for name in names if len(name) > 1]
     safe.normalizer = normalizers.Sequence([*apart, *([safe.normalizer] if safe.normalizer else [])])
     return safe
 
@@ -303,10 +300,8 @@ def _template(
     tokenizer: Any, side: Side, known: dict[str, str], code: str | None, backend: Tokenizer
 ) -> tuple[list[int], list[int]]:
     """Ids of the pieces before and behind a line."""
-    is_new = code is not None and tokenizer.convert_tokens_to_ids(known.get(code, code)) in (
-        None,
-        tokenizer.unk_token_id,
-    )
+    unknown = (None, tokenizer.unk_token_id)
+    is_new = code is not None and tokenizer.convert_tokens_to_ids(known.get(code, code)) in unknown
     stand_in = next(iter(known)) if is_new else code
     if code is not None and hasattr(tokenizer, "src_lang"):
         setattr(tokenizer, "src_lang" if side == "source" else "tgt_lang", stand_in)
@@ -333,14 +328,18 @@ def _framed(
     ]
     single = ["before", "$A", "after"] if len(frame) == 2 else ["$A", "after"]
     backend.post_processor = processors.TemplateProcessing(single=single, special_tokens=frame)
-    roles = {role: getattr(tokenizer, role) for role in ("pad_token", "eos_token", "unk_token")}
-    if roles["pad_token"] is None or roles["eos_token"] is None:
+    roles = special_pieces(tokenizer)
+    roles.pop("bos_token", None)  # the frame has it already
+    if not {"pad_token", "eos_token"} <= roles.keys():
         raise ConfigError(
             "model.init_from: expected a tokenizer with padding and end pieces, got one without."
         )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, **{role: one for role, one in roles.items() if one}
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+
+
+def special_pieces(tokenizer: Any) -> dict[str, str]:
+    """The names of a tokenizer's special pieces, by role."""
+    return {role: str(getattr(tokenizer, role)) for role in SPECIAL_ROLES if getattr(tokenizer, role)}
 
 
 def _codes_of(tokenizer: Any) -> dict[str, str]:
@@ -391,10 +390,8 @@ def _language(code: str) -> str:
 def _characters(tokenizer: PreTrainedTokenizerFast, line: str, spans: Iterable[tuple[int, int]]) -> list[str]:
     """Characters within some spans of a line, as the model's pieces would spell them; spaces are none."""
     places = {place for start, end in spans for place in range(start, end)}
-    found, normalizer = (
-        "".join(line[place] for place in sorted(places)),
-        tokenizer.backend_tokenizer.normalizer,
-    )
+    found = "".join(line[place] for place in sorted(places))
+    normalizer = tokenizer.backend_tokenizer.normalizer
     found = normalizer.normalize_str(found) if normalizer is not None else found
     return [one for one in found if not one.isspace() and one != "▁"]
 
@@ -405,11 +402,8 @@ def _n_pieces(*backends: Tokenizer) -> int:
 
 def _extended(tokenizer: PreTrainedTokenizerFast, pieces: dict[str, int]) -> PreTrainedTokenizerFast:
     """The tokenizer with some more pieces."""
-    roles = {role: getattr(tokenizer, role) for role in ("pad_token", "bos_token", "eos_token", "unk_token")}
     backend = _with_pieces(tokenizer.backend_tokenizer, pieces)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, **{role: one for role, one in roles.items() if one}
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **special_pieces(tokenizer))
 
 
 def _with_pieces(backend: Tokenizer, pieces: dict[str, int], is_special: bool = False) -> Tokenizer:

@@ -31,13 +31,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import MANIFEST, atomic_folder
 from syntaxformer.nn import InfusedEmbedding
 from syntaxformer.nn.transformer import DecoderLayer, EncoderLayer, sinusoids
-from syntaxformer.runs.export import (
-    check_difference,
-    copy_side_files,
-    need_packages,
-    origin,
-    output_problems,
-)
+from syntaxformer.runs.export import check_difference, copy_side_files, need_packages, origin, output_problems
 from syntaxformer.runs.loading import longest_input
 from syntaxformer.syntax import FactorVocabulary
 from syntaxformer.translation.auxiliary import shift_right
@@ -127,12 +121,7 @@ def export_translator(
 
 
 def _write_network(
-    folder: Path,
-    model: Any,
-    encoder: SourceEncoder,
-    info: FolderInfo,
-    quantization: str,
-    model_folder: Path,
+    folder: Path, model: Any, encoder: SourceEncoder, info: FolderInfo, quantization: str, model_folder: Path
 ) -> CTranslate2Info:
     """Write CTranslate2's files; they are checked in float32 before they are quantized."""
     is_own = isinstance(model, SyntaxTransformer)
@@ -145,8 +134,8 @@ def _write_network(
     every_stream = {"unk": "<unk>", "bos": bos, "eos": end}  # needed even if the tokenizer has none
     specials = {**every_stream, "start": start}
     columns = {name: encoder.vocabularies[name] for name in encoder.columns}
-    fold = fold_embedding if is_own else fold_host_embedding
-    tables = fold(model.encoder.embedding if is_own else model, pieces, columns, every_stream)
+    embedding = model.encoder.embedding if is_own else HostEmbedding(model)
+    tables = fold_embedding(embedding, pieces, columns, every_stream)
     longest = longest_translations(np.array([MAX_SOURCE_PIECES]), info.decoding.max_length_factor)
     export = CTranslate2Info(
         quantization=quantization,
@@ -156,8 +145,8 @@ def _write_network(
     )
 
     def save(into: Path, precision: str | None) -> None:
-        build = network_spec if is_own else host_spec
-        spec = build(model, tables, target_pieces, specials, export.max_positions)
+        spec = network_spec(model, tables, export.max_positions) if is_own else host_spec(model, tables)
+        _fill_pieces(spec, tables, target_pieces, specials)
         spec.validate()
         spec.optimize(quantization=precision)
         spec.save(str(into))
@@ -289,14 +278,8 @@ def _random_text(random: np.random.Generator, n_pieces: int, sizes: list[int]) -
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
-def network_spec(
-    model: SyntaxTransformer,
-    tables: SourceTables,
-    target_pieces: list[str],
-    specials: dict[str, str],
-    max_positions: int,
-) -> Any:
-    """Build the specification; CTranslate2 must be installed."""
+def network_spec(model: SyntaxTransformer, tables: SourceTables, max_positions: int) -> Any:
+    """Build the specification, but for its pieces; CTranslate2 must be installed."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     config = model.config
@@ -309,13 +292,7 @@ def network_spec(
         num_source_embeddings=len(tables.streams),
         embeddings_merge=merge.CONCAT if tables.concatenated else merge.ADD,
     )
-    spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
-    spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
     spec.config.layer_norm_epsilon = max(one.eps for one in model.modules() if isinstance(one, nn.LayerNorm))
-    for part, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
-        part.weight = stream.table
-        spec.register_source_vocabulary(stream.names)
-    spec.register_target_vocabulary(unique_names(target_pieces))
     # These are our positions: CTranslate2's own begin at 1.
     positions = sinusoids(max_positions, config.d_model).numpy()
     for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
@@ -337,14 +314,8 @@ def loader_of(config: Any) -> Any:
     return transformers._MODEL_LOADERS.get(type(config).__name__)
 
 
-def host_spec(
-    model: Any,
-    tables: SourceTables,
-    target_pieces: list[str],
-    specials: dict[str, str],
-    max_positions: int,
-) -> Any:
-    """As `network_spec`, of a pretrained translator: CTranslate2's own converter, and our source streams."""
+def host_spec(model: Any, tables: SourceTables) -> Any:
+    """As `network_spec`, of a pretrained translator: CTranslate2's own converter, with our source streams."""
     from ctranslate2.specs import common_spec
 
     loader, original = loader_of(model.config), copy.deepcopy(model)
@@ -359,50 +330,22 @@ def host_spec(
         spec = loader.get_model_spec(original)
     # Marian's decoder begins with its padding, whose row is zero in OPUS-MT, and need not be after training.
     spec.decoder.start_from_zero_embedding = False
-    spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
-    spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
     merge = common_spec.EmbeddingsMerge.ADD
     spec.encoder.embeddings_merge = np.dtype("int8").type(merge)
     spec.encoder.embeddings += [common_spec.EmbeddingsSpec() for _ in tables.streams[1:]]
+    return spec
+
+
+def _fill_pieces(
+    spec: Any, tables: SourceTables, target_pieces: Sequence[str], specials: Mapping[str, str]
+) -> None:
+    """Fill in the source streams, the target vocabulary and the special pieces."""
+    spec.config.unk_token, spec.config.bos_token = specials["unk"], specials["bos"]
+    spec.config.eos_token, spec.config.decoder_start_token = specials["eos"], specials["start"]
     for part, stream in zip(spec.encoder.embeddings, tables.streams, strict=True):
         part.weight = stream.table
         spec.register_source_vocabulary(stream.names)
     spec.register_target_vocabulary(unique_names(target_pieces))
-    return spec
-
-
-def fold_host_embedding(
-    model: Any,
-    pieces: Sequence[str],
-    vocabularies: Mapping[str, FactorVocabulary],
-    specials: Mapping[str, str],
-) -> SourceTables:
-    """As `fold_embedding`, of a pretrained translator, whose table CTranslate2 scales after the merge."""
-    stack, table = model.get_encoder(), model.get_input_embeddings()
-    scale = float(getattr(stack, "embed_scale", 1.0)) * float(getattr(table, "embed_scale", 1.0))
-    words = table.weight.detach().double()[: len(pieces)] * scale
-    if not vocabularies:
-        return SourceTables([Stream(unique_names(pieces), (words / scale).float().numpy())], False)
-    join, sizes = (
-        copy.deepcopy(model.infusion.embedding).double(),
-        [len(one) for one in vocabularies.values()],
-    )
-
-    def joined(states: Tensor, ids: Tensor) -> NDArray[np.float64]:
-        with torch.inference_mode():
-            return join(states[None], ids[None])[0].numpy() / scale
-
-    none = torch.zeros(1, len(sizes), dtype=torch.long)
-    nothing, factors = torch.zeros_like(words[:1]), []
-    for column, size in enumerate(sizes):
-        ids = none.repeat(size, 1)
-        ids[:, column] = torch.arange(size)
-        factors.append(joined(nothing.expand(size, -1), ids) - joined(nothing, none))
-    streams = [Stream(unique_names(pieces), joined(words, none.expand(len(words), -1)).astype(np.float32))]
-    known = list(vocabularies.values())
-    for group in _groups(sizes, words.shape[1]):
-        streams.append(_combined([known[k] for k in group], [factors[k] for k in group], specials))
-    return SourceTables(streams, concatenated=False)
 
 
 def _fill_layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
@@ -453,8 +396,24 @@ class SourceTables:
     concatenated: bool
 
 
+class HostEmbedding(nn.Module):
+    """A pretrained translator's embedding with its factors, before the scale, which CTranslate2 applies."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.table, infusion = model.get_input_embeddings(), getattr(model, "infusion", None)
+        self.join = infusion and infusion.embedding
+        scales = (getattr(one, "embed_scale", 1.0) for one in (model.get_encoder(), self.table))
+        self.scale = math.prod(map(float, scales))
+
+    def forward(self, pieces: Tensor, factor_ids: Tensor | None = None) -> Tensor:
+        """As `InfusedEmbedding`."""
+        words = self.table.weight[pieces]
+        return words if factor_ids is None else self.join(words * self.scale, factor_ids) / self.scale
+
+
 def fold_embedding(
-    embedding: InfusedEmbedding,
+    embedding: InfusedEmbedding | HostEmbedding,
     pieces: Sequence[str],
     vocabularies: Mapping[str, FactorVocabulary],
     specials: Mapping[str, str],
@@ -465,8 +424,8 @@ def fold_embedding(
     if not factors:
         return SourceTables([Stream(piece_names, words.astype(np.float32))], concatenated=False)
     groups = _groups([len(one) for one in factors], words.shape[1])
-    concatenated = embedding.kind.join == "concat" and len(groups) == 1
-    if concatenated:
+    is_own = isinstance(embedding, InfusedEmbedding)
+    if concatenated := is_own and embedding.kind.join == "concat" and len(groups) == 1:
         width = embedding.plan.word_width
         factors[0] = factors[0] + words[0]  # every word contains the share of each factor's first value
         words, factors = words[:, :width], [table[:, width:] for table in factors]
@@ -478,7 +437,7 @@ def fold_embedding(
 
 
 def _contributions(
-    embedding: InfusedEmbedding, n_pieces: int, sizes: Sequence[int]
+    embedding: InfusedEmbedding | HostEmbedding, n_pieces: int, sizes: Sequence[int]
 ) -> tuple[NDArray[np.float64], list[NDArray[np.float64]]]:
     """W and each F_k, found by embedding every piece and every factor value once.
 

@@ -113,11 +113,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         return (place + 2, own) if is_new and own is not None else (place, rate)
 
     def compute_loss(
-        self,
-        model: Any,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The model's loss; answers to auxiliary tasks are counted on the way."""
         if self.is_hosted:

@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import set_seed
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.base.languages import language_of_side
-from syntaxformer.runs.checkpoints import (
-    WEIGHTS,
-    average_weights,
-    check_finite,
-    load_tensors,
-    load_weights,
-)
+from syntaxformer.infusion import infuse
+from syntaxformer.runs.checkpoints import WEIGHTS, average_weights, check_finite, load_tensors, load_weights
 from syntaxformer.runs.loading import longest_input
 from syntaxformer.runs.run_folder import (
     RUN,
@@ -35,19 +30,14 @@ from syntaxformer.runs.run_folder import (
 from syntaxformer.syntax import FACTORS, WordColumns, check_factors, read_user_values
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
-from syntaxformer.translation.checkpoint import (
-    add_adapters,
-    infuse_host,
-    load_pretrained,
-    save_adapter,
-    stored_vocabularies,
-)
+from syntaxformer.translation.checkpoint import add_adapters, load_pretrained, save_adapter, stored_infusion
 from syntaxformer.translation.checkpoint_pieces import (
     N_COMPARED,
     Checkpoint,
     compare,
     of_own_folder,
     open_checkpoint,
+    special_pieces,
 )
 from syntaxformer.translation.corpora import (
     CorpusConfig,
@@ -75,12 +65,7 @@ from syntaxformer.translation.prepare import (
     target_encoder,
     target_tags,
 )
-from syntaxformer.translation.pretrained_tables import (
-    PieceVectors,
-    check_tables,
-    load_vectors,
-    start_tables,
-)
+from syntaxformer.translation.pretrained_tables import PieceVectors, check_tables, load_vectors, start_tables
 from syntaxformer.translation.recipe import DROPOUTS, Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
@@ -91,7 +76,6 @@ from syntaxformer.translation.translator import (
     Translator,
     load_source_encoder,
     read_info,
-    special_pieces,
     verify_model_folder,
     write_side_files,
 )
@@ -288,20 +272,19 @@ def _open_start(recipe: Recipe) -> tuple[Checkpoint | None, SourceEncoder | None
     own, data = recipe.model, recipe.data
     if (path := recipe.start) is None:
         return None, None, None
+    sides = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
     if not (Path(path) / INFO).is_file():
-        languages = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
-        codes = (own.src_code, own.tgt_code)
-        start = open_checkpoint(path, languages, codes, own.add_codes, own.prompt)
-        return start, SourceEncoder(start.source, stored_vocabularies(path), own_target=start.target), None
+        start = open_checkpoint(path, sides, (own.src_code, own.tgt_code), own.add_codes, own.prompt)
+        known = infusion.vocabularies if (infusion := stored_infusion(path)) is not None else {}
+        return start, SourceEncoder(start.source, known, own_target=start.target), None
     verify_model_folder(Path(path))
     info = read_info(Path(path))
     encoder = load_source_encoder(Path(path), info)
     problems = [
         f"data.{key}: expected {value}, as model.init_from was trained with it, got {getattr(data, key)}."
-        for key in ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation")
+        for key in _OF_LINES
         if (value := getattr(info, key)) != getattr(data, key)
     ]
-    sides = tuple(language_of_side(data, side).code or side for side in (data.src, data.tgt))
     start = of_own_folder(path, encoder.tokenizer, encoder.target_tokenizer)
     if sides != info.languages and recipe.is_hosted and start.has_codes:
         problems.append(
@@ -333,7 +316,8 @@ def fit_characters(
     if not counts:
         return start
     shown = " ".join(f"{one!r} ({count})" for one, count in counts.most_common(10))
-    found = f"{counts.total()} characters, {len(counts)} different ones, in {len(rows)} lines: {shown}"
+    found = f"{counts.total()} character{'s' * (counts.total() > 1)}, {len(counts)} different"
+    found += f", in {len(rows)} line{'s' * (len(rows) > 1)}: {shown}"
     if not adds:
         _log.warning(
             "model.init_from: the checkpoint's tokenizer does not know %s. The model %s; "
@@ -381,8 +365,9 @@ def build(recipe: Recipe, data: Prepared) -> tuple[Any, Any]:
             f"data.max_pieces: expected up to {longest}, the positions of model.init_from, got "
             f"{recipe.data.max_pieces}."
         )
-    if not hasattr(model, "infusion"):
-        model = infuse_host(model, recipe.host_infusion(data.encoder.vocabularies))
+    infusion = recipe.host_infusion(data.encoder.vocabularies)
+    if not (hasattr(model, "infusion") or infusion.is_plain):
+        model = infuse(model, infusion)
     if lora is None:
         return model, None
     adapters = add_adapters(model, lora.r, lora.alpha, lora.dropout, lora.targets)
@@ -409,16 +394,9 @@ def _take_weights(model: SyntaxTransformer, start: Checkpoint) -> None:
             n_new = len(current[name]) - len(tensor)
             weights[name] = torch.cat([tensor, tensor.mean(0, keepdim=True).expand(n_new, *tensor.shape[1:])])
     try:
-        result = model.load_state_dict(weights, strict=False)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"model.init_from: expected weights of this network, got others. {error}"
-        ) from error
-    missing = {name for name in result.missing_keys if not OF_INFUSION.match(name)}
-    if wrong := sorted({*(missing - set(model.all_tied_weights_keys)), *result.unexpected_keys})[:3]:
-        raise ConfigError(
-            f"model.init_from: expected weights of this network, got other names: {', '.join(wrong)}."
-        )
+        load_weights(model, weights, Path(start.path), may_lack=OF_INFUSION)
+    except CheckpointError as error:
+        raise ConfigError(f"model.init_from: {error}") from error
 
 
 def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
@@ -548,8 +526,8 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
     return annotator
 
 
-_OF_DATA = {"src", "tgt", "src_language", "tgt_language", "tokenized", "lowercase", "unescape", "moses"}
-_OF_DATA |= {"normalize_punctuation"}
+_OF_LINES = ("tokenized", "lowercase", "unescape", "moses", "normalize_punctuation")
+_OF_DATA = {"src", "tgt", "src_language", "tgt_language", *_OF_LINES}
 
 
 def _info(

@@ -14,29 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
 from syntaxformer.base.config import config_error
 from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigError
-from syntaxformer.base.files import check_pieces, check_weights, disk_errors, folder_errors, read_record
+from syntaxformer.base.files import check_pieces, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
-from syntaxformer.infusion.config import InfusionConfig, TagPlace
+from syntaxformer.infusion.config import TagPlace
 from syntaxformer.infusion.infusion import Infusion
-from syntaxformer.runs.loading import TRANSLATOR, is_own, pick_device, quiet_loading, verify_folder
+from syntaxformer.runs.loading import TRANSLATOR, load_written, pick_device, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
-from syntaxformer.translation.checkpoint import load_host
 from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
-from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
-from syntaxformer.translation.source import (
-    EncodedText,
-    SourceEncoder,
-    TextPreparation,
-    encode_pieces,
-)
+from syntaxformer.translation.model import SyntaxTransformer
+from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation, encode_pieces
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import Annotator
@@ -58,7 +52,6 @@ MAX_SOURCE_PIECES = 1024
 
 INFO = TRANSLATOR
 TARGET_TOKENIZER = "target_tokenizer.json"
-SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 FORMAT_VERSION = 1
 
 
@@ -410,11 +403,6 @@ def _line_counts(name: str, expected: str, found: int) -> str:
     return f"factor {name}: expected {expected} lines of values, one for each line of the text, got {found}."
 
 
-def special_pieces(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
-    """The names of a tokenizer's special pieces, by role."""
-    return {role: str(getattr(tokenizer, role)) for role in SPECIAL_ROLES if getattr(tokenizer, role)}
-
-
 def write_side_files(
     folder: Path,
     info: FolderInfo,
@@ -453,47 +441,25 @@ def load_network(folder: Path, encoder: SourceEncoder) -> Any:
         CheckpointError: The network cannot be read, its weights do not fit its config, or its inputs do not
             fit what the encoder gives.
     """
-    if not is_own(folder):
-        return _load_host_network(folder, encoder)
-    with quiet_loading(), folder_errors(folder):
-        check_weights(folder, lambda: SyntaxTransformer(SyntaxTransformerConfig.from_pretrained(folder)))
-        loaded: Any = SyntaxTransformer.from_pretrained(
-            folder, use_safetensors=True, local_files_only=True, output_loading_info=True
-        )
-    model, report = loaded
-    wrong = sorted({*report["missing_keys"], *report["unexpected_keys"]})[:5]
-    if wrong:
-        raise CheckpointError(
-            f"{folder}: expected weights of this model, got other names: {', '.join(wrong)}."
-        )
-    sizes, rows = (
-        {name: len(one) for name, one in encoder.vocabularies.items()},
-        model.encoder.embedding.sizes,
-    )
-    if list(sizes.items()) != list(rows.items()):
-        raise CheckpointError(f"{folder / INFO}: expected the factors {rows} of config.json, got {sizes}.")
-    plug_in = model.config.plug_in
+    model = load_written(folder, AutoModelForSeq2SeqLM)
+    if isinstance(model, SyntaxTransformer):
+        file, sizes, plug_in = "config.json", model.encoder.embedding.sizes, model.config.plug_in
+        n_rows = model.encoder.embedding.word.num_embeddings, model.config.vocab_size
+    else:
+        file, plug_in = "infusion.json", model.infusion.config if hasattr(model, "infusion") else None
+        sizes = _sizes({} if plug_in is None else plug_in.vocabularies)
+        n_rows = (model.get_input_embeddings().num_embeddings,) * 2
+    if list((given := _sizes(encoder.vocabularies)).items()) != list(sizes.items()):
+        raise CheckpointError(f"{folder / INFO}: expected the factors {sizes} of {file}, got {given}.")
     if encoder.syntax.trees != SyntaxInputs.of(plug_in and plug_in.tree_options, False).trees:
-        raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of config.json. It was altered.")
-    check_pieces(folder, encoder.tokenizer, model.encoder.embedding.word.num_embeddings)
-    check_pieces(folder, encoder.target_tokenizer, model.config.vocab_size)
+        raise CheckpointError(f"{folder / INFO}: syntax: expected the trees of {file}. It was altered.")
+    for tokenizer, rows in zip((encoder.tokenizer, encoder.target_tokenizer), n_rows, strict=True):
+        check_pieces(folder, tokenizer, rows)
     return model
 
 
-def _load_host_network(folder: Path, encoder: SourceEncoder) -> Any:
-    """A pretrained translator that `train` wrote, with what its encoder is infused with."""
-    model = load_host(folder)
-    config = model.infusion.config if hasattr(model, "infusion") else InfusionConfig()
-    rows = {name: len(one) for name, one in config.vocabularies.items()}
-    sizes = {name: len(one) for name, one in encoder.vocabularies.items()}
-    if list(sizes.items()) != list(rows.items()):
-        raise CheckpointError(f"{folder / INFO}: expected the factors {rows} of infusion.json, got {sizes}.")
-    if encoder.syntax.trees != SyntaxInputs.of(config.tree_options, False).trees:
-        raise CheckpointError(f"{folder / INFO}: syntax: expected those of infusion.json. It was altered.")
-    n_rows = model.get_input_embeddings().num_embeddings
-    for tokenizer in (encoder.tokenizer, encoder.target_tokenizer):
-        check_pieces(folder, tokenizer, n_rows)
-    return model
+def _sizes(vocabularies: Mapping[str, FactorVocabulary]) -> dict[str, int]:
+    return {name: len(one) for name, one in vocabularies.items()}
 
 
 def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:

@@ -97,6 +97,7 @@ class CTranslate2Decoder:
             length_penalty=search.length_penalty,
             max_decoding_length=limit - 1,  # the limit counts the end piece; CTranslate2 does not
             min_decoding_length=0,
+            no_repeat_ngram_size=search.no_repeat_ngram_size or 0,
             max_input_length=0,
             suppress_sequences=self._suppressed,
         )

@@ -35,6 +35,12 @@ class DecodingConfig(BaseModel):
     max_length_factor: float = Field(
         default=2.0, gt=0, le=100, description="longest output = this factor × source pieces + 10"
     )
+    no_repeat_ngram_size: int | None = Field(
+        default=None,
+        ge=2,
+        le=1000,
+        description="no n-gram of so many pieces twice in a line; null: any",
+    )
     batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
 
 
@@ -53,11 +59,13 @@ class Hypothesis:
         text: The translation as text, which the translator makes from `pieces`.
         score: Its `normalised` log-probability, if it was asked for.
         pieces: Piece ids, which may include special pieces.
+        loops: Whether it is a loop, see `is_loop`; the translator says so.
     """
 
     text: str = ""
     score: float | None = None
     pieces: Sequence[int] = field(default=(), repr=False)
+    loops: bool = False
 
 
 def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
@@ -84,6 +92,33 @@ def n_best_lists(
 def longest_translations(src_lengths: NDArray[np.integer[Any]], factor: float) -> NDArray[np.int64]:
     """Largest number of pieces of each translation, with the end piece: `factor` × source pieces + 10."""
     return (src_lengths * factor).astype(np.int64) + 10
+
+
+LOOP_ROUNDS = 4
+"""A translation that was cut is a loop if it ends in an n-gram so many times in a row."""
+
+
+def is_loop(pieces: Sequence[int], limit: int, end_id: int) -> bool:
+    """Whether a translation ran into its length limit while it repeated an n-gram of any length.
+
+    Args:
+        pieces: Piece ids, with or without the end piece.
+        limit: Largest number of pieces, with the end piece; see `longest_translations`.
+        end_id: Id of the end piece.
+    """
+    made = list(pieces[:-1] if len(pieces) and pieces[-1] == end_id else pieces)
+    if len(made) < limit - 1:
+        return False
+    longest = len(made) // LOOP_ROUNDS
+    return any(made[-LOOP_ROUNDS * n : -n] == made[-(LOOP_ROUNDS - 1) * n :] for n in range(1, longest + 1))
+
+
+def loops_in_words(n_loops: int, n_lines: int) -> str:
+    """What a user reads of translations that loop."""
+    return (
+        f"{n_loops} of {n_lines} translations repeat themselves up to the length limit. "
+        "Set no_repeat_ngram_size, or train longer or on more pairs."
+    )
 
 
 def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
@@ -151,6 +186,7 @@ class TorchDecoder:
         limits = longest_translations(source.text_lengths[rows], search.max_length_factor)
         limits = torch.from_numpy(limits.clip(max=self.longest - 1))
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
+        size = search.no_repeat_ngram_size
         sequences = self.model.generate(
             **batch,
             num_beams=search.beam_size,
@@ -160,6 +196,7 @@ class TorchDecoder:
             max_new_tokens=int(limits.max()),
             logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, search.beam_size)],
             suppress_tokens=never_output(tokenizer),
+            **({} if size is None else {"no_repeat_ngram_size": size}),
             past_key_values=TranslationCache(),
         )
         # `generate` may fill up with the end piece, so everything after the first end is padding.

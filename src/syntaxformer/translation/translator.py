@@ -29,7 +29,15 @@ from syntaxformer.runs.loading import TRANSLATOR, is_own, pick_device, quiet_loa
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.checkpoint import load_host
-from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
+from syntaxformer.translation.decoding import (
+    DecodingConfig,
+    Hypothesis,
+    PieceDecoder,
+    Search,
+    TorchDecoder,
+    is_loop,
+    longest_translations,
+)
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.source import (
     EncodedText,
@@ -211,6 +219,7 @@ class Translator:
         batch_size: int | None = None,
         scored: bool = False,
         user_factors: UserFactors | None = None,
+        **further: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
 
@@ -222,6 +231,7 @@ class Translator:
             batch_size: Number of lines decoded together.
             scored: Give each hypothesis its score, which costs one more pass.
             user_factors: For each of the user's own factors, the values of each line's words.
+            further: Other settings of `Search` by name, such as `no_repeat_ngram_size`.
 
         Yields:
             For each line its `n_best` hypotheses, best first.
@@ -234,6 +244,7 @@ class Translator:
         """
         check_lines(lines)
         given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
+        given |= further
         given = {name: value for name, value in given.items() if value is not None}
         wanted = {**self.info.decoding.model_dump(), **given, "n_best": n_best, "scored": scored}
         try:
@@ -357,9 +368,15 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Translations in the order of the lines; those of blank lines are empty."""
         results = [[Hypothesis("", 0.0 if search.scored else None)] * search.n_best for _ in chunk.lines]
+        limits = longest_translations(chunk.source.text_lengths, search.max_length_factor)
+        limits = limits.clip(max=getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 1).tolist()
+        end_id = self.encoder.target_tokenizer.eos_token_id
         for row, hypotheses in zip(chunk.rows, found, strict=True):
             texts = self._as_text([one.pieces for one in hypotheses])
-            results[row] = [replace(one, text=text) for one, text in zip(hypotheses, texts, strict=True)]
+            results[row] = [
+                replace(one, text=text, loops=is_loop(one.pieces, limits[row], end_id))
+                for one, text in zip(hypotheses, texts, strict=True)
+            ]
         return results
 
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:

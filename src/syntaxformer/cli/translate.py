@@ -40,6 +40,11 @@ def translate(
     no_repeat_ngram_size: Annotated[
         int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
     ] = None,
+    temperature: Annotated[
+        float | None, Option(help="Sample instead of searching; 1: the model's own probabilities.")
+    ] = None,
+    top_k: Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")] = None,
+    seed: Annotated[int | None, Option(min=0, help="Of the samples; default: 0.")] = None,
     annotator: ModelAnnotatorOption = None,
     factor: FactorOption = None,
     inject: Annotated[
@@ -63,12 +68,15 @@ def translate(
 
     refuse_inputs(output, [source, *factor_files(factor)])
     translator = Translator.load(model, annotator, device, inject, trust_annotator)
-    if n_best > (beam := beam_size or translator.info.decoding.beam_size):
+    if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = standard_input() if source is None else read_lines(source)
     results = translator.translate(
         *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor)),
         no_repeat_ngram_size=no_repeat_ngram_size,
+        temperature=temperature,
+        top_k=top_k,
+        seed=seed,
     )
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -45,10 +46,18 @@ class DecodingConfig(BaseModel):
 
 
 class Search(DecodingConfig):
-    """Settings of one search: also how many translations each line gets, and whether they have scores."""
+    """Settings of one search: also how many translations each line gets, and whether they have scores.
+
+    With a temperature, translations are sampled, without beams: `n_best` samples of each line.
+    """
 
     n_best: int = 1
     scored: bool = False
+    temperature: float | None = Field(
+        default=None, gt=0, le=100, description="divides the logits; null: beam search"
+    )
+    top_k: int | None = Field(default=None, ge=1, description="sample among so many pieces; null: all")
+    seed: int | None = Field(default=None, ge=0, description="of the samples; null: 0")
 
 
 @dataclass(frozen=True)
@@ -178,7 +187,9 @@ class TorchDecoder:
     def _decode_batch(
         self, source: EncodedText, rows: Sequence[int], search: Search
     ) -> list[list[Hypothesis]]:
-        tokenizer = self.tokenizer
+        tokenizer, n_beams, n_best = self.tokenizer, search.beam_size, search.n_best
+        if search.temperature is not None:
+            rows, n_beams, n_best = np.repeat(rows, n_best).tolist(), 1, 1
         batch = source_batch(source, rows, source_pad_id(self.model))
         if (batch["input_ids"] == tokenizer.pad_token_id).any():
             # In a separate source vocabulary this id may be a word, which `generate` would take for padding.
@@ -187,14 +198,18 @@ class TorchDecoder:
         limits = torch.from_numpy(limits.clip(max=self.longest - 1))
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
         size = search.no_repeat_ngram_size
+        processors: list[Any] = [LengthLimit(limits, tokenizer.eos_token_id, n_beams)]
+        if search.temperature is not None:
+            drawn = draws(source, rows, int(limits.max()), search)
+            processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
         sequences = self.model.generate(
             **batch,
-            num_beams=search.beam_size,
-            num_return_sequences=search.n_best,
-            length_penalty=search.length_penalty if search.beam_size > 1 else 1.0,
+            num_beams=n_beams,
+            num_return_sequences=n_best,
+            length_penalty=search.length_penalty if n_beams > 1 else 1.0,
             do_sample=False,
             max_new_tokens=int(limits.max()),
-            logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, search.beam_size)],
+            logits_processor=processors,
             suppress_tokens=never_output(tokenizer),
             **({} if size is None else {"no_repeat_ngram_size": size}),
             past_key_values=TranslationCache(),
@@ -236,3 +251,48 @@ class LengthLimit(LogitsProcessor):
         scores = scores.masked_fill(ending[:, None], -torch.inf)
         scores[:, self.end_id] = kept
         return scores
+
+
+def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search) -> Tensor:
+    """Uniform random numbers in (0, 1] for sampling, `[samples, longest]`.
+
+    They depend on the seed, the line's pieces and the number of the sample alone: a line gets the same
+    samples whatever lines are around it, in whatever batches.
+
+    Args:
+        source: Encoded lines.
+        rows: The line of each sample; the samples of a line are neighbours.
+        longest: Largest number of pieces of a translation.
+        search: Settings of the search.
+    """
+    found = np.empty((len(rows), longest))
+    for place, row in enumerate(rows):
+        pieces = source.pieces[source.splits[row] : source.splits[row + 1]].astype(np.int64)
+        of_line = (search.seed or 0, place % search.n_best, crc32(pieces.tobytes()))
+        found[place] = 1 - np.random.default_rng(of_line).random(longest)
+    return torch.from_numpy(found).float()
+
+
+class Sampling(LogitsProcessor):
+    """Leaves one piece of each translation, drawn from softmax(logits / temperature) over the best `top_k`.
+
+    Args:
+        drawn: The result of `draws`.
+        temperature: Above 1 for more variety, below 1 for less.
+        top_k: Number of pieces to draw from; None for all.
+
+    Source: Fan et al. (2018), top-k sampling.
+    """
+
+    def __init__(self, drawn: Tensor, temperature: float, top_k: int | None) -> None:
+        self.drawn, self.temperature, self.top_k = drawn, temperature, top_k
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Draw by the cumulative distribution; a piece of probability 0 is never drawn."""
+        nowhere = torch.full_like(scores, -torch.inf)
+        if self.top_k is not None:
+            best = scores.topk(min(self.top_k, scores.shape[1]))
+            scores = nowhere.scatter(1, best.indices, best.values)
+        sums = (scores.float() / self.temperature).softmax(-1).cumsum(-1)
+        wanted = self.drawn[:, input_ids.shape[1] - 1, None] * sums[:, -1:]
+        return nowhere.scatter(1, torch.searchsorted(sums, wanted), 0.0)

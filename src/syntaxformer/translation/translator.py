@@ -231,7 +231,8 @@ class Translator:
             batch_size: Number of lines decoded together.
             scored: Give each hypothesis its score, which costs one more pass.
             user_factors: For each of the user's own factors, the values of each line's words.
-            further: Other settings of `Search` by name, such as `no_repeat_ngram_size`.
+            further: Other settings of `Search` by name: `no_repeat_ngram_size`; `temperature`, `top_k` and
+                `seed`, with which translations are sampled.
 
         Yields:
             For each line its `n_best` hypotheses, best first.
@@ -239,7 +240,8 @@ class Translator:
         Raises:
             TypeError: `lines` is one string.
             ValueError: `n_best` is larger than the beam.
-            ConfigError: The values of a user factor are missing, or a setting is out of its range.
+            ConfigError: The values of a user factor are missing, a setting is out of its range, or settings
+                of sampling and of beam search are mixed.
             AlignmentError: The values are not one list for each line, or not one value for each word.
         """
         check_lines(lines)
@@ -251,8 +253,7 @@ class Translator:
             search = Search.model_validate(wanted)
         except ValidationError as error:
             raise config_error(Search, error, "translate") from error
-        if not 1 <= n_best <= search.beam_size:
-            raise ValueError(f"n_best: expected 1 to beam_size = {search.beam_size}, got {n_best}.")
+        _check_sampling(search, beam_size)
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
             return chunk, self.decoder.decode(chunk.source, chunk.rows, search)
@@ -382,6 +383,26 @@ class Translator:
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
         return [self._output.restore(_one_line(text.strip())) for text in texts]
+
+
+def _check_sampling(search: Search, beam_size: int | None) -> None:
+    """Check that `n_best` fits, and that no setting is given that the search would not look at."""
+    if search.temperature is not None:
+        if beam_size is not None:
+            raise ConfigError(
+                f"beam_size: expected none with a temperature, which samples without beams, got {beam_size}."
+            )
+        if search.n_best < 1:
+            raise ValueError(f"n_best: expected at least 1, got {search.n_best}.")
+        return
+    for name in ("top_k", "seed"):
+        if (value := getattr(search, name)) is not None:
+            raise ConfigError(
+                f"{name}: expected a temperature with it, got {name} = {value} alone. Beam search draws "
+                "nothing: set temperature, to 1 for the model's own probabilities."
+            )
+    if not 1 <= search.n_best <= search.beam_size:
+        raise ValueError(f"n_best: expected 1 to beam_size = {search.beam_size}, got {search.n_best}.")
 
 
 def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:

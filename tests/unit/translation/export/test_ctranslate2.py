@@ -348,3 +348,11 @@ def test_no_n_gram_twice(model_folder, load, tmp_path):
         return sum(len({*pairwise(p)}) < len(p) - 1 for p in pieces)
 
     assert repeats(sides[1]) == 0 < repeats(free)
+
+
+def test_an_export_does_not_sample(model_folder, load, tmp_path):
+    exported = load(export_translator(model_folder("none"), tmp_path / "exported"))
+    with pytest.raises(
+        ConfigError, match=r"^temperature: expected none with an export, .*, got 0\.7\. Sample with"
+    ):
+        list(exported.translate(["the cat"], temperature=0.7))

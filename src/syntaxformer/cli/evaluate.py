@@ -78,7 +78,7 @@ def evaluate(
     if output is not None:
         with atomic_text(output) as file:
             file.writelines(f"{line}\n" for line in found.hypotheses)
-    report: dict[str, Any] = {"model": str(model), **found.scores.as_dict()}
+    report: dict[str, Any] = {"model": str(model), **found.scores.as_dict(), "n_loops": found.n_loops}
     if baseline is not None:
         others = best_translations(translators[baseline], sources, beam_size, read_factors(factor))
         info = translators[model].info
@@ -98,8 +98,12 @@ def evaluate(
 
 
 def _print(report: dict[str, Any]) -> None:
+    from syntaxformer.translation.decoding import loops_in_words
+
     echo(f"BLEU {report['bleu']:.2f}  {report['bleu_signature']}")
     echo(f"chrF {report['chrf']:.2f}  {report['chrf_signature']}")
+    if report["n_loops"]:
+        echo(loops_in_words(report["n_loops"], report["n_lines"]), err=True)
     if "baseline" in report:
         p_value = report["p_value"]
         shown = f"no p: {report['no_p']}" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"

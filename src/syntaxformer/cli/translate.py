@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.options import (
@@ -37,6 +37,14 @@ def translate(
         int, Option(min=1, help="Translations of each line, best first, as lines number|||text|||score.")
     ] = 1,
     batch_size: Annotated[int | None, Option(min=1, help="Number of lines decoded together.")] = None,
+    no_repeat_ngram_size: Annotated[
+        int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
+    ] = None,
+    temperature: Annotated[
+        float | None, Option(help="Sample instead of searching; 1: the model's own probabilities.")
+    ] = None,
+    top_k: Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")] = None,
+    seed: Annotated[int | None, Option(min=0, help="Of the samples; default: 0.")] = None,
     annotator: ModelAnnotatorOption = None,
     factor: FactorOption = None,
     inject: Annotated[
@@ -55,29 +63,39 @@ def translate(
     """
     from syntaxformer.base.files import atomic_text, read_lines
     from syntaxformer.base.progress import standard_input, track
+    from syntaxformer.translation.decoding import loops_in_words
     from syntaxformer.translation.translator import Translator
 
     refuse_inputs(output, [source, *factor_files(factor)])
     translator = Translator.load(model, annotator, device, inject, trust_annotator)
-    if n_best > (beam := beam_size or translator.info.decoding.beam_size):
+    if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = standard_input() if source is None else read_lines(source)
     results = translator.translate(
-        lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor)
+        *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor)),
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        temperature=temperature,
+        top_k=top_k,
+        seed=seed,
     )
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
-    rows = _rows(results, n_best)
+    loops: list[bool] = []
+    rows = _rows(results, n_best, loops)
     if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         for row in rows:
             print(row, flush=source is None)
-        return
-    with atomic_text(output) as file:
-        file.writelines(f"{row}\n" for row in rows)
+    else:
+        with atomic_text(output) as file:
+            file.writelines(f"{row}\n" for row in rows)
+    if any(loops):
+        echo(loops_in_words(sum(loops), len(loops)), err=True)
 
 
-def _rows(results: Iterable[list], n_best: int) -> Iterator[str]:
+def _rows(results: Iterable[list], n_best: int, loops: list[bool]) -> Iterator[str]:
+    """Lines of output; whether each line's best translation loops is added to `loops`."""
     for number, hypotheses in enumerate(results, 1):
+        loops.append(hypotheses[0].loops)
         if n_best == 1:
             yield hypotheses[0].text
         else:

@@ -303,7 +303,7 @@ class ProgressLines(TrainerCallback):
             self._bar.console.print(line, highlight=False)
 
 
-_SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu", "eval_score")
+_SHOWN = ("loss", "learning_rate", "grad_norm", "eval_loss", "eval_bleu", "eval_n_loops", "eval_score")
 
 
 def _clock(seconds: float) -> str:

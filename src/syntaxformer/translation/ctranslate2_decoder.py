@@ -61,7 +61,17 @@ class CTranslate2Decoder:
         self._suppressed = [[target_pieces[piece]] for piece in never]
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
-        """See `decoding.PieceDecoder`; batches are decoded side by side."""
+        """See `decoding.PieceDecoder`; batches are decoded side by side.
+
+        Raises:
+            ConfigError: It should sample: threads share the random numbers of CTranslate2, so that no seed
+                gives the same samples again.
+        """
+        if search.temperature is not None:
+            raise ConfigError(
+                f"temperature: expected none with an export, which searches, got {search.temperature:g}. "
+                "Sample with the folder from which it was exported."
+            )
         limits = longest_translations(source.text_lengths[list(rows)], search.max_length_factor)
         limits = limits.clip(max=self.longest - 1).tolist()
         tokens = self.tokens(source, rows)
@@ -97,6 +107,7 @@ class CTranslate2Decoder:
             length_penalty=search.length_penalty,
             max_decoding_length=limit - 1,  # the limit counts the end piece; CTranslate2 does not
             min_decoding_length=0,
+            no_repeat_ngram_size=search.no_repeat_ngram_size or 0,
             max_input_length=0,
             suppress_sequences=self._suppressed,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -35,14 +36,28 @@ class DecodingConfig(BaseModel):
     max_length_factor: float = Field(
         default=2.0, gt=0, le=100, description="longest output = this factor × source pieces + 10"
     )
+    no_repeat_ngram_size: int | None = Field(
+        default=None,
+        ge=2,
+        le=1000,
+        description="no n-gram of so many pieces twice in a line; null: any",
+    )
     batch_size: int = Field(default=32, ge=1, le=65_536, description="sentences decoded together")
 
 
 class Search(DecodingConfig):
-    """Settings of one search: also how many translations each line gets, and whether they have scores."""
+    """Settings of one search: also how many translations each line gets, and whether they have scores.
+
+    With a temperature, translations are sampled, without beams: `n_best` samples of each line.
+    """
 
     n_best: int = 1
     scored: bool = False
+    temperature: float | None = Field(
+        default=None, gt=0, le=100, description="divides the logits; null: beam search"
+    )
+    top_k: int | None = Field(default=None, ge=1, description="sample among so many pieces; null: all")
+    seed: int | None = Field(default=None, ge=0, description="of the samples; null: 0")
 
 
 @dataclass(frozen=True)
@@ -53,11 +68,13 @@ class Hypothesis:
         text: The translation as text, which the translator makes from `pieces`.
         score: Its `normalised` log-probability, if it was asked for.
         pieces: Piece ids, which may include special pieces.
+        loops: Whether it is a loop, see `is_loop`; the translator says so.
     """
 
     text: str = ""
     score: float | None = None
     pieces: Sequence[int] = field(default=(), repr=False)
+    loops: bool = False
 
 
 def normalised(log_prob: Any, n_pieces: Any, length_penalty: float) -> Any:
@@ -84,6 +101,33 @@ def n_best_lists(
 def longest_translations(src_lengths: NDArray[np.integer[Any]], factor: float) -> NDArray[np.int64]:
     """Largest number of pieces of each translation, with the end piece: `factor` × source pieces + 10."""
     return (src_lengths * factor).astype(np.int64) + 10
+
+
+LOOP_ROUNDS = 4
+"""A translation that was cut is a loop if it ends in an n-gram so many times in a row."""
+
+
+def is_loop(pieces: Sequence[int], limit: int, end_id: int) -> bool:
+    """Whether a translation ran into its length limit while it repeated an n-gram of any length.
+
+    Args:
+        pieces: Piece ids, with or without the end piece.
+        limit: Largest number of pieces, with the end piece; see `longest_translations`.
+        end_id: Id of the end piece.
+    """
+    made = list(pieces[:-1] if len(pieces) and pieces[-1] == end_id else pieces)
+    if len(made) < limit - 1:
+        return False
+    longest = len(made) // LOOP_ROUNDS
+    return any(made[-LOOP_ROUNDS * n : -n] == made[-(LOOP_ROUNDS - 1) * n :] for n in range(1, longest + 1))
+
+
+def loops_in_words(n_loops: int, n_lines: int) -> str:
+    """What a user reads of translations that loop."""
+    return (
+        f"{n_loops} of {n_lines} translations repeat themselves up to the length limit. "
+        "Set no_repeat_ngram_size, or train longer or on more pairs."
+    )
 
 
 def never_output(tokenizer: PreTrainedTokenizerFast) -> list[int]:
@@ -143,7 +187,9 @@ class TorchDecoder:
     def _decode_batch(
         self, source: EncodedText, rows: Sequence[int], search: Search
     ) -> list[list[Hypothesis]]:
-        tokenizer = self.tokenizer
+        tokenizer, n_beams, n_best = self.tokenizer, search.beam_size, search.n_best
+        if search.temperature is not None:
+            rows, n_beams, n_best = np.repeat(rows, n_best).tolist(), 1, 1
         batch = source_batch(source, rows, source_pad_id(self.model))
         if (batch["input_ids"] == tokenizer.pad_token_id).any():
             # In a separate source vocabulary this id may be a word, which `generate` would take for padding.
@@ -151,15 +197,21 @@ class TorchDecoder:
         limits = longest_translations(source.text_lengths[rows], search.max_length_factor)
         limits = torch.from_numpy(limits.clip(max=self.longest - 1))
         batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
+        size = search.no_repeat_ngram_size
+        processors: list[Any] = [LengthLimit(limits, tokenizer.eos_token_id, n_beams)]
+        if search.temperature is not None:
+            drawn = draws(source, rows, int(limits.max()), search)
+            processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
         sequences = self.model.generate(
             **batch,
-            num_beams=search.beam_size,
-            num_return_sequences=search.n_best,
-            length_penalty=search.length_penalty if search.beam_size > 1 else 1.0,
+            num_beams=n_beams,
+            num_return_sequences=n_best,
+            length_penalty=search.length_penalty if n_beams > 1 else 1.0,
             do_sample=False,
             max_new_tokens=int(limits.max()),
-            logits_processor=[LengthLimit(limits, tokenizer.eos_token_id, search.beam_size)],
+            logits_processor=processors,
             suppress_tokens=never_output(tokenizer),
+            **({} if size is None else {"no_repeat_ngram_size": size}),
             past_key_values=TranslationCache(),
         )
         # `generate` may fill up with the end piece, so everything after the first end is padding.
@@ -199,3 +251,48 @@ class LengthLimit(LogitsProcessor):
         scores = scores.masked_fill(ending[:, None], -torch.inf)
         scores[:, self.end_id] = kept
         return scores
+
+
+def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search) -> Tensor:
+    """Uniform random numbers in (0, 1] for sampling, `[samples, longest]`.
+
+    They depend on the seed, the line's pieces and the number of the sample alone: a line gets the same
+    samples whatever lines are around it, in whatever batches.
+
+    Args:
+        source: Encoded lines.
+        rows: The line of each sample; the samples of a line are neighbours.
+        longest: Largest number of pieces of a translation.
+        search: Settings of the search.
+    """
+    found = np.empty((len(rows), longest))
+    for place, row in enumerate(rows):
+        pieces = source.pieces[source.splits[row] : source.splits[row + 1]].astype(np.int64)
+        of_line = (search.seed or 0, place % search.n_best, crc32(pieces.tobytes()))
+        found[place] = 1 - np.random.default_rng(of_line).random(longest)
+    return torch.from_numpy(found).float()
+
+
+class Sampling(LogitsProcessor):
+    """Leaves one piece of each translation, drawn from softmax(logits / temperature) over the best `top_k`.
+
+    Args:
+        drawn: The result of `draws`.
+        temperature: Above 1 for more variety, below 1 for less.
+        top_k: Number of pieces to draw from; None for all.
+
+    Source: Fan et al. (2018), top-k sampling.
+    """
+
+    def __init__(self, drawn: Tensor, temperature: float, top_k: int | None) -> None:
+        self.drawn, self.temperature, self.top_k = drawn, temperature, top_k
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Draw by the cumulative distribution; a piece of probability 0 is never drawn."""
+        nowhere = torch.full_like(scores, -torch.inf)
+        if self.top_k is not None:
+            best = scores.topk(min(self.top_k, scores.shape[1]))
+            scores = nowhere.scatter(1, best.indices, best.values)
+        sums = (scores.float() / self.temperature).softmax(-1).cumsum(-1)
+        wanted = self.drawn[:, input_ids.shape[1] - 1, None] * sums[:, -1:]
+        return nowhere.scatter(1, torch.searchsorted(sums, wanted), 0.0)

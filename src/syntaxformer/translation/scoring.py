@@ -62,11 +62,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ScoredText:
-    """Translations of a text with their references and scores."""
+    """Translations of a text with their references, scores, and how many of them loop (see `is_loop`)."""
 
     hypotheses: list[str]
     references: list[str]
     scores: TranslationScores
+    n_loops: int = 0
 
 
 def score_translator(
@@ -83,11 +84,12 @@ def score_translator(
         ConfigError: As `Translator.translate`.
     """
     info = translator.info
-    hypotheses = best_translations(translator, sources, beam_size, user_factors)
+    best = _best(translator, sources, beam_size, user_factors)
+    hypotheses = [one.text for one in best]
     clean = info.preparation(info.tgt).clean
     written = translator.as_written([clean(line) for line in references])
     scores = score_translations(hypotheses, written, **scoring(info), note=reference_note(info))
-    return ScoredText(hypotheses, written, scores)
+    return ScoredText(hypotheses, written, scores, sum(one.loops for one in best))
 
 
 def best_translations(
@@ -97,9 +99,13 @@ def best_translations(
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
 ) -> list[str]:
     """The best translation of each line; factors that the model does not read are ignored."""
+    return [one.text for one in _best(translator, sources, beam_size, user_factors)]
+
+
+def _best(translator: Translator, sources: Iterable[str], beam_size: Any, user_factors: Any) -> list[Any]:
     read = translator.encoder.factors
     own = {name: values for name, values in (user_factors or {}).items() if name in read}
-    return [best[0].text for best in translator.translate(sources, beam_size, user_factors=own)]
+    return [best[0] for best in translator.translate(sources, beam_size, user_factors=own)]
 
 
 def score_translations(

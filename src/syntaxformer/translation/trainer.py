@@ -74,7 +74,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         train_pairs: EncodedPairs,
         dev_pairs: EncodedPairs,
         pad_id: int,
-        dev_bleu: Callable[[], float] | None = None,
+        dev_bleu: Callable[[], dict[str, float]] | None = None,
     ) -> None:
         config, arguments = recipe.training, training_arguments(recipe)
         self.pad_id, self.dev_bleu, self.tallies = pad_id, dev_bleu, TallyBook()
@@ -205,7 +205,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             )
         scores = {"loss": loss, **tallies.take()}
         if self.dev_bleu is not None and "bleu" in JUDGED_BY[self.config.best_by]:
-            scores["bleu"] = self.dev_bleu()
+            scores |= self.dev_bleu()
         return scores
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:

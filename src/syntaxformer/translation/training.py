@@ -466,8 +466,8 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     )
 
 
-def dev_bleu(model: Any, data: Prepared, corpus: CorpusConfig) -> float:
-    """BLEU on the development set with the recipe's beam."""
+def dev_bleu(model: Any, data: Prepared, corpus: CorpusConfig) -> dict[str, float]:
+    """BLEU on the development set with the recipe's beam, and how many translations loop."""
     from syntaxformer.annotate import annotator_in_chunks
 
     was_training = model.training
@@ -482,7 +482,7 @@ def dev_bleu(model: Any, data: Prepared, corpus: CorpusConfig) -> float:
     }
     found = score_translator(translator, lines, data.dev_text.tgt, user_factors=user_factors)
     model.train(was_training)
-    return found.scores.bleu
+    return {"bleu": found.scores.bleu, "n_loops": found.n_loops}
 
 
 def finish(

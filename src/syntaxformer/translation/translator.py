@@ -28,7 +28,15 @@ from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.runs.loading import TRANSLATOR, load_written, pick_device, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
-from syntaxformer.translation.decoding import DecodingConfig, Hypothesis, PieceDecoder, Search, TorchDecoder
+from syntaxformer.translation.decoding import (
+    DecodingConfig,
+    Hypothesis,
+    PieceDecoder,
+    Search,
+    TorchDecoder,
+    is_loop,
+    longest_translations,
+)
 from syntaxformer.translation.model import SyntaxTransformer
 from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation, encode_pieces
 
@@ -204,6 +212,7 @@ class Translator:
         batch_size: int | None = None,
         scored: bool = False,
         user_factors: UserFactors | None = None,
+        **further: Any,
     ) -> Iterator[list[Hypothesis]]:
         """Translate lines, in constant memory and in order.
 
@@ -215,6 +224,8 @@ class Translator:
             batch_size: Number of lines decoded together.
             scored: Give each hypothesis its score, which costs one more pass.
             user_factors: For each of the user's own factors, the values of each line's words.
+            further: Other settings of `Search` by name: `no_repeat_ngram_size`; `temperature`, `top_k` and
+                `seed`, with which translations are sampled.
 
         Yields:
             For each line its `n_best` hypotheses, best first.
@@ -222,19 +233,20 @@ class Translator:
         Raises:
             TypeError: `lines` is one string.
             ValueError: `n_best` is larger than the beam.
-            ConfigError: The values of a user factor are missing, or a setting is out of its range.
+            ConfigError: The values of a user factor are missing, a setting is out of its range, or settings
+                of sampling and of beam search are mixed.
             AlignmentError: The values are not one list for each line, or not one value for each word.
         """
         check_lines(lines)
         given = {"beam_size": beam_size, "length_penalty": length_penalty, "batch_size": batch_size}
+        given |= further
         given = {name: value for name, value in given.items() if value is not None}
         wanted = {**self.info.decoding.model_dump(), **given, "n_best": n_best, "scored": scored}
         try:
             search = Search.model_validate(wanted)
         except ValidationError as error:
             raise config_error(Search, error, "translate") from error
-        if not 1 <= n_best <= search.beam_size:
-            raise ValueError(f"n_best: expected 1 to beam_size = {search.beam_size}, got {n_best}.")
+        _check_sampling(search, beam_size)
 
         def decode(chunk: _Chunk) -> tuple[_Chunk, list[list[Hypothesis]]]:
             return chunk, self.decoder.decode(chunk.source, chunk.rows, search)
@@ -350,14 +362,40 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Translations in the order of the lines; those of blank lines are empty."""
         results = [[Hypothesis("", 0.0 if search.scored else None)] * search.n_best for _ in chunk.lines]
+        limits = longest_translations(chunk.source.text_lengths, search.max_length_factor)
+        limits = limits.clip(max=getattr(self.decoder, "longest", MAX_SOURCE_PIECES) - 1).tolist()
+        end_id = self.encoder.target_tokenizer.eos_token_id
         for row, hypotheses in zip(chunk.rows, found, strict=True):
             texts = self._as_text([one.pieces for one in hypotheses])
-            results[row] = [replace(one, text=text) for one, text in zip(hypotheses, texts, strict=True)]
+            results[row] = [
+                replace(one, text=text, loops=is_loop(one.pieces, limits[row], end_id))
+                for one, text in zip(hypotheses, texts, strict=True)
+            ]
         return results
 
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
         return [self._output.restore(_one_line(text.strip())) for text in texts]
+
+
+def _check_sampling(search: Search, beam_size: int | None) -> None:
+    """Check that `n_best` fits, and that no setting is given that the search would not look at."""
+    if search.temperature is not None:
+        if beam_size is not None:
+            raise ConfigError(
+                f"beam_size: expected none with a temperature, which samples without beams, got {beam_size}."
+            )
+        if search.n_best < 1:
+            raise ValueError(f"n_best: expected at least 1, got {search.n_best}.")
+        return
+    for name in ("top_k", "seed"):
+        if (value := getattr(search, name)) is not None:
+            raise ConfigError(
+                f"{name}: expected a temperature with it, got {name} = {value} alone. Beam search draws "
+                "nothing: set temperature, to 1 for the model's own probabilities."
+            )
+    if not 1 <= search.n_best <= search.beam_size:
+        raise ValueError(f"n_best: expected 1 to beam_size = {search.beam_size}, got {search.n_best}.")
 
 
 def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -332,3 +333,26 @@ def test_attention_needs_the_trained_folder(model_folder, tmp_path, load):
     message = r"^model: expected a folder that `train` wrote, got one exported to ctranslate2, which gives no attention"
     with pytest.raises(ConfigError, match=message):
         cross_attention(translator, "the cat")
+
+
+def test_no_n_gram_twice(model_folder, load, tmp_path):
+    """Two bigrams of a translation are never the same, as in PyTorch; without the setting, some are."""
+    trained = model_folder("none", end_bias=0.0)
+    exported = export_translator(trained, tmp_path / "exported")
+    sides = [_translations(load(one), _lines(19), no_repeat_ngram_size=2) for one in (trained, exported)]
+    free = _translations(load(exported), _lines(19))
+    _assert_same(*sides)
+
+    def repeats(found):
+        pieces = [list(one[0].pieces) for one in found]
+        return sum(len({*pairwise(p)}) < len(p) - 1 for p in pieces)
+
+    assert repeats(sides[1]) == 0 < repeats(free)
+
+
+def test_an_export_does_not_sample(model_folder, load, tmp_path):
+    exported = load(export_translator(model_folder("none"), tmp_path / "exported"))
+    with pytest.raises(
+        ConfigError, match=r"^temperature: expected none with an export, .*, got 0\.7\. Sample with"
+    ):
+        list(exported.translate(["the cat"], temperature=0.7))

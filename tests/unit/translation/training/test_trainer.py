@@ -114,12 +114,14 @@ def test_a_finished_run_stays_as_it_is(tiny_trainer, tmp_path):
 def test_a_run_that_was_stopped_early_is_not_trained_on(tiny_trainer, tmp_path):
     given = iter([9.0, 1.0, 1.0])
     settings = {"training__best_by": "bleu", "training__max_steps": 35, "training__patience": 2}
-    tiny_trainer(lambda: next(given), **settings).train()
+    tiny_trainer(lambda: {"bleu": next(given)}, **settings).train()
     last = tmp_path / "run" / "checkpoints" / "checkpoint-15"
     again = tiny_trainer(lambda: pytest.fail("trained on"), **settings)
     again.train_from(last)
     assert (again.state.global_step, again.state.best_global_step) == (15, 5)
-    more = tiny_trainer(lambda: 10.0, **{**settings, "training__patience": 3, "training__max_steps": 20})
+    more = tiny_trainer(
+        lambda: {"bleu": 10.0}, **{**settings, "training__patience": 3, "training__max_steps": 20}
+    )
     more.train_from(last)
     assert (more.state.global_step, more.state.best_global_step) == (20, 20)
 
@@ -206,7 +208,7 @@ def test_dev_loss_is_a_mean_over_pieces_without_smoothing(tiny_trainer):
 def test_the_best_checkpoint_by_bleu_and_early_stopping(tiny_trainer, tmp_path, bleus, best, last):
     given = iter(bleus)
     trainer = tiny_trainer(
-        lambda: next(given), training__best_by="bleu", training__max_steps=35, training__patience=3,
+        lambda: {"bleu": next(given)}, training__best_by="bleu", training__max_steps=35, training__patience=3,
         training__keep_checkpoints=1,
     )  # fmt: skip
     trainer.train()
@@ -219,7 +221,7 @@ def test_by_both_bleu_decides_and_patience_waits_for_the_loss_too(tiny_trainer, 
     """BLEU rises once; the loss falls at each of the seven evaluations, and nothing stops."""
     given = iter([1.0, 2.0, 1.5, 1.5, 1.5, 1.5, 1.5])
     trainer = tiny_trainer(
-        lambda: next(given), training__best_by="both", training__max_steps=35, training__patience=2,
+        lambda: {"bleu": next(given)}, training__best_by="both", training__max_steps=35, training__patience=2,
         model__dropout=0.0, training__keep_checkpoints=1,
     )  # fmt: skip
     trainer.train()
@@ -231,7 +233,7 @@ def test_by_both_bleu_decides_and_patience_waits_for_the_loss_too(tiny_trainer, 
 def test_what_is_averaged_around_the_best_checkpoint_is_kept(tiny_trainer, tmp_path):
     given = iter([1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])
     trainer = tiny_trainer(
-        lambda: next(given), training__best_by="bleu", training__max_steps=35, training__average=3,
+        lambda: {"bleu": next(given)}, training__best_by="bleu", training__max_steps=35, training__average=3,
         training__keep_checkpoints=1,
     )  # fmt: skip
     trainer.train()

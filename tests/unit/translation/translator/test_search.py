@@ -1,0 +1,166 @@
+"""What the search makes of a toy distribution: loops, repeated n-grams, samples."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.main import app
+from syntaxformer.translation.decoding import Sampling, is_loop, loops_in_words
+from syntaxformer.translation.translator import Translator
+
+END = 2
+
+
+@pytest.mark.parametrize(
+    ("pieces", "limit", "loops"),
+    [
+        ([5, 7, 8, 7, 8, 7, 8, 7, 8, END], 10, True),  # (7 8) four times, up to the limit
+        ([5, 7, 8, 7, 8, 7, 8, 7, 8], 10, True),  # CTranslate2 leaves the end out
+        ([5, 8, 7, 8, 7, 8, 7, 8, 7, 8], 10, True),  # cut in the middle of a round
+        ([5, 7, 8, 7, 8, 7, 8, 7, 8, END], 11, False),  # it ended by itself
+        ([5, 6, 9, 7, 8, 7, 8, 7, 8, END], 10, False),  # three times only
+        ([7, 8, 7, 8, 7, 8, 7, 8, 9, END], 10, False),  # it left the loop
+        ([9, 9, 9, 9, END], 5, True),
+        ([END], 1, False),
+        ([], 0, False),
+    ],
+)
+def test_a_loop_is_a_repeated_run_up_to_the_limit(pieces, limit, loops):
+    assert is_loop(pieces, limit, END) is loops
+
+
+@pytest.fixture
+def looping(new_translator, save_translator, tmp_path):
+    """Always the same piece: the output bias is that of "c" at every step."""
+    translator = new_translator()
+    model, piece = translator.model, translator.encoder.tokenizer("cat")["input_ids"][0]
+    with torch.no_grad():
+        model.decoder.norm.weight.zero_()
+        model.decoder.norm.bias.fill_(1.0)
+        model.decoder.embedding.weight.zero_()
+        model.decoder.embedding.weight[piece] = 1.0
+    return save_translator(translator, tmp_path / "looping")
+
+
+def test_loops_are_said_by_translate_and_evaluate(looping, tmp_path):
+    (tmp_path / "en").write_text("the cat\n\ncats sit .\n")
+    said = "2 of 3 translations repeat themselves up to the length limit."
+    assert loops_in_words(2, 3).startswith(said)
+    done = CliRunner().invoke(app, ["translate", str(looping), str(tmp_path / "en")])
+    assert done.exit_code == 0
+    assert said in done.stderr
+    assert len(done.stdout.splitlines()) == 3
+    sides = ["--src", str(tmp_path / "en"), "--ref", str(tmp_path / "en")]
+    done = CliRunner().invoke(app, ["evaluate", str(looping), *sides])
+    assert said in done.stderr
+    done = CliRunner().invoke(app, ["evaluate", str(looping), *sides, "--json"])
+    assert '"n_loops": 2' in done.stdout
+
+
+def _set_apart(pieces) -> bool:
+    pairs = [*pairwise(pieces)]
+    return len(set(pairs)) == len(pairs)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_no_n_gram_twice(looping, beam_size):
+    translator = Translator.load(looping)
+    ((free,),) = translator.translate(["the cat"], beam_size)
+    ((strict,),) = translator.translate(["the cat"], beam_size, no_repeat_ngram_size=2)
+    assert free.loops
+    assert not _set_apart(free.pieces)
+    assert not strict.loops
+    assert _set_apart(strict.pieces)
+
+
+def test_the_folder_s_own_setting_is_taken(looping):
+    translator = Translator.load(looping)
+    decoding = translator.info.decoding.model_copy(update={"no_repeat_ngram_size": 2})
+    own = Translator(
+        translator.model, translator.encoder, translator.info.model_copy(update={"decoding": decoding})
+    )
+    assert [one[0].text for one in own.translate(["a dog"])] == [
+        one[0].text for one in translator.translate(["a dog"], no_repeat_ngram_size=2)
+    ]
+
+
+def test_an_unknown_or_wrong_setting_is_refused(looping):
+    translator = Translator.load(looping)
+    with pytest.raises(ConfigError, match=r"translate: no_repeat_ngram_size: .*2"):
+        list(translator.translate(["a"], no_repeat_ngram_size=1))
+    with pytest.raises(ConfigError, match="no_repeat_ngram"):
+        list(translator.translate(["a"], no_repeat_ngrams=2))
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "expected"),
+    [
+        # p = .1 .2 .7, so .1 .3 1 in sums; at each of two steps every line has a number of its own
+        (1.0, None, [[0, 1, 2, 2], [2, 2, 1, 0]]),
+        # p ** 0.5 = .316 .447 .837, so .198 .477 1 in sums
+        (2.0, None, [[0, 1, 1, 2], [2, 1, 1, 0]]),
+        # .2 .7, so 0 .222 1 in sums
+        (1.0, 2, [[1, 2, 2, 2], [2, 2, 2, 1]]),
+        (1.0, 1, [[2, 2, 2, 2], [2, 2, 2, 2]]),
+        (0.01, 99, [[2, 2, 2, 2], [2, 2, 2, 2]]),
+    ],
+)
+def test_sampling_from_a_toy_distribution(temperature, top_k, expected):
+    drawn = torch.tensor([[0.05, 1.0], [0.25, 0.45], [0.4, 0.29], [0.9, 1e-9]])
+    sampling = Sampling(drawn, temperature, top_k)
+    scores = torch.tensor([[0.1, 0.2, 0.7, 0.0]] * 4).log()
+    for step, wanted in enumerate(expected):
+        left = sampling(torch.zeros(4, step + 1, dtype=torch.long), scores)
+        assert left.argmax(-1).tolist() == wanted
+        assert torch.isfinite(left).sum(-1).tolist() == [1, 1, 1, 1]
+
+
+LINES = ["the cat sat", "cats", "", "a dog and the cat run", "sat ."]
+
+
+def test_samples_depend_on_the_seed_and_the_line_alone(infused):
+    def sample(lines, **settings):
+        found = infused.translate(
+            lines, **{"temperature": 1.0, "seed": 3, "n_best": 4, "scored": True, **settings}
+        )
+        return [[(one.text, pytest.approx(one.score, abs=1e-4)) for one in best] for best in found]
+
+    found = sample(LINES)
+    assert [len(best) for best in found] == [4] * 5
+    assert len({text for text, _ in found[0]}) > 1  # samples of a line differ
+    assert sample(LINES, batch_size=1) == found
+    assert sample(LINES[::-1]) == found[::-1]
+    assert sample(LINES, seed=4) != found
+
+
+def test_a_cold_or_a_narrow_sample_is_the_greedy_search(infused):
+    greedy = [best[0].text for best in infused.translate(LINES, 1)]
+    for settings in ({"temperature": 0.001}, {"temperature": 1.0, "top_k": 1, "seed": 8}):
+        assert [best[0].text for best in infused.translate(LINES, **settings)] == greedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beam_size": 2, "temperature": 1.0}, r"^beam_size: expected none with a temperature, .*, got 2\.$"),
+        ({"top_k": 5}, r"^top_k: expected a temperature with it, got top_k = 5 alone\. .*set temperature"),
+        ({"seed": 0}, r"^seed: expected a temperature with it, got seed = 0 alone\."),
+        ({"temperature": 0.0}, r"translate: temperature: .*greater than 0"),
+    ],
+)
+def test_mixed_settings_are_refused(plain, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        list(plain.translate(["a"], **settings))
+
+
+def test_translate_samples(looping, tmp_path):
+    (tmp_path / "en").write_text("the cat\ncats sit .\n")
+    command = ["translate", str(looping), str(tmp_path / "en"), "--temperature", "50", "--n-best", "7"]
+    one, again, other = (CliRunner().invoke(app, [*command, "--seed", seed]).stdout for seed in "112")
+    assert one == again != other
+    assert len(one.splitlines()) == 14

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 import syntaxformer as sf
-import syntaxformer.annotate.backends.corenlp  # noqa: F401  what our own backends import is no deed of a folder
+import syntaxformer.annotate.backends.corenlp  # what it imports is no deed of a folder
 from syntaxformer.base.errors import BackendMissingError, CheckpointError
 from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders.classifier import Classifier

@@ -81,7 +81,9 @@ def test_a_factor_of_ones_own_from_training_to_translation(train, corpus, cli, t
     assert train(*settings, *own).code == 0
     source, factors = corpus / "train.en", f"tone={corpus / 'train.tone'}"
     done = cli("translate", tmp_path / "run", source, "--factor", factors, "--beam-size", "1")
-    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 3)
+    assert (done.code, len(done.out.splitlines())) == (0, 3)
+    told = [line for line in done.err.splitlines() if "repeat themselves" not in line]  # it is hardly trained
+    assert told == []
     arguments = ("evaluate", tmp_path / "run", "--src", source, "--ref", corpus / "train.de")
     assert cli(*arguments, "--factor", factors).code == 0
     _refused(

@@ -66,6 +66,11 @@ def test_trained_resumed_and_translated(train, cli, tmp_path, kind):
     ) == has_governors
 
 
+def _told(text):
+    """What a command said, but for loops: a model that is hardly trained has them."""
+    return [line for line in text.splitlines() if "repeat themselves" not in line]
+
+
 def test_governors_are_injected_on_demand(train, cli, tmp_path):
     assert train(tmp_path / "model", "lisa={}").code == 0
     assert Translator.load(tmp_path / "model").annotator is None
@@ -76,13 +81,13 @@ def test_governors_are_injected_on_demand(train, cli, tmp_path):
         assert (translator.annotator is not None) == inject
     assert scores[True][0] != pytest.approx(scores[False][0], abs=1e-7)
     done = cli("translate", tmp_path / "model", "--inject", stdin=b"She sleeps .\n")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, _told(done.err)) == (0, [])
 
 
 def test_an_annotator_beside_none_of_training_is_no_change(train, cli, tmp_path):
     assert train(tmp_path / "model", "lisa.supervised=false", "training.max_steps=2").code == 0
     done = cli("translate", tmp_path / "model", "--inject", "--annotator", "en", stdin=b"She sleeps .\n")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, _told(done.err)) == (0, [])
 
 
 def test_injection_needs_a_head(train, cli, tmp_path):

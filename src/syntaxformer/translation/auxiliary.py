@@ -7,7 +7,7 @@ losses of all systems can be compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -32,6 +32,10 @@ class TranslationOutput(Seq2SeqLMOutput):
     """
 
     tallies: Tallies | None = None
+
+
+CACHE = "cache" if "cache" in {field.name for field in fields(Seq2SeqLMOutput)} else "past_key_values"
+"""The name that the installed transformers gives a decoder's cache: `cache` from 5.24 on."""
 
 
 def shift_right(labels: Int[Tensor, "batch tgt"], config: Any) -> Int[Tensor, "batch tgt"]:

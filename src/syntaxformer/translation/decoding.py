@@ -20,6 +20,7 @@ from transformers import LogitsProcessor, PreTrainedModel, PreTrainedTokenizerFa
 
 from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.runs.loading import longest_input
+from syntaxformer.translation.auxiliary import CACHE
 from syntaxformer.translation.model import TranslationCache
 from syntaxformer.translation.source import EncodedText, source_batch
 
@@ -212,7 +213,7 @@ class TorchDecoder:
             logits_processor=processors,
             suppress_tokens=never_output(tokenizer),
             **({} if size is None else {"no_repeat_ngram_size": size}),
-            past_key_values=TranslationCache(),
+            **{CACHE: TranslationCache()},
         )
         # `generate` may fill up with the end piece, so everything after the first end is padding.
         ends = sequences[:, 1:] == tokenizer.eos_token_id

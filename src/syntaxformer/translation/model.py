@@ -31,6 +31,7 @@ from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL, cross_entropy, 
 from syntaxformer.nn.kernels.on_cpu import Dropout
 from syntaxformer.nn.transformer import DecoderLayer, SinusoidalPositions
 from syntaxformer.translation.auxiliary import (
+    CACHE,
     Auxiliary,
     TranslationOutput,
     governor_task,
@@ -195,6 +196,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         target_tags: Int[Tensor, "batch tagged"] | None = None,
         encoder_outputs: BaseModelOutput | None = None,
         past_key_values: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -216,6 +218,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             target_tags: Part of speech of each target piece, -100 for none; without them no tag is predicted.
             encoder_outputs: An earlier result of the encoder.
             past_key_values: Cache of an incremental decoding.
+            cache: The same under the name that transformers 5.24 gives it.
             use_cache: Return a cache; None follows the config if there are no labels.
             output_attentions: Return attention weights, `layers × [batch, heads, query, key]`; None follows
                 the config, here and below.
@@ -241,12 +244,11 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
                 raise ValueError("forward: expected decoder_input_ids or labels, got neither.")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         wants_cache = labels is None and not self.decoder.runs_again and self.config.use_cache
-        if past_key_values is None and (wants_cache if use_cache is None else use_cache):
-            past_key_values = TranslationCache()
+        cache = past_key_values if cache is None else cache
+        if cache is None and (wants_cache if use_cache is None else use_cache):
+            cache = TranslationCache()
         memory = encoder_outputs.last_hidden_state
-        decoded = self.decoder(
-            decoder_input_ids, memory, attention_mask, past_key_values, attends, shows_states
-        )
+        decoded = self.decoder(decoder_input_ids, memory, attention_mask, cache, attends, shows_states)
         states = decoded.last_hidden_state
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
         if self.target_tagger is not None and labels is not None and target_tags is not None:
@@ -257,7 +259,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             loss=None if labels is None else self._loss(states, logits, labels, num_items_in_batch, tasks),
             logits=logits,
             tallies={task.name: (task.right, task.total) for task in tasks} or None,
-            past_key_values=past_key_values,
+            **{CACHE: cache},
             decoder_hidden_states=decoded.hidden_states,
             decoder_attentions=decoded.attentions,
             cross_attentions=decoded.cross_attentions,

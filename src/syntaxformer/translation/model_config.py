@@ -44,7 +44,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     """
 
     model_type = "syntaxformer"
-    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "tallies"]
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "cache", "tallies"]
     attribute_map: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model",
         "num_attention_heads": "n_heads",

@@ -18,6 +18,7 @@ from syntaxformer.nn import (
     plan_widths,
     syntax_attention_reference,
 )
+from syntaxformer.translation.auxiliary import CACHE
 from syntaxformer.translation.export_ctranslate2 import why_not
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
 
@@ -178,7 +179,7 @@ def test_beam_scores_are_log_probabilities(kind):
     inputs = {k: v for k, v in batch.items() if k not in ("labels", "governors", "first_pieces")}
     found = model.generate(
         **inputs, num_beams=2, max_new_tokens=3, return_dict_in_generate=True, output_scores=True,
-        past_key_values=TranslationCache(), forced_eos_token_id=None,
+        **{CACHE: TranslationCache()}, forced_eos_token_id=None,
     )  # fmt: skip
     for row, sequence in enumerate(found.sequences):
         pieces = sequence[1:]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from syntaxformer.nn import INFUSION_KINDS, plan_widths
+from syntaxformer.translation.auxiliary import CACHE
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig, TranslationCache
 
 V, D, FF, HEADS, N_ENC, N_DEC = 53, 28, 31, 2, 2, 3
@@ -101,7 +102,7 @@ def test_beam_score_is_the_log_probability_of_the_hypothesis() -> None:
     inputs = {name: batch[name] for name in ("input_ids", "factor_ids")}
     found = model.generate(
         **inputs, num_beams=3, num_return_sequences=2, max_new_tokens=6, length_penalty=1.0,
-        return_dict_in_generate=True, output_scores=True, past_key_values=TranslationCache(),
+        return_dict_in_generate=True, output_scores=True, **{CACHE: TranslationCache()},
     )  # fmt: skip
     for row, sequence in enumerate(found.sequences):
         pieces = sequence[1:]
@@ -115,9 +116,22 @@ def test_beam_score_is_the_log_probability_of_the_hypothesis() -> None:
 def test_decoding_without_a_cache_finds_the_same() -> None:
     model, batch = _model(), _batch()
     settings = {"num_beams": 3, "max_new_tokens": 6}
-    cached = model.generate(input_ids=batch["input_ids"], past_key_values=TranslationCache(), **settings)
+    cached = model.generate(input_ids=batch["input_ids"], **{CACHE: TranslationCache()}, **settings)
     plain = model.generate(input_ids=batch["input_ids"], use_cache=False, **settings)
     torch.testing.assert_close(cached, plain)
+
+
+@pytest.mark.parametrize("name", ["past_key_values", "cache"])
+def test_a_cache_is_taken_under_its_old_name_and_its_new_one(name: str) -> None:
+    model, batch = _model(), _batch()
+    first, cache = (
+        {"input_ids": batch["input_ids"], "decoder_input_ids": torch.tensor([[2]] * 3)},
+        TranslationCache(),
+    )
+    whole = model(**first | {"decoder_input_ids": torch.tensor([[2, 5]] * 3)}).logits
+    assert model(**first, **{name: cache})[CACHE] is cache
+    step = model(**first | {"decoder_input_ids": torch.tensor([[5]] * 3)}, **{name: cache}).logits
+    torch.testing.assert_close(step[:, 0], whole[:, 1])
 
 
 def test_a_cache_of_fixed_length_is_refused() -> None:

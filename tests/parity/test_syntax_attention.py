@@ -104,7 +104,7 @@ def test_some_sub_networks(mode: str, on_empty_row: str, topical: bool) -> None:
     active = torch.zeros(2 * (N_IDS - 1) + 1, dtype=torch.bool)
     active[[0, 3, 29, -1]] = True
     arguments = _inputs(2) | {"mode": mode, "on_empty_row": on_empty_row, "include_full": True}
-    arguments |= {"active": active, "key_mask": _padding()}
+    arguments |= {"active": active.tolist(), "key_mask": _padding()}
     if not topical:
         arguments["topical_query"] = None
     _assert_same(arguments)

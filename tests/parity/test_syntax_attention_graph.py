@@ -48,7 +48,7 @@ def test_every_mode(mode, on_empty_row, include_full, padded):
 def test_without_topical_attention_and_with_parts_left_out(mode, summation):
     active = torch.ones(2 * (N_IDS - 1) + 1, dtype=torch.bool)
     active[3:29] = False
-    given = {"mode": mode, "summation": summation, "include_full": True, "active": active}
+    given = {"mode": mode, "summation": summation, "include_full": True, "active": active.tolist()}
     _assert_same({**_arguments(), **given})
     _assert_same({**_arguments(), **given, "topical_query": None})
 

@@ -84,7 +84,7 @@ class Seen:
         losses = self.of_all_layers("governor_losses")
         return torch.stack(losses).mean() if losses else None
 
-    def governor_hits(self) -> dict[int, tuple[int, int]]:
+    def governor_hits(self) -> dict[int, tuple[Tensor, Tensor]]:
         """Count the right words and all words with a governor, by layer; their quotient is the UAS."""
         if (targets := self.targets) is None:
             return {}
@@ -271,11 +271,12 @@ class Infusion(nn.Module):
             raise ValueError(f"leave_out: expected a relation to be left, got {', '.join(names)}.")
         self.left_out = names
 
-    def active(self, device: torch.device) -> Tensor | None:
-        """Which sub-networks take part, `[networks]`, not counting that of full attention; None for all."""
+    @property
+    def active(self) -> tuple[bool, ...] | None:
+        """Which sub-networks take part, not counting that of full attention; None for all."""
         options = self.config.tree_options
         networks = options.active_networks(self.left_out) if self.left_out and options else [True]
-        return None if all(networks) else torch.tensor(networks, dtype=torch.bool, device=device)
+        return None if all(networks) else tuple(networks)
 
     @contextmanager
     def record(self, attention: bool = False) -> Iterator[Infusion]:

@@ -125,8 +125,8 @@ def _with_relation_bias(call: Call) -> Call:
     if str(call.layer) not in infusion.relation_bias:
         return call
     look_up = relation_bias_graph if infusion.is_exporting else None
-    active = infusion.active(call.query.device)
-    return _plus_bias(call, infusion.relation_bias[str(call.layer)](call.batch.relations, active, look_up))
+    bias = infusion.relation_bias[str(call.layer)](call.batch.relations, infusion.active, look_up)
+    return _plus_bias(call, bias)
 
 
 def _plus_bias(call: Call, bias: Tensor) -> Call:
@@ -170,8 +170,7 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
     if window is not None:
         outside = torch.zeros_like(window, dtype=call.query.dtype).masked_fill(~window, -torch.inf)
         call = _plus_bias(call, outside.expand(-1, call.query.shape[1], -1, -1))
-    if (active := infusion.active(call.query.device)) is not None:
-        active = F.pad(active, (0, int(infusion.includes_full)), value=True)
+    active = None if infusion.active is None else infusion.active + (True,) * infusion.includes_full
     topical_query = None
     if topical is not None:
         topical_query = topical.head_queries(call.output_map(call.value)[0])

@@ -32,6 +32,7 @@ from syntaxformer.infusion.families import OWN, Family, Parts, embedded, final_o
 from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, Seen, SyntaxBatch
 from syntaxformer.infusion.inside_attention import Call, attend
 from syntaxformer.nn import ENCODER_KINDS, SyntaxGate, TopicalAttention, linear_map
+from syntaxformer.nn.kernels.on_cpu import reads_values
 
 IMPLEMENTATION = "syntax"
 """Name under which transformers knows the attention of infused layers, and its mask function."""
@@ -211,12 +212,16 @@ def _opened(
 
 def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """All arguments of a call of the module's `forward` by name, positional ones included."""
-    bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+    bound = _signature(type(module).forward).bind_partial(module, *args, **kwargs)
     inputs = dict(bound.arguments)
+    inputs.pop("self")
     for parameter in bound.signature.parameters.values():
         if parameter.kind == inspect.Parameter.VAR_KEYWORD:
             inputs |= inputs.pop(parameter.name, {})
     return inputs
+
+
+_signature = cache(inspect.signature)
 
 
 def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batch: SyntaxBatch) -> None:
@@ -288,8 +293,15 @@ def _plain(call: Call) -> Tensor:
     )
 
 
+def _mask(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+    """The host's mask; off the CPU it is not read whether there is padding, so that nothing waits."""
+    if attention_mask is not None and not reads_values(attention_mask.device):
+        options["allow_is_bidirectional_skip"] = False
+    return sdpa_mask(*args, attention_mask=attention_mask, **options)
+
+
 AttentionInterface.register(IMPLEMENTATION, _attend)
-AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+AttentionMaskInterface.register(IMPLEMENTATION, _mask)
 
 
 class InfusedModel(_TakesSyntax):

@@ -111,8 +111,11 @@ def governor_loss(
     Source: Strubell et al. (2018), section 3.4.
     """
     supervised = targets >= 0
-    chosen = logits[supervised].float()
-    losses = F.cross_entropy(chosen, targets[supervised].to(torch.int64), reduction="sum")
+    # A row of padding has no finite logit, whose gradient would not be a number.
+    logits = logits.masked_fill(~supervised[..., None], 0.0).float().flatten(0, 1)
+    losses = F.cross_entropy(
+        logits, targets.flatten().to(torch.int64).clamp(min=-1), ignore_index=-1, reduction="sum"
+    )
     return losses / supervised.sum().clamp(min=1)
 
 
@@ -136,7 +139,7 @@ def governor_hits(
     pointed_at: Int[Tensor, "batch pieces"],
     targets: Int[Tensor, "batch pieces"],
     counted: Bool[Tensor, "batch pieces"] | None = None,
-) -> tuple[int, int]:
+) -> tuple[Int[Tensor, ""], Int[Tensor, ""]]:
     """Count the pieces that point right and all that have a target; their quotient is the accuracy.
 
     The head points where its logits are the largest; targets are those of `syntax.governor_targets`. If only
@@ -144,4 +147,4 @@ def governor_hits(
     """
     of_interest = targets >= 0 if counted is None else (targets >= 0) & counted
     right = (pointed_at == targets) & of_interest
-    return int(right.sum()), int(of_interest.sum())
+    return right.sum(), of_interest.sum()

@@ -6,14 +6,16 @@ comparison needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from syntaxformer.nn.relation_index import mask_of
 
 
 def relation_bias(
@@ -71,7 +73,7 @@ class RelationBias(nn.Module):
         """Initialise again with zeros."""
         nn.init.zeros_(self.weight)
 
-    def weight_of(self, active: Bool[Tensor, " networks"] | None) -> Float[Tensor, "trees ids heads"]:
+    def weight_of(self, active: Sequence[bool] | None) -> Float[Tensor, "trees ids heads"]:
         """b, with 0 for relations that take no part; "none" always takes part.
 
         `active` says which relations 1 to 3D + 1 of each tree take part; further entries are ignored. None
@@ -80,13 +82,13 @@ class RelationBias(nn.Module):
         if active is None:
             return self.weight
         n_trees, n_ids, _ = self.weight.shape
-        of_trees = active[: n_trees * (n_ids - 1)].view(n_trees, n_ids - 1)
+        of_trees = mask_of(active[: n_trees * (n_ids - 1)], self.weight.device).view(n_trees, n_ids - 1)
         return self.weight * F.pad(of_trees, (1, 0), value=True)[..., None]
 
     def forward(
         self,
         relations: UInt8[Tensor, "batch trees keys keys"],
-        active: Bool[Tensor, " networks"] | None = None,
+        active: Sequence[bool] | None = None,
         look_up: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "batch heads keys keys"]:
         """The bias of the scaled logits; `active` as in `weight_of`, `look_up` in place of `relation_bias`.

@@ -10,8 +10,9 @@ after those of all trees. A row of a real sentence needs about 30 slots instead 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -19,9 +20,19 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from syntaxformer.nn.kernels.on_cpu import sorts_bytes
+from syntaxformer.nn.kernels.on_cpu import reads_values, sorts_bytes
 
 _LARGEST_INT32 = 2**31 - 1
+
+
+@cache
+def _mask(networks: tuple[bool, ...], device: torch.device) -> Bool[Tensor, " networks"]:
+    return torch.tensor(networks, dtype=torch.bool, device=device)
+
+
+def mask_of(networks: Sequence[bool], device: torch.device) -> Bool[Tensor, " networks"]:
+    """A mask on a device, copied there once for all batches."""
+    return _mask(tuple(map(bool, networks)), device)
 
 
 @dataclass(frozen=True)
@@ -80,28 +91,26 @@ class RelationIndex:
     ) -> RelationIndex:
         """Index the relations of a batch.
 
-        Ids are 0 to 3D + 1. Keys that are invalid in `key_mask` are removed from every relation.
+        Ids are 0 to 3D + 1. Keys that are invalid in `key_mask` are removed from every relation. Off the CPU
+        nothing is read from the device: every row has all slots, and a mask counts as padding.
 
         Raises:
-            ValueError: A relation id is above 3D + 1.
+            ValueError: A relation id is above 3D + 1; on another device the device's own error, later.
         """
         batch, n_trees, n_keys, _ = relations.shape
         n_ids = 3 * max_distance + 2
-        if relations.numel() and (largest := int(relations.max())) >= n_ids:
-            raise ValueError(
-                f"relations: expected ids 0 to {n_ids - 1} (3 * max_distance + 1), got {largest}. "
-                "Use the max_distance with which the relations were made."
-            )
+        _check_ids(relations, n_ids)
+        is_read, is_masked = reads_values(relations.device), key_mask is not None
         if key_mask is None:
             key_mask = relations.new_ones(batch, n_keys, dtype=torch.bool)
         ids = (relations * key_mask[:, None, None, :]).transpose(1, 2).reshape(-1, n_trees, n_keys)
         present, places = _places(ids.to(torch.int64), n_ids)
         return cls(
-            **_slots(ids, places),
+            **_slots(ids, places, int(places.max()) + 1 if is_read and places.numel() else n_ids),
             places=places,
             present=present,
             key_mask=key_mask,
-            padded=not bool(key_mask.all()),
+            padded=not bool(key_mask.all()) if is_read else is_masked,
         )
 
     @property
@@ -170,10 +179,22 @@ def _places(
     return present, (present.cumsum(2) - 1) * present
 
 
-def _slots(ids: UInt8[Tensor, "rows trees keys"], places: Int[Tensor, "rows trees ids"]) -> dict[str, Tensor]:
+def _check_ids(relations: Tensor, n_ids: int) -> None:
+    if not relations.numel():
+        return
+    largest, expected = relations.max(), f"expected ids 0 to {n_ids - 1} (3 * max_distance + 1)"
+    remedy = "Use the max_distance with which the relations were made."
+    if not reads_values(relations.device):
+        torch._assert_async(largest < n_ids, f"relations: {expected}. {remedy}")
+    elif int(largest) >= n_ids:
+        raise ValueError(f"relations: {expected}, got {int(largest)}. {remedy}")
+
+
+def _slots(
+    ids: UInt8[Tensor, "rows trees keys"], places: Int[Tensor, "rows trees ids"], n_tree_slots: int
+) -> dict[str, Tensor]:
     """`order`, `starts` and `slots` of a `RelationIndex`."""
     n_rows, n_trees, n_keys = ids.shape
-    n_tree_slots = int(places.max()) + 1 if places.numel() else 1
     n_slots, device = n_trees * n_tree_slots + 1, ids.device
     dtype = torch.int32 if n_rows * max(n_slots, n_trees * n_keys) <= _LARGEST_INT32 else torch.int64
     row = torch.arange(n_rows, dtype=dtype, device=device)[:, None]

@@ -6,6 +6,7 @@ that it replaces.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
 from syntaxformer.nn.kernels.syntax_kernel import KernelOptions, SyntaxKernel
-from syntaxformer.nn.relation_index import RelationIndex
+from syntaxformer.nn.relation_index import RelationIndex, mask_of
 
 MaskMode = Literal["multiplicative", "additive"]
 """Masked keys get logit 0, or are removed."""
@@ -41,7 +42,7 @@ def syntax_attention(
     position_bias: Float[Tensor, "#batch heads keys keys"] | None = None,
     dropout: float = 0.0,
     return_weights: bool = True,
-    active: Bool[Tensor, " networks"] | None = None,
+    active: Sequence[bool] | None = None,
     gate: Float[Tensor, " heads"] | Float[Tensor, ""] | None = None,
     summation: Summation = "scaled",
 ) -> tuple[Float[Tensor, "batch heads keys d_head"], Float[Tensor, "batch keys networks"] | None]:
@@ -73,7 +74,7 @@ def syntax_attention(
         position_bias: Added to the scaled logits before they are masked.
         dropout: Probability of dropping an attention weight; 0 outside training.
         return_weights: Whether to return α.
-        active: Sub-networks that take part; None for all.
+        active: Whether each sub-network takes part; None for all.
         gate: g of each head or of all: the output is full + g (syntax - full), where full is plain attention.
         summation: What replaces α without a topical query.
 
@@ -95,8 +96,8 @@ def syntax_attention(
     n_networks = relations.n_networks + include_full
     if active is not None:
         _check_active(active, n_networks)
-    in_trees = None if active is None else active[: relations.n_networks]
-    n_active = n_networks if active is None else int(active.sum())
+    in_trees = None if active is None else mask_of(active[: relations.n_networks], query.device)
+    n_active = n_networks if active is None else sum(map(bool, active))
     full_on_empty = mode == "additive" and on_empty_row == "full"
     options = KernelOptions(
         index=relations,
@@ -149,11 +150,11 @@ def summed_weight(summation: Summation, n_networks: int) -> float:
     return {"sum": 1.0, "scaled": n_networks**-0.5, "mean": 1 / n_networks}[summation]
 
 
-def _check_active(active: Bool[Tensor, " networks"], n_networks: int) -> None:
-    if len(active) != n_networks or not bool(active.any()):
+def _check_active(active: Sequence[bool], n_networks: int) -> None:
+    if len(active) != n_networks or not any(active):
         raise ValueError(
             f"active: expected one entry for each of {n_networks} sub-networks, at least one of them True, "
-            f"got {len(active)} entries, {int(active.sum())} of them True."
+            f"got {len(active)} entries, {sum(map(bool, active))} of them True."
         )
 
 

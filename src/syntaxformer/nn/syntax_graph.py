@@ -6,6 +6,8 @@ It makes no index of the batch, and every size but those of the model may vary. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
@@ -27,7 +29,7 @@ def syntax_attention_graph(
     max_distance: int = 15,
     include_full: bool = False,
     position_bias: Float[Tensor, "#batch heads keys keys"] | None = None,
-    active: Bool[Tensor, " networks"] | None = None,
+    active: Sequence[bool] | None = None,
     gate: Float[Tensor, " heads"] | Float[Tensor, ""] | None = None,
     summation: Summation = "scaled",
 ) -> Float[Tensor, "batch heads keys d_head"]:
@@ -68,7 +70,8 @@ def syntax_attention_graph(
         logits.append(mean.sum(1))
 
     alpha = _shares([*logits, mean_full.sum(1)], n_ids, active, include_full)
-    n_active = len(ids[0]) * (n_ids - 1) + include_full if active is None else int(active.sum())
+    n_networks = len(ids[0]) * (n_ids - 1) + include_full
+    n_active = n_networks if active is None else sum(map(bool, active))
     alpha = alpha * (n_valid[:, 0] > 0)
     if topical_query is None:
         alpha = alpha * (n_active * summed_weight(summation, n_active))
@@ -124,12 +127,13 @@ def _sum(pairs: Tensor, ids: Tensor, n_ids: int) -> Tensor:
     return sums.scatter_add(3, index, pairs)
 
 
-def _shares(logits: list[Tensor], n_ids: int, active: Tensor | None, include_full: bool) -> Tensor:
+def _shares(logits: list[Tensor], n_ids: int, active: Sequence[bool] | None, include_full: bool) -> Tensor:
     """α `[b, q, trees · ids + 1]`, 0 for relation 0 and those that take no part; full attention is last."""
     n_trees = len(logits) - 1
-    parts = torch.ones(n_trees * (n_ids - 1) + include_full, dtype=torch.bool) if active is None else active
-    takes_part = torch.zeros(n_trees, n_ids, dtype=torch.bool)
-    takes_part[:, 1:] = parts[: n_trees * (n_ids - 1)].view(n_trees, -1)
-    last = parts[-1:] if include_full else torch.zeros(1, dtype=torch.bool)
-    kept = torch.cat([takes_part.flatten(), last])
-    return torch.cat(logits, -1).masked_fill(~kept, -torch.inf).softmax(-1)
+    rest = list(active or [True] * (n_trees * (n_ids - 1) + include_full))
+    kept: list[bool] = []
+    for _ in range(n_trees):
+        kept, rest = [*kept, False, *rest[: n_ids - 1]], rest[n_ids - 1 :]
+    of_all = torch.cat(logits, -1)
+    taken = torch.tensor([*kept, *(rest or [False])], dtype=torch.bool, device=of_all.device)
+    return of_all.masked_fill(~taken, -torch.inf).softmax(-1)

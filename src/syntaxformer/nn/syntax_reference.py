@@ -5,7 +5,7 @@ Its time and memory grow with the number of sub-networks; `syntax_attention` giv
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Bool, Float, UInt8
@@ -37,7 +37,7 @@ def syntax_attention_reference(
     position_bias: Float[Tensor, "#batch heads keys keys"] | None = None,
     dropout: float = 0.0,
     return_weights: bool = True,
-    active: Bool[Tensor, " networks"] | None = None,
+    active: Sequence[bool] | None = None,
     gate: Float[Tensor, " heads"] | Float[Tensor, ""] | None = None,
     summation: Summation = "scaled",
 ) -> tuple[Float[Tensor, "batch heads keys d_head"], Float[Tensor, "batch keys networks"] | None]:
@@ -67,10 +67,10 @@ def syntax_attention_reference(
     else:
         topical = torch.einsum("rbhnd,hd->rbn", networks, topical_query)
     if active is not None:
-        topical = topical.masked_fill(~active[:, None, None], -torch.inf)
+        topical = topical.masked_fill(~torch.tensor(active)[:, None, None], -torch.inf)
     alpha = topical.softmax(0) * valid.any(-1).squeeze(1)
     if topical_query is None:
-        n_active = len(networks) if active is None else int(active.sum())
+        n_active = len(networks) if active is None else sum(active)
         alpha = alpha * n_active * summed_weight(summation, n_active)
     output = torch.einsum("rbn,rbhnd->bhnd", alpha, networks)
     if gate is not None:

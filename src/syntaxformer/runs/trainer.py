@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from rich.progress import Progress
+from torch import Tensor
 from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
@@ -364,12 +365,12 @@ JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss")}
 
 
 class TallyBook:
-    """Sums of right answers and of all answers for each accuracy."""
+    """Sums of right answers and of all answers for each accuracy; they stay on the device until `take`."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, tuple[int, int]] = {}
+        self._sums: dict[str, tuple[Any, Any]] = {}
 
-    def add(self, tallies: Mapping[str, tuple[int, int]] | None) -> None:
+    def add(self, tallies: Mapping[str, tuple[Tensor, Tensor]] | None) -> None:
         """Add the answers of one batch."""
         for name, (right, total) in (tallies or {}).items():
             old_right, old_total = self._sums.get(name, (0, 0))
@@ -377,7 +378,9 @@ class TallyBook:
 
     def take(self, prefix: str = "") -> dict[str, float]:
         """Return the accuracies since the last call and reset the sums."""
-        rates = {f"{prefix}{name}": right / max(total, 1) for name, (right, total) in self._sums.items()}
+        rates = {
+            f"{prefix}{name}": int(right) / max(int(total), 1) for name, (right, total) in self._sums.items()
+        }
         self._sums.clear()
         return rates
 

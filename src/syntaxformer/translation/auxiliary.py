@@ -19,8 +19,8 @@ from transformers.modeling_outputs import Seq2SeqLMOutput
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
 from syntaxformer.nn.lisa import governor_hits
 
-Tallies = dict[str, tuple[int, int]]
-"""Name of each auxiliary task's accuracy → (number of right answers, number of answers)."""
+Tallies = dict[str, tuple[Tensor, Tensor]]
+"""Name of each auxiliary task's accuracy → (number of right answers, number of answers), on the device."""
 
 
 @dataclass
@@ -52,8 +52,8 @@ class Auxiliary:
 
     name: str
     loss: Float[Tensor, ""]
-    right: int
-    total: int
+    right: Int[Tensor, ""]
+    total: Int[Tensor, ""]
 
 
 def governor_task(
@@ -78,6 +78,5 @@ def tag_task(
     flat, labels = logits.float().flatten(0, 1), tag_labels.flatten()
     losses = F.cross_entropy(flat, labels, ignore_index=IGNORED_LABEL, reduction="sum")
     counted = labels != IGNORED_LABEL
-    right = int((flat.detach().argmax(-1) == labels)[counted].sum())
-    total = int(counted.sum())
-    return Auxiliary("target_pos_accuracy", weight * losses / max(total, 1), right, total)
+    right, total = ((flat.detach().argmax(-1) == labels) & counted).sum(), counted.sum()
+    return Auxiliary("target_pos_accuracy", weight * losses / total.clamp(min=1), right, total)

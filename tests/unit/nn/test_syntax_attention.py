@@ -239,7 +239,7 @@ def test_refuses_when_no_sub_network_takes_part(size: int) -> None:
     ):
         syntax_attention(
             *_states(), _relations(), _topical(), max_distance=MAX_DISTANCE, return_weights=False,
-            active=torch.zeros(size, dtype=torch.bool),
+            active=[False] * size,
         )  # fmt: skip
 
 

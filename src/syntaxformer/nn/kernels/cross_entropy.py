@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from syntaxformer.nn.kernels.on_cpu import to_rows
+from syntaxformer.nn.kernels.on_cpu import to_rows, without_autocast
 
 IGNORED_LABEL = -100
 """A label that takes no part in a loss."""
@@ -51,12 +51,12 @@ def linear_cross_entropy(
     Source: Szegedy et al. (2016), section 7, for the smoothing.
     """
     device = states.device.type
-    if torch.is_autocast_enabled(device):
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         states, weight = states.to(dtype), weight.to(dtype)
     rows, labels = to_rows(states.flatten(0, -2)[None]).flatten(0, -2), labels.flatten()
     labels = F.pad(labels, (0, len(rows) - len(labels)), value=IGNORED_LABEL)
-    with torch.autocast(device, enabled=False):
+    with without_autocast(states.device):
         return _LinearCrossEntropy.apply(rows, weight, labels, label_smoothing)
 
 
@@ -65,7 +65,7 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     """Sum of the cross-entropies of labels, from logits of any type, in fp32 (or fp64)."""
     flat = logits.flatten(0, -2)
-    with torch.autocast(logits.device.type, enabled=False):
+    with without_autocast(logits.device):
         return F.cross_entropy(
             flat.to(_precise(flat)),
             labels.flatten(),

@@ -51,6 +51,12 @@ def keep_type(query: Tensor) -> AbstractContextManager[Any]:
     return torch.autocast("cpu", enabled=False) if _trains_in_bf16_on_cpu(query) else nullcontext()
 
 
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Switch autocast off where a device has it."""
+    has_it = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if has_it else nullcontext()
+
+
 def _trains_in_bf16_on_cpu(query: Tensor) -> bool:
     return query.device.type == "cpu" and query.dtype == torch.bfloat16 and torch.is_grad_enabled()
 
@@ -66,6 +72,11 @@ def rows_dtype(states: Tensor) -> torch.dtype | None:
 
 def draws_bits(device: torch.device) -> bool:
     """Whether dropout draws 15 bits for each element (`drop`): on a CPU, in an eighth of the time."""
+    return not _plain and device.type == "cpu"
+
+
+def reads_values(device: torch.device) -> bool:
+    """Whether a tensor's values are read to choose smaller shapes: on a CPU. Elsewhere each reading waits."""
     return not _plain and device.type == "cpu"
 
 

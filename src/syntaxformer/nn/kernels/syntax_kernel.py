@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from syntaxformer.nn.kernels.on_cpu import keep_mask
+from syntaxformer.nn.kernels.on_cpu import keep_mask, without_autocast
 from syntaxformer.nn.relation_index import RelationIndex, RowIndex
 
 HEADROOM = 40.0
@@ -301,7 +301,7 @@ class SyntaxKernel(torch.autograd.Function):
             keep = keep_mask((*query.shape[:3], query.shape[2]), options.dropout, query.device).view(
                 torch.uint8
             )
-        with torch.autocast(query.device.type, enabled=False):
+        with without_autocast(query.device):
             batch = _Batch.of(tensors, options, keep)
             output, sums = batch.forward()
         ctx.options, ctx.keep = options, keep
@@ -314,7 +314,7 @@ class SyntaxKernel(torch.autograd.Function):
         """Gradients of all tensors."""
         saved = ctx.saved_tensors  # read once, since gradient checkpointing gives them only once
         tensors, sums = saved[:6], Sums(*saved[6:])
-        with torch.autocast(grad_output.device.type, enabled=False):
+        with without_autocast(grad_output.device):
             batch = _Batch.of(tensors, ctx.options, ctx.keep)
             gradients = batch.backward(grad_output, grad_alpha, sums)
         return *(

@@ -1,0 +1,121 @@
+"""On an accelerator nothing waits for the host: tried without one, on device "meta" and by counting what is read.
+
+On "meta" an operation that meets a tensor of another device fails, and so does one that asks for a value. The
+count says which operations of ours read a value or have a shape that depends on one; `plain_operations` makes a
+CPU take the way of all other devices.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import masking_utils
+
+import syntaxformer as sf
+from syntaxformer.nn.kernels.on_cpu import plain_operations
+
+READING = {"_local_scalar_dense", "nonzero", "masked_select", "unique2", "_unique2", "equal", "is_nonzero"}
+ONE_HOT = "_features"
+"""The kind onehot_concat: `one_hot` checks its ids, but only on a CPU."""
+OURS, HOSTS = Path(sf.__file__).parent, ("/transformers/", "/tests/")
+
+
+class Reads(TorchDispatchMode):
+    """Lists operations that read values, if our code asked for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        by_mask = name.startswith("index") and any(
+            one is not None and one.dtype in (torch.bool, torch.uint8)
+            for one in (args[1] if isinstance(args[1], list | tuple) else [])
+        )
+        asked = _asked_by() if name in READING or by_mask else None
+        if asked and not asked.endswith(ONE_HOT):
+            self.found.append(f"{name} at {asked}")
+        return func(*args, **(kwargs or {}))
+
+
+def _asked_by() -> str | None:
+    """The line of ours that called; None if a host or a test is nearer."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(str(OURS)):
+            return f"{Path(name).relative_to(OURS)}, {frame.f_code.co_name}"
+        if any(part in name for part in HOSTS):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _step(model: Any, batch: dict[str, torch.Tensor]) -> None:
+    """A training step up to the gradients, and a forward pass in use."""
+    model.train()(**batch).loss.backward()
+    with torch.no_grad():
+        model.eval()(**batch)
+
+
+def test_a_step_runs_where_no_value_can_be_read(subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not subject.is_translator and (subject.is_seq2seq or not subject.attends):
+        # In layers whose attention is the host's, the host asks whether there is padding, as it does when plain.
+        monkeypatch.setattr(masking_utils, "_ignore_bidirectional_mask_sdpa", lambda *_, **__: False)
+    model = subject.model().to("meta")
+    _step(model, {name: tensor.to("meta") for name, tensor in subject.batch().items()})
+    assert {one.grad.device.type for one in model.parameters() if one.grad is not None} == {"meta"}
+
+
+def test_a_step_reads_nothing_from_the_device(subject) -> None:
+    with plain_operations(), Reads() as reads:
+        _step(subject.model(), subject.batch())
+    assert reads.found == []
+
+
+def test_what_is_read_is_seen() -> None:
+    """On a CPU the index of relations reads its largest id, so that rows get shorter."""
+    from syntaxformer.nn import RelationIndex
+
+    with Reads() as reads:
+        RelationIndex.of(torch.zeros(2, 1, 3, 3, dtype=torch.uint8))
+    assert reads.found
+    assert all(one.startswith("_local_scalar_dense at nn/relation_index.py, ") for one in reads.found)
+
+
+@pytest.mark.parametrize("names", ["masks", "relation_bias"])
+def test_a_step_with_trees_left_out_reads_nothing(names: str) -> None:
+    import transformers as hf
+
+    config = hf.BertConfig(
+        hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=29, vocab_size=31
+    )
+    model = sf.infuse(hf.BertForSequenceClassification(config), names)
+    model.infusion.leave_out("constituency", "sibling")
+    batch = {
+        "input_ids": torch.ones(3, 7, dtype=torch.int64),
+        "syntax": torch.zeros(3, 2, 7, 7, dtype=torch.uint8),
+        "labels": torch.zeros(3, dtype=torch.int64),
+    }
+    with plain_operations(), Reads() as reads:
+        _step(model, batch)
+    assert reads.found == []
+    _step(model.to("meta"), {name: tensor.to("meta") for name, tensor in batch.items()})
+
+
+def test_an_exported_graph_makes_its_tensors_on_the_devices_of_its_inputs() -> None:
+    from syntaxformer.nn.syntax_graph import syntax_attention_graph
+
+    states = [torch.zeros(3, 2, 7, 11, device="meta") for _ in range(3)]
+    relations = torch.zeros(3, 2, 7, 7, dtype=torch.uint8, device="meta")
+    active = [place % 3 > 0 for place in range(2 * 46 + 1)]
+    found = syntax_attention_graph(
+        *states, relations, torch.zeros(2, 11, device="meta"), active=active, include_full=True
+    )
+    assert found.device.type == "meta"

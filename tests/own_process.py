@@ -6,6 +6,7 @@ it runs our code (its imports, its pipes, its launcher) is for `subprocess` to t
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import socket
@@ -15,7 +16,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 COMMAND_LINE = "from syntaxformer.cli.main import main; main()"
-TIMEOUT_S = 200
+TIMEOUT_S = 280
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
@@ -74,6 +75,7 @@ def _work(
     """In the new process: become the program."""
     import torch
 
+    gc.freeze()  # as in tests/conftest.py
     torch.set_num_threads(1)
     for number, file in ((1, out), (2, err)):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)

@@ -73,6 +73,31 @@ def unbroken(digits, tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def train(digits, tmp_path):
+    """Train in several processes; by the launcher where one of them dies, which it must answer."""
+
+    def run(
+        name: str, n_processes: int, max_steps: int, *flags: str, dies: str = "", fails: bool = False
+    ) -> str:
+        where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
+        verb = ["train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags]
+        if dies:
+            (tmp_path / "script.py").write_text(dies)
+            team = [_torchrun(n_processes, str(tmp_path / "script.py"), *verb)]
+        else:
+            team = own_process.run_team(n_processes, own_process.COMMAND_LINE, *verb)
+        said = "".join(done.stderr for done in team)
+        assert any(done.returncode for done in team) == (fails or bool(dies)), said[-9000:]
+        printed = "".join(done.stdout for done in team)
+        assert printed == (
+            "" if fails or dies else f"{tmp_path / name}\n"
+        )  # the first process speaks for all
+        return said
+
+    return run
+
+
 def _torchrun(n_processes: int, *program: str) -> subprocess.CompletedProcess[str]:
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_processes}"]
     return subprocess.run(
@@ -82,33 +107,6 @@ def _torchrun(n_processes: int, *program: str) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
-@pytest.fixture
-def train(digits, tmp_path):
-    """Train in several processes, by the launcher where a test is about it: it takes 15 seconds longer."""
-
-    def run(
-        name: str,
-        n_processes: int,
-        max_steps: int,
-        *flags: str,
-        fails: bool = False,
-        launched: tuple[str, ...] = (),
-    ) -> str:
-        where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
-        verb = ["train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags]
-        if launched:
-            team = [_torchrun(n_processes, *launched, *verb)]
-        else:
-            team = own_process.run_team(n_processes, own_process.COMMAND_LINE, *verb)
-        said = "".join(done.stderr for done in team)
-        assert any(done.returncode for done in team) == fails, said[-9000:]
-        printed = "".join(done.stdout for done in team)
-        assert printed == ("" if fails else f"{tmp_path / name}\n")  # the first process speaks for all
-        return said
-
-    return run
-
-
 def _losses(folder) -> list[float]:
     last = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
     history = json.loads((last / "trainer_state.json").read_text())["log_history"]
@@ -116,7 +114,7 @@ def _losses(folder) -> list[float]:
 
 
 def test_two_processes_are_one(train, unbroken, tmp_path):
-    train("two", 2, 45, launched=("-m", "syntaxformer.cli.main"))
+    train("two", 2, 45)
     assert not torch.equal(_draws_of(tmp_path / "two", 0), _draws_of(tmp_path / "two", 1))
     assert torch.equal(_draws_of(tmp_path / "two", 0), _draws_of(unbroken, 0))
     one, two = _losses(unbroken), _losses(tmp_path / "two")
@@ -167,8 +165,7 @@ def test_a_launcher_that_shards_itself_is_refused(cli, digits, tmp_path, monkeyp
 
 def test_a_killed_process_ends_the_run_and_costs_updates_since_the_last_checkpoint(train, unbroken, tmp_path):
     """Rank 1 gets SIGKILL at update 20: the launcher ends rank 0, and two others go on from update 15."""
-    (tmp_path / "script.py").write_text(KILLED)
-    train("killed", 2, 30, fails=True, launched=(str(tmp_path / "script.py"),))
+    train("killed", 2, 30, dies=KILLED)
     names = [path.name for path in (tmp_path / "killed" / "checkpoints").glob("checkpoint-*")]
     assert names == ["checkpoint-15"]
     train("killed", 2, 30, "--resume")

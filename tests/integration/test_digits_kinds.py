@@ -1,6 +1,6 @@
 """Every infusion kind with a supervised LISA head and syntax attention learns to reverse digits.
 
-Half a minute each. `make test` has a few updates of most kinds in test_kinds, and in test_digits two without LISA and masks.
+Half a minute each. `make test` has a few updates of four kinds in test_kinds, and in test_digits two without LISA and masks.
 """
 
 from __future__ import annotations

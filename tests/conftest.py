@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import logging
 import os
@@ -15,8 +16,16 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+gc.disable()  # until all tests are imported
+
 _NETWORK = ("nn", "translation.model", "translation.encoder")
 install_import_hook([f"syntaxformer.{module}" for module in _NETWORK], "beartype.beartype")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: garbage, which each Trainer collects, is not looked for among its 900,000 objects."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ import torch
 import transformers as hf
 from torch.testing import assert_close
 
+import own_process
 import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError
 
@@ -291,8 +292,7 @@ print(json.dumps(gaps))
 
 def _compiled(backend, names):
     """Differences between a compiled model and the eager one, in a process without run-time checks of shapes."""
-    command = [sys.executable, "-c", COMPILED, __file__, backend, *names]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = own_process.run(COMPILED, __file__, backend, *names)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout.splitlines()[-1])
 

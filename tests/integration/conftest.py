@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from filelock import FileLock
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
@@ -70,24 +72,31 @@ class Digits(NamedTuple):
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory) -> Digits:
-    """Train once, use in every test."""
-    import os
+    """Trained once, by the first worker of pytest-xdist that wants them, and read by all: no test writes there."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "digits"
+    os.environ["SYNTAXFORMER_CACHE"] = str(folder / "cache")
+    with FileLock(shared / "digits.lock"):
+        if not folder.exists():
+            _train_digits(folder)
+    return Digits(folder / "corpus", folder / "none", folder / "sum_then_concat")
 
-    folder = tmp_path_factory.mktemp("digits")
+
+def _train_digits(folder: Path) -> None:
     corpus = folder / "corpus"
-    corpus.mkdir()
+    corpus.mkdir(parents=True)
     pairs = digit_pairs(N_TRAIN + N_DEV + N_TEST, seed=1, min_digits=3, max_digits=6)
     parts = {"train": pairs[:N_TRAIN], "dev": pairs[N_TRAIN:-N_TEST], "test": pairs[-N_TEST:]}
     for name, part in parts.items():
         (corpus / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in part))
         (corpus / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in part))
-    os.environ["SYNTAXFORMER_CACHE"] = str(folder / "cache")
     for kind in ("none", "sum_then_concat"):
         where = (f"data.dir={corpus}", f"output={folder / kind}", f"infusion.kind={kind}")
         done = run("--quiet", "train", "tiny", *where, *SETTINGS)
         assert (done.code, done.err) == (0, ""), done.err
         assert done.out == f"{folder / kind}\n"
-    return Digits(corpus, folder / "none", folder / "sum_then_concat")
 
 
 TINY = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import own_process
 
 
 def _refused(done, *lines: str) -> None:
@@ -219,9 +219,7 @@ def test_a_disk_that_fills_in_training(corpus, tmp_path, limit, full_disk, tiny)
         *tiny,
         "model.d_ff=2003",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", full_disk, str(limit), *arguments], capture_output=True, text=True
-    )
+    done = own_process.run(full_disk, limit, *arguments)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: {tmp_path / 'run'}")
@@ -245,9 +243,7 @@ def test_a_disk_that_fills_under_the_translations(digits, tmp_path, full_disk):
         "--beam-size",
         "1",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", full_disk, "600", *arguments], capture_output=True, text=True
-    )
+    done = own_process.run(full_disk, 600, *arguments)
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1] == (
         f"error: {tmp_path / 'out.de'}: expected to write the file, got: File too large. Nothing was written."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -127,9 +128,11 @@ def test_nothing_in_a_model_folder_is_a_pickle(digits):
         assert path.is_dir() or not path.read_bytes().startswith(magics)
 
 
-def test_resuming_a_finished_run_changes_nothing(digits, cli):
-    before = (digits.none / "model.safetensors").read_bytes()
-    done = cli("--quiet", "train", digits.none / "recipe.yaml", "--resume")
-    assert (done.code, done.err, done.out) == (0, "", f"{digits.none}\n")
-    assert (digits.none / "model.safetensors").read_bytes() == before
-    assert cli("translate", digits.none, stdin=b"3 1 7\n").out == "7 1 3\n"
+def test_resuming_a_finished_run_changes_nothing(digits, cli, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(digits.none, run)
+    before = (run / "model.safetensors").read_bytes()
+    done = cli("--quiet", "train", run / "recipe.yaml", f"output={run}", "--resume")
+    assert (done.code, done.err, done.out) == (0, "", f"{run}\n")
+    assert (run / "model.safetensors").read_bytes() == before
+    assert cli("translate", run, stdin=b"3 1 7\n").out == "7 1 3\n"

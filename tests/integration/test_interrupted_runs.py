@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+
+import own_process
 
 
 def test_a_run_that_met_a_full_disk_when_resumed_can_still_be_resumed(
@@ -23,11 +23,7 @@ def test_a_run_that_met_a_full_disk_when_resumed_can_still_be_resumed(
     limit = 200 + max((run / name).stat().st_size for name in ("recipe.yaml", "data_report.json"))
     assert len(before["tokenizer.json"]) > limit
     arguments = ["--quiet", "train", "tiny", f"data.dir={corpus}", f"output={run}", *tiny]
-    done = subprocess.run(
-        [sys.executable, "-c", full_disk, str(limit), *arguments, "training.max_steps=3", "--resume"],
-        capture_output=True,
-        text=True,
-    )
+    done = own_process.run(full_disk, limit, *arguments, "training.max_steps=3", "--resume")
     assert done.returncode == 2, done.stderr
     assert "checkpoint-3: expected to write the folder, got: File too large" in done.stderr
     assert {name: (run / name).read_bytes() for name in kept} == before
@@ -56,8 +52,8 @@ main()
 def test_a_run_killed_while_it_writes_a_checkpoint_goes_on_from_the_one_before(train, corpus, tmp_path, tiny):
     run, unbroken = tmp_path / "run", tmp_path / "unbroken"
     arguments = ["--quiet", "train", "tiny", f"data.dir={corpus}", f"output={run}", *tiny]
-    killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, *arguments], capture_output=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    killed = own_process.run(KILLED_WHILE_WRITING, *arguments)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     (checkpoint, partial) = sorted((run / "checkpoints").iterdir(), reverse=True)
     assert partial.name.startswith(".checkpoint-2.")
     done = train(flags=("--resume",))

@@ -11,16 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import own_process
+
 SMALL = (
     "data.dev=dev", "subwords.vocab_size=301", "infusion.kind=sum_then_concat", "infusion.width=5", "model.d_model=24",
     "model.d_ff=31", "model.n_heads=2", "model.dropout=0", "training.eval_every=15", "training.precision=fp32",
     "training.tensorboard=false", "training.accumulate=2", "training.max_batch_tokens=211", "training.log_every=1",
 )  # fmt: skip
-
-
-def _environment(**more: str) -> dict[str, str]:
-    """Taken when a process starts: each test has a cache of its own in it."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **more}
 
 
 KILLED = """
@@ -43,7 +40,7 @@ from syntaxformer.runs import processes as precision
 
 precision._has_bf16 = lambda: True
 precision._bf16_gain = lambda: {"0": 9.0, "1": 0.1}[os.environ["RANK"]]
-print(precision.pick_precision("auto") + "\\n", end="", flush=True)  # one write: two processes share the pipe
+print(precision.pick_precision("auto"))
 torch.distributed.destroy_process_group()
 """
 
@@ -54,7 +51,7 @@ from syntaxformer.runs.processes import process_team
 
 process_team()
 group = torch.distributed.distributed_c10d._get_default_group()
-print(f"{group._get_backend(torch.device('cpu')).options._timeout.days}\\n", end="", flush=True)
+print(group._get_backend(torch.device("cpu")).options._timeout.days)
 """
 
 
@@ -62,11 +59,15 @@ print(f"{group._get_backend(torch.device('cpu')).options._timeout.days}\\n", end
 def unbroken(digits, tmp_path_factory):
     """What one process trains in 45 updates, without a launcher."""
     folder = tmp_path_factory.mktemp("processes") / "unbroken"
-    environment = _environment(SYNTAXFORMER_CACHE=str(folder.parent / "cache"))
-    where = (f"data.dir={digits.corpus}", f"output={folder}")
-    verb = ["-m", "syntaxformer.cli.main", "train", "tiny", *where, *SMALL, "training.max_steps=45"]
-    done = subprocess.run(
-        [sys.executable, *verb], env=environment, capture_output=True, text=True, timeout=200
+    where = (f"data.dir={digits.corpus}", f"data.cache={folder.parent / 'cache'}", f"output={folder}")
+    done = own_process.run(
+        own_process.COMMAND_LINE,
+        "train",
+        "tiny",
+        *where,
+        *SMALL,
+        "training.max_steps=45",
+        CUDA_VISIBLE_DEVICES="",
     )
     assert done.returncode == 0, done.stderr[-9000:]
     return folder
@@ -74,33 +75,36 @@ def unbroken(digits, tmp_path_factory):
 
 @pytest.fixture
 def train(digits, tmp_path):
+    """Train in several processes; by the launcher where one of them dies, which it must answer."""
+
     def run(
-        name: str, processes: int, max_steps: int, *flags: str, fails: bool = False, script: str | None = None
+        name: str, n_processes: int, max_steps: int, *flags: str, dies: str = "", fails: bool = False
     ) -> str:
-        if script is not None:
-            (tmp_path / "script.py").write_text(script)
-        program = ["-m", "syntaxformer.cli.main"] if script is None else [str(tmp_path / "script.py")]
         where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-        verb = [
-            *program,
-            "train",
-            "tiny",
-            *where,
-            *SMALL,
-            f"training.max_steps={max_steps}",
-            *flags,
-        ]
-        done = subprocess.run(
-            [sys.executable, *launcher, *verb],
-            env=_environment(),
-            capture_output=True, text=True, timeout=200,
-        )  # fmt: skip
-        assert bool(done.returncode) == fails, done.stderr[-9000:]
-        assert done.stdout == ("" if fails else f"{tmp_path / name}\n")  # the first process speaks for all
-        return done.stderr
+        verb = ["train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags]
+        if dies:
+            (tmp_path / "script.py").write_text(dies)
+            team = [_torchrun(n_processes, str(tmp_path / "script.py"), *verb)]
+        else:
+            team = own_process.run_team(n_processes, own_process.COMMAND_LINE, *verb)
+        said = "".join(done.stderr for done in team)
+        assert any(done.returncode for done in team) == (fails or bool(dies)), said[-9000:]
+        printed = "".join(done.stdout for done in team)
+        assert printed == (
+            "" if fails or dies else f"{tmp_path / name}\n"
+        )  # the first process speaks for all
+        return said
 
     return run
+
+
+def _torchrun(n_processes: int, *program: str) -> subprocess.CompletedProcess[str]:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_processes}"]
+    return subprocess.run(
+        [sys.executable, *launcher, *program],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
 
 
 def _losses(folder) -> list[float]:
@@ -161,7 +165,7 @@ def test_a_launcher_that_shards_itself_is_refused(cli, digits, tmp_path, monkeyp
 
 def test_a_killed_process_ends_the_run_and_costs_updates_since_the_last_checkpoint(train, unbroken, tmp_path):
     """Rank 1 gets SIGKILL at update 20: the launcher ends rank 0, and two others go on from update 15."""
-    train("killed", 2, 30, script=KILLED, fails=True)
+    train("killed", 2, 30, dies=KILLED)
     names = [path.name for path in (tmp_path / "killed" / "checkpoints").glob("checkpoint-*")]
     assert names == ["checkpoint-15"]
     train("killed", 2, 30, "--resume")
@@ -174,23 +178,17 @@ def test_batches_that_two_cannot_share(train):
     assert "error: training.accumulate: expected a multiple of 2, the number of processes, got 3" in said
 
 
-def _printed_by_two(content: str, tmp_path) -> list[str]:
-    """What two processes of a script print."""
-    script = tmp_path / "script.py"
-    script.write_text(content)
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)],
-        env=_environment(),
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-9000:]
-    return done.stdout.split()
+def _printed_by_two(program: str) -> list[str]:
+    """What two processes of a program print."""
+    team = own_process.run_team(2, program)
+    assert [done.returncode for done in team] == [0, 0], team
+    return [done.stdout for done in team]
 
 
-def test_processes_take_the_precision_that_the_first_measured(tmp_path):
-    assert _printed_by_two(DISAGREEING, tmp_path) == ["bf16", "bf16"]
+def test_processes_take_the_precision_that_the_first_measured():
+    assert _printed_by_two(DISAGREEING) == ["bf16\n", "bf16\n"]
 
 
-def test_processes_wait_for_the_first_one_as_long_as_it_annotates(tmp_path):
+def test_processes_wait_for_the_first_one_as_long_as_it_annotates():
     """PyTorch's own half an hour is over before a large text is annotated."""
-    assert _printed_by_two(PATIENT, tmp_path) == ["7", "7"]
+    assert _printed_by_two(PATIENT) == ["7\n", "7\n"]

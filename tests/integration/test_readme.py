@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+import own_process
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -20,13 +20,7 @@ def _snippets(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if _snippets(page)], ids=lambda page: page.name)
 def test_python_snippets_run(page: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(_snippets(page))],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
+    done = own_process.run("\n".join(_snippets(page)), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -10,6 +10,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import own_process
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 SMALLER = {
     "train": "subwords.vocab_size=301 model.d_model=32 model.d_ff=31 model.n_heads=2 model.encoder_layers=1 "
@@ -30,13 +32,11 @@ def commands() -> list[list[str]]:
 def test_they_run_one_after_the_other(newcomer):
     shown = commands()
     assert [words[1] for words in shown] == ["train", "finetune", "serve"]
-    *first, serve = [
-        [sys.executable, "-m", "syntaxformer.cli.main", *words[1:], *SMALLER[words[1]].split()]
-        for words in shown
-    ]
+    *first, serve = [[*words[1:], *SMALLER[words[1]].split()] for words in shown]
     for command in first:
-        done = subprocess.run(command, cwd=newcomer, capture_output=True, text=True, check=False)
+        done = own_process.run(own_process.COMMAND_LINE, *command, cwd=newcomer)
         assert done.returncode == 0, done.stderr
+    serve = [sys.executable, "-m", "syntaxformer.cli.main", *serve]
     with subprocess.Popen(serve, cwd=newcomer, stderr=subprocess.PIPE, text=True) as server:
         try:
             said = next(line for line in server.stderr if "Uvicorn running on" in line)

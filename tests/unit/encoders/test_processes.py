@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import own_process
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders import finetune_trainer
 from syntaxformer.runs.trainer import run_arguments
@@ -32,17 +30,25 @@ def finetune(checkpoint, cola, tmp_path):
         (model / file.name).write_bytes(file.read_bytes())
     (model / "config.json").write_text(json.dumps(settings))
 
-    def run(name: str, processes: int, *overrides: str) -> list[float]:
-        several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-        launcher = several if processes > 1 else []
-        verb = ["-m", "syntaxformer.cli.main", "finetune", "--task", "cola", "--data", cola, "--model", model]
+    def run(name: str, n_processes: int, *overrides: str) -> list[float]:
         given = [part for setting in (*COMMON, *overrides) for part in ("--set", setting)]
-        done = subprocess.run(
-            [sys.executable, *launcher, *map(str, verb), "--infuse", "masks,pos_add,relation_bias", "-o", str(tmp_path / name), *given],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            capture_output=True, text=True, timeout=200,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
+        verb = (
+            "finetune",
+            "--task",
+            "cola",
+            "--data",
+            cola,
+            "--model",
+            model,
+            "--infuse",
+            "masks,pos_add,relation_bias",
+        )
+        command = (own_process.COMMAND_LINE, *verb, "-o", tmp_path / name, *given)
+        if n_processes == 1:
+            team = [own_process.run(*command, CUDA_VISIBLE_DEVICES="")]
+        else:
+            team = own_process.run_team(n_processes, *command)
+        assert not any(done.returncode for done in team), team
         (state,) = (tmp_path / name / "checkpoints" / "0.003").glob("checkpoint-15/trainer_state.json")
         return [entry["loss"] for entry in json.loads(state.read_text())["log_history"] if "loss" in entry]
 

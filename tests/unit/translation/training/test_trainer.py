@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+import own_process
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.runs.checkpoints import complete_checkpoints, load_tensors
 from syntaxformer.runs.processes import one_device, process_team
@@ -71,8 +70,8 @@ def test_an_interrupted_run_ends_like_an_unbroken_one(tiny_trainer, tiny_recipe,
     unbroken.train()
 
     conftest = Path(__file__).with_name("conftest.py")
-    killed = subprocess.run([sys.executable, "-c", KILLED, conftest, tmp_path / "run"], capture_output=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    killed = own_process.run(KILLED, conftest, tmp_path / "run")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     whole, problems = complete_checkpoints(tmp_path / "run" / "checkpoints")
     assert [path.name for path in whole] == ["checkpoint-7", "checkpoint-14"]
     assert problems == []

@@ -56,7 +56,10 @@ export function answerCards(sides) {
     const body = error ? element("p", { class: "error", role: "alert" }, error)
       : !answer ? element("p", { class: "output muted" }, "…")
       : answer.classification ? classification(answer.classification) : translation(answer.translation, other);
+    // Sub-networks are rare: that a model has none is no news.
+    const missing = Object.entries(answer?.missing ?? {}).filter(([name]) => name !== "networks");
     return element("article", { class: "card", "aria-label": side.model.name },
-      element("h2", {}, side.model.name), element("p", { class: "muted small" }, about(side.model)), body);
+      element("h2", {}, side.model.name), element("p", { class: "muted small" }, about(side.model)), body,
+      missing.map(([name, why]) => element("p", { class: "muted small" }, `No ${name}: ${why}`)));
   });
 }

@@ -20,6 +20,11 @@ export async function models() {
   return (await ask("v1/models")).models;
 }
 
+/** The answers of a classifier to many texts, in order. */
+export async function classify(model, texts) {
+  return (await ask("v1/classify", JSON.stringify({ model, texts }))).classifications;
+}
+
 /** The explanation of a text by a model and a parser, with the seconds that it took. */
 export async function explain(request, signal) {
   const body = JSON.stringify(request);

@@ -1,6 +1,7 @@
 // The settings of a view: layer, head and sub-network of attention, tree and distance of relations.
 
 import { element } from "./dom.js";
+import { treesOf } from "./views.js";
 
 function field(id, label, control) {
   return element("div", { class: "field" }, element("label", { for: id }, label), control);
@@ -35,22 +36,23 @@ function attention(state, sides, act) {
     return found ? found.names.filter((_, one) => found.occurs[one]) : [];
   });
   return [
-    slider("layer", "Layer", 0, last, layer, (value) => act({ layer: value })),
-    select("head", "Head", choices, state.head === null ? "" : String(state.head), (value) => act({ head: value === "" ? null : Number(value) })),
+    last ? slider("layer", "Layer", 0, last, layer, (value) => act({ layer: value })) : null,
+    heads < 2 ? null : select("head", "Head", choices, state.head === null ? "" : String(state.head), (value) => act({ head: value === "" ? null : Number(value) })),
     networks.length ? select("network", "Sub-network", [["", "all together"], ...[...new Set(networks)].map((one) => [one, one])], state.network ?? "", (value) => act({ network: value || null })) : null,
   ].filter(Boolean);
 }
 
 function relations(state, sides, act) {
   const highest = Math.max(1, ...sides.map((side) => side.answer?.relations.max_distance ?? 1));
+  const trees = [...new Set(sides.flatMap((side) => (side.answer ? treesOf(side.answer) : [])))];
   return [
-    select("tree", "Tree", [["dependency", "dependency"], ["constituency", "constituency"]], state.tree, (tree) => act({ tree })),
+    trees.length < 2 ? null : select("tree", "Tree", trees.map((tree) => [tree, tree]), state.tree, (tree) => act({ tree })),
     slider("distance", "Distance up to", 1, highest, Math.min(state.distance, highest), (distance) => act({ distance })),
-  ];
+  ].filter(Boolean);
 }
 
 const CONTROLS = { attention, relations };
 
-export function controlsOf(state, sides, act) {
-  return CONTROLS[state.view]?.(state, sides, act) ?? [];
+export function controlsOf(view, state, sides, act) {
+  return CONTROLS[view]?.(state, sides, act) ?? [];
 }

@@ -1,6 +1,6 @@
 // The table of the last results, which only this tab keeps, and its export as CSV.
 
-import { element } from "./dom.js";
+import { element, scrolling } from "./dom.js";
 import { linkOf } from "./permalink.js";
 
 const MOST = 50;
@@ -8,19 +8,24 @@ const COLUMNS = ["time", "model", "task", "text", "second_text", "result", "scor
 
 let rows = JSON.parse(sessionStorage.getItem("results") ?? "[]");
 
-/** The result in one line: a translation, or a label with its probability. */
-export function resultOf(answer) {
+/** The result and its score, as the CSV has them: a translation has none, a label its probability. */
+function scored(answer) {
   const found = answer.classification;
   if (!found) return { result: answer.translation ?? "", score: "" };
   if (found.label === undefined) return { result: found.score.toFixed(4), score: found.score };
-  return { result: found.label, score: found.probabilities?.[found.label] ?? "" };
+  return { result: found.label, score: found.probabilities?.[found.label] ?? "", isProbability: true };
 }
+
+const shown = ({ result, score, isProbability }) => (isProbability && score !== "" ? `${result} (${(100 * score).toFixed(1)} %)` : result);
+
+/** The result in one line: a translation, a score, or a label with its probability. */
+export const resultOf = (answer) => shown(scored(answer));
 
 export function remember(state, request, answer, seconds) {
   const [text, second] = Array.isArray(request.text) ? request.text : [request.text, ""];
   const row = {
     time: new Date().toISOString(), model: answer.model, task: answer.task, text, second_text: second,
-    ...resultOf(answer), seconds: seconds.toFixed(3), link: linkOf({ ...state, a: answer.model, b: "" }),
+    ...scored(answer), seconds: seconds.toFixed(3), link: linkOf({ ...state, a: answer.model, b: "" }),
   };
   const same = (one) => ["model", "text", "second_text", "result"].every((name) => one[name] === row[name]);
   rows = [row, ...rows.filter((one) => !same(one))].slice(0, MOST);
@@ -39,25 +44,19 @@ function keep() {
 
 export function showHistory() {
   const home = document.getElementById("history");
-  for (const id of ["export", "clear"]) document.getElementById(id).disabled = rows.length === 0;
-  if (!rows.length) {
-    home.replaceChildren(element("p", { class: "muted" }, "Nothing yet."));
-    return;
-  }
-  const titles = ["Time", "Model", "Text", "Result", "Score"];
+  home.parentElement.hidden = rows.length === 0;
+  const titles = ["Time", "Model", "Text", "Result"];
   const head = element("tr", {}, titles.map((title) => element("th", { scope: "col" }, title)));
-  home.replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, rows.map(line))));
+  home.replaceChildren(scrolling("Last results", {}, element("table", {}, element("thead", {}, head), element("tbody", {}, rows.map(line)))));
 }
 
 function line(row) {
   const text = row.second_text ? `${row.text} / ${row.second_text}` : row.text;
-  const score = row.score === "" ? "" : Number(row.score).toFixed(3);
   return element("tr", {},
     element("td", { class: "muted" }, new Date(row.time).toLocaleTimeString()),
     element("td", {}, row.model),
-    element("td", {}, element("a", { href: row.link }, text)),
-    element("td", {}, row.result),
-    element("td", { class: "number" }, score));
+    element("td", {}, element("a", { href: row.link, "data-inside": true }, text)),
+    element("td", {}, shown(row)));
 }
 
 /** A CSV cell, quoted if necessary, which no spreadsheet takes for a formula. */

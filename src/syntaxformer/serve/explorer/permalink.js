@@ -2,7 +2,7 @@
 
 export const VIEWS = {
   words: "Words", pieces: "Pieces", attention: "Attention", dependencies: "Dependencies",
-  phrases: "Phrases", relations: "Relations", networks: "Sub-networks",
+  phrases: "Phrases", relations: "Relations", networks: "Sub-networks", rows: "Rows",
 };
 
 const START = {

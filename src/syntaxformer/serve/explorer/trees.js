@@ -1,6 +1,8 @@
 // Draws a dependency tree as arcs, and a tree of phrases, as SVG.
 
 import { drawn, picture, widthOf } from "./dom.js";
+import { inWords } from "./glossary.js";
+import { drawnLabel } from "./tips.js";
 
 const FONT = "15px system-ui, sans-serif";
 const SMALL = "12px system-ui, sans-serif";
@@ -41,17 +43,17 @@ export function arcs(sentence) {
     return drawn("g", { class: "arc" },
       drawn("path", { d: `M${from} ${base}C${from} ${bend} ${to} ${bend} ${to} ${base - 5}` }),
       drawn("path", { class: "tip", d: `M${to - 4} ${base - 7}L${to + 4} ${base - 7}L${to} ${base}Z` }),
-      drawn("text", { x: (from + to) / 2, y: high + 4, "text-anchor": "middle" }, deprels?.[word] ?? ""));
+      drawnLabel({ x: (from + to) / 2, y: high + 4, "text-anchor": "middle" }, deprels?.[word] ?? "", inWords("relation", deprels?.[word] ?? "")));
   });
   const roots = governors.flatMap((governor, word) => governor >= 0 ? [] : [
     drawn("g", { class: "arc root" },
       drawn("path", { d: `M${middles[word]} 22V${base - 5}` }),
       drawn("path", { class: "tip", d: `M${middles[word] - 4} ${base - 7}L${middles[word] + 4} ${base - 7}L${middles[word]} ${base}Z` }),
-      drawn("text", { x: middles[word], y: 16, "text-anchor": "middle" }, "root")),
+      drawnLabel({ x: middles[word], y: 16, "text-anchor": "middle" }, "root", inWords("relation", "root"))),
   ]);
   const names = words.map((word, place) => drawn("g", {},
     drawn("text", { x: middles[place], y: base + 20, "text-anchor": "middle", class: "word" }, word),
-    drawn("text", { x: middles[place], y: base + 37, "text-anchor": "middle", class: "tag" }, upos?.[place] ?? "")));
+    drawnLabel({ x: middles[place], y: base + 37, "text-anchor": "middle", class: "tag" }, upos?.[place] ?? "", inWords("tag", upos?.[place] ?? ""))));
   const told = words.map((word, place) => governors[place] < 0 ? `${word} is a root` : `${word} is ${deprels?.[place] ?? "below"} of ${words[governors[place]]}`);
   return picture(width, base + 48, `Dependency tree: ${told.join(", ")}`, roots, lines, names);
 }
@@ -86,8 +88,8 @@ export function phraseTree(sentence) {
   const y = (level) => 22 + step * (highest - level);
   words.forEach((word) => { word.x = middles[word.word]; });
   for (const node of [...nodes].reverse()) node.x = (node.children[0].x + node.children.at(-1).x) / 2;
-  const lines = nodes.flatMap((node) => node.children.map((child) => drawn("path", { class: "branch", d: `M${node.x} ${y(node.level) + 6}L${child.x} ${y(child.level) - 14}` })));
-  const names = nodes.map((node) => drawn("text", { x: node.x, y: y(node.level), "text-anchor": "middle", class: node.end - node.start > 1 ? "phrase" : "tag" }, node.label || "·"));
+  const lines = nodes.flatMap((node) => node.children.map((child) => drawn("path", { class: "branch", d: `M${node.x} ${y(node.level) + 6}V${y(node.level) + 13}H${child.x}V${y(child.level) - 14}` })));
+  const names = nodes.map((node) => drawnLabel({ x: node.x, y: y(node.level), "text-anchor": "middle", class: node.end - node.start > 1 ? "phrase" : "tag" }, node.label || "·", inWords("phrase", node.label)));
   const leaves = words.map((word) => drawn("text", { x: word.x, y: y(0), "text-anchor": "middle", class: "word" }, sentence.words[word.word]));
   return picture(width, y(0) + 14, `Phrases: ${sentence.constituency}`, lines, names, leaves);
 }

@@ -1,49 +1,65 @@
 // The views: each turns one answer of /v1/explain into an element, and gives the reason for absent parts.
 
-import { element } from "./dom.js";
+import { element, scrolling } from "./dom.js";
+import { inWords, legend, valueInWords } from "./glossary.js";
 import { matrix } from "./matrix.js";
+import { label } from "./tips.js";
 import { arcs, phraseTree } from "./trees.js";
 
 const STRONGEST = 16;
 
 const note = (text) => element("p", { class: "muted" }, text);
 const lacking = (answer, what) => note(answer.missing?.[what] ?? "Not there.");
-const perSentence = (answer, draw) => element("div", { class: "stack" }, answer.sentences.map(draw));
 const allWords = (answer) => answer.sentences.flatMap((one) => one.words);
+const meant = (kind) => (name) => [name, inWords(kind, name)];
+
+/** What `draw` makes of each sentence, and below it what the labels mean. */
+const perSentence = (answer, draw, labels) =>
+  element("div", { class: "stack" }, answer.sentences.map(draw), legend(answer.sentences.flatMap(labels)));
+const tagsOf = (sentence) => (sentence.upos ?? []).map(meant("tag"));
+const relationsOf = (sentence) => (sentence.governors ?? []).map((governor, place) => meant("relation")(governor < 0 ? "root" : sentence.deprels?.[place] ?? ""));
 
 function words(answer) {
-  const draw = (sentence) => element("ol", { class: "words" }, sentence.words.map((word, place) => {
+  const relation = (sentence, place) => {
     const governor = sentence.governors?.[place];
-    const relation = governor === undefined ? null
-      : governor < 0 ? "root" : `${sentence.deprels?.[place] ?? ""} of ${sentence.words[governor]}`;
-    return element("li", {},
-      element("span", { class: "word" }, word),
-      sentence.upos ? element("span", { class: "tag" }, sentence.upos[place]) : null,
-      relation ? element("span", { class: "relation" }, relation) : null);
-  }));
-  const why = answer.missing?.trees;
-  return element("div", {}, perSentence(answer, draw), why ? note(why) : null);
+    if (governor === undefined) return null;
+    const name = governor < 0 ? "root" : sentence.deprels?.[place] ?? "";
+    const text = governor < 0 ? "root" : `${name} of ${sentence.words[governor]}`;
+    return label("span", { class: "relation" }, text, inWords("relation", name));
+  };
+  const draw = (sentence) => element("ol", { class: "words" }, sentence.words.map((word, place) => element("li", {},
+    element("span", { class: "word" }, word),
+    sentence.upos ? label("span", { class: "tag" }, sentence.upos[place], inWords("tag", sentence.upos[place])) : null,
+    relation(sentence, place))));
+  return perSentence(answer, draw, (sentence) => [...tagsOf(sentence), ...relationsOf(sentence)]);
 }
 
 function pieces(answer) {
   const { texts, words: owners, factors } = answer.pieces;
   const names = Object.keys(factors);
   const all = allWords(answer);
-  const head = ["Piece", "Word", ...names].map((name) => element("th", { scope: "col" }, name));
+  const head = ["Piece", "Word"].map((name) => element("th", { scope: "col" }, name));
+  const heads = [...head, ...names.map((name) => label("th", { scope: "col" }, name, inWords("factor", name)))];
+  const shown = (value) => (value === "<none>" ? "–" : value);
+  const meaning = (name, value) => (value === "<none>" ? "this piece belongs to no word" : value === "<unk>" ? "not seen in training" : valueInWords(name, value));
   const rows = texts.map((text, place) => element("tr", {},
     element("th", { scope: "row", class: "piece" }, text),
     element("td", {}, owners[place] < 0 ? "" : all[owners[place]]),
     names.map((name) => {
       const value = factors[name][place];
-      return element("td", value === "<none>" ? { class: "muted" } : {}, value === "<none>" ? "–" : value);
+      return label("td", value === "<none>" ? { class: "muted" } : {}, shown(value), meaning(name, value));
     })));
-  const table = element("table", { class: "pieces" }, element("thead", {}, element("tr", {}, head)), element("tbody", {}, rows));
+  const table = element("table", { class: "pieces" }, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, rows));
   const plain = names.length ? null : note("This model reads pieces alone, without factors.");
-  return element("div", {}, plain, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Pieces" }, table));
+  const values = names.flatMap((name) => factors[name].filter((value) => value !== "<none>").map((value) => [/^\d/.test(value) ? `${name} ${value}` : value, meaning(name, value)]));
+  return element("div", { class: "stack" }, plain, scrolling("Pieces", {}, table), legend([...names.map(meant("factor")), ...values]));
 }
 
 /** A piece without its tokenizer's mark for a space. */
 const readable = (piece) => piece.replace(/^[▁Ġ]+(?=.)/u, "");
+
+/** How strong the colour of a cell is: a bar from nothing to the strongest, right on a light and on a dark ground. */
+const scale = (strongest) => element("span", { class: "scale" }, "0", element("span", { class: "ramp", "aria-hidden": "true" }), `strongest ${strongest.toFixed(2)}`);
 
 function attention(answer) {
   const found = answer.attention;
@@ -56,40 +72,46 @@ function attention(answer) {
   const head = found.head === undefined ? `mean of ${found.n_heads} heads` : `head ${found.head}`;
   const what = found.network ?? (found.kind === "cross" ? "translation → source" : "piece → piece");
   const title = `${what}, layer ${found.layer}, ${head}`;
-  return element("figure", {}, element("figcaption", { class: "muted small" }, `${title}; darkest ${strongest.toFixed(2)}`), matrix(found.rows.map(readable), found.columns.map(readable), cell, title));
+  return element("figure", {},
+    element("figcaption", { class: "muted small" }, `${title}; `, scale(strongest)),
+    matrix(found.rows.map(readable), found.columns.map(readable), cell, title));
 }
 
 function dependencies(answer) {
-  if (!answer.sentences[0].governors) return lacking(answer, "trees");
-  return perSentence(answer, (sentence) => (sentence.governors ? arcs(sentence) : null));
+  if (!HAS.dependencies(answer)) return lacking(answer, "trees");
+  return perSentence(answer, (sentence) => (sentence.governors ? arcs(sentence) : null), (sentence) => [...tagsOf(sentence), ...relationsOf(sentence)]);
 }
 
 function phrases(answer) {
-  if (!answer.sentences[0].phrases) return lacking(answer, "trees");
-  return perSentence(answer, (sentence) => (sentence.phrases ? phraseTree(sentence) : null));
+  if (!HAS.phrases(answer)) return lacking(answer, "trees");
+  return perSentence(answer, (sentence) => (sentence.phrases ? phraseTree(sentence) : null), (sentence) => (sentence.phrases ?? []).map(([name]) => meant("phrase")(name)));
 }
 
 /** "parent 2" → how it is drawn, unless it is farther than the slider allows. */
 function relationCell(name, distance, farthest) {
   if (name === "none") return null;
-  if (name === "pair") return { value: 0.25, kind: "pair", text: "other sentence" };
+  if (name === "pair") return { value: 0.25, kind: "pair", text: inWords("kind", name) };
   const [kind, steps] = name.split(" ");
   if (Number(steps) > distance) return null;
-  return { value: 1 - 0.75 * ((Number(steps) - 1) / Math.max(1, farthest)), kind, mark: steps, text: name };
+  return { value: 1 - 0.75 * ((Number(steps) - 1) / Math.max(1, farthest)), kind, mark: steps, text: `${name}, ${inWords("kind", name)}` };
 }
 
+/** The trees whose relations an answer has. */
+export const treesOf = (answer) => Object.keys(answer.relations.trees).filter((name) => answer.relations.trees[name].length);
+
 function relations(answer, state) {
-  const { names, trees } = answer.relations;
-  const ids = trees[state.tree];
-  if (!ids || !ids.length) return lacking(answer, "trees");
+  const trees = treesOf(answer);
+  if (!trees.length) return lacking(answer, "trees");
+  const tree = trees.includes(state.tree) ? state.tree : trees[0];
+  const [names, ids] = [answer.relations.names, answer.relations.trees[tree]];
   const farthest = Math.max(1, ...ids.flat().map((id) => Number(names[id].split(" ")[1] ?? 1)));
   const all = allWords(answer);
   const cell = (row, column) => relationCell(names[ids[row][column]], state.distance, farthest);
   const n = ids.flat().filter((id) => relationCell(names[id], state.distance, farthest)).length;
-  const key = ["parent", "child", "sibling"].map((kind) => element("span", { class: `key ${kind}` }, kind));
+  const key = ["parent", "child", "sibling"].map((kind) => label("span", { class: `key ${kind}` }, kind, { parent: "the row stands above the column in the tree", child: "the row stands below the column in the tree", sibling: "the two stand in different branches" }[kind]));
   return element("figure", {},
-    element("figcaption", { class: "muted small" }, `What the row is to the column, ${n} pairs up to distance ${state.distance} `, key),
-    matrix(all, all, cell, `Relations of the ${state.tree} tree up to distance ${state.distance}`));
+    element("figcaption", { class: "muted small" }, `${n} pairs up to distance ${state.distance} `, key),
+    matrix(all, all, cell, `Relations of the ${tree} tree up to distance ${state.distance}`));
 }
 
 function networks(answer, state, act) {
@@ -99,7 +121,7 @@ function networks(answer, state, act) {
   const order = found.names.map((_, one) => one).filter((one) => found.occurs[one]).sort((x, y) => mean[y] - mean[x]);
   const strongest = Math.max(...found.weights.flat());
   const row = (one) => element("tr", {},
-    element("th", { scope: "row" }, element("button", { type: "button", class: "link", title: "Show its attention", on: { click: () => act({ view: "attention", network: found.names[one] }) } }, found.names[one])),
+    element("th", { scope: "row" }, label("button", { type: "button", class: "link", on: { click: () => act({ view: "attention", network: found.names[one] }) } }, found.names[one], inWords("network", found.names[one]))),
     found.layers.map((_, layer) => element("td", { class: "heat number", style: { "--share": found.weights[layer][one] / strongest } }, found.weights[layer][one].toFixed(3))));
   const head = element("tr", {}, element("th", { scope: "col" }, "Sub-network"), found.layers.map((layer) => element("th", { scope: "col", class: "number" }, `layer ${layer}`)));
   const table = (chosen) => element("table", { class: "networks" }, element("thead", {}, head.cloneNode(true)), element("tbody", {}, chosen.map(row)));
@@ -107,11 +129,36 @@ function networks(answer, state, act) {
   const nothing = found.names.length - order.length;
   return element("div", { class: "stack" },
     note(`Topical weight α, mean over pieces. ${nothing} sub-networks without a pair in this text are left out.`),
-    element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Topical weights" }, table(order.slice(0, STRONGEST))),
-    rest.length ? element("details", {}, element("summary", {}, `${rest.length} weaker ones`), element("div", { class: "scroll" }, table(rest))) : null);
+    scrolling("Topical weights", {}, table(order.slice(0, STRONGEST))),
+    rest.length ? element("details", {}, element("summary", {}, `${rest.length} weaker ones`), scrolling("Weaker topical weights", {}, table(rest))) : null);
 }
 
 export const DRAW = { words, pieces, attention, dependencies, phrases, relations, networks };
+
+/** Whether an answer has what a view shows; a view that no answer has gets no tab. */
+export const HAS = {
+  words: () => true, pieces: () => true,
+  attention: (answer) => Boolean(answer.attention),
+  dependencies: (answer) => answer.sentences.some((one) => one.governors),
+  phrases: (answer) => answer.sentences.some((one) => one.phrases),
+  relations: (answer) => treesOf(answer).length > 0,
+  networks: (answer) => Boolean(answer.networks),
+  rows: (answer) => Boolean(answer.classification),
+};
+
+/** One sentence that says what a view shows. */
+export const SAYS = {
+  words: () => "Each word with its part of speech, and the word on which it depends.",
+  pieces: () => "What the model reads: pieces of words, and what it is told about each of them.",
+  attention: (answer) => (answer.attention?.kind === "cross"
+    ? "Each row is a piece of the translation. The stronger a square, the more that piece looks at the piece of the source above it."
+    : "Each row is a piece of the text. The stronger a square, the more that piece looks at the piece above it."),
+  dependencies: () => "The parser’s tree: each arrow leads from a word to one that depends on it.",
+  phrases: () => "The parser’s phrases: words below, the phrases that they form above them.",
+  relations: () => "What the word of each row is to the word of each column; the number counts steps in the tree.",
+  networks: () => "How much each sub-network counts in each layer. Choose one to see its attention.",
+  rows: () => "Many texts at once: one in each line.",
+};
 
 /** Views that show only the text: models with the same parser share one panel. */
 export const OF_TEXT = { words: "sentences", dependencies: "sentences", phrases: "sentences", relations: "relations" };

@@ -226,7 +226,7 @@ def explain_translation(engine: TranslatorEngine, line: str, settings: ExplainSe
 
     translator, info = engine.translator, engine.translator.info
     parser = parser_for(translator.annotator, engine.parser, info.languages[0], info.tokenized)
-    missing = {"networks": "Only classifiers that were fine-tuned with masks have sub-networks."}
+    missing = {"networks": "Only those of classifiers that were fine-tuned with masks are shown."}
     attention = None
     if info.backend == "pytorch":
         looked = cross_attention(translator, line)

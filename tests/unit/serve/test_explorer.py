@@ -4,97 +4,46 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
-import threading
-import time
+import json
+import re
+from importlib import import_module
+from pathlib import Path
 
 import pytest
-import uvicorn
 
-from syntaxformer.serve import ServiceConfig, add_explorer, create_app
+import syntaxformer
+from browser import DESKTOP, PHONE, chromium, needs_chromium, pages, served
+from browser import wait_for_answers as _ready
+from syntaxformer.base.languages import BUNDLED
+from syntaxformer.serve import ServiceConfig, create_app
+from syntaxformer.syntax import FACTORS, MAX_DISTANCE, n_relations, relation_name
+from syntaxformer.syntax.pieces import SUBWORD_POSITIONS
 
-playwright_api = pytest.importorskip(
+expect = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install playwright"
-)
+).expect
+pytestmark = needs_chromium
 
-expect = playwright_api.expect
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-
-QUIET = [
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-DESKTOP, PHONE = {"width": 1180, "height": 820}, {"width": 390, "height": 844}
 TEXT = "The cat sees a small dog ."
-
-
-def _run(app):
-    """The application in a thread; returns its server and address."""
-    add_explorer(app)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    return server, thread, f"http://127.0.0.1:{port}"
+LONG = " ".join([TEXT[:-2]] * 8)
 
 
 @pytest.fixture(scope="module")
 def address(tiny_engines):
-    app = create_app(ServiceConfig(models=dict.fromkeys(tiny_engines, ".")), tiny_engines)
-    server, thread, url = _run(app)
-    yield url
-    server.should_exit = True
-    thread.join(20)
+    with served(create_app(ServiceConfig(models=dict.fromkeys(tiny_engines, ".")), tiny_engines)) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright_api.sync_playwright() as playwright:
-        one = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    with chromium() as one:
         yield one
-        one.close()
 
 
 @pytest.fixture
 def open_page(browser, address):
-    """Open a page in a window of a size; at the end no complaint and no request to another machine is allowed."""
-    contexts, complaints = [], []
-
-    def watch(page):
-        page.on(
-            "console",
-            lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None,
-        )
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "request",
-            lambda one: None if one.url.startswith((address, "blob:")) else complaints.append(one.url),
-        )
-
-    def make(window=DESKTOP, path="/", scripts="", **options):
-        context = browser.new_context(viewport=window, **options)
-        context.set_default_timeout(15_000)
-        contexts.append(context)
-        page = context.new_page()
-        watch(page)
-        page.goto(address + path)
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def _ready(page):
-    page.wait_for_selector("#results:not([hidden]):not([aria-busy])")
-    expect(page.locator("#status")).not_to_have_text("Working …")
+    with pages(browser, address) as make:
+        yield make
 
 
 def _ask(page, text=TEXT):
@@ -136,8 +85,9 @@ def test_a_walk_through_all_views(open_page, tiny_engines, window):
     view = _tab(page, "Phrases")
     assert view.locator("svg .phrase").first.text_content() == "S"
     assert view.locator("svg .word").all_text_contents() == TEXT.split()
-    view = _tab(page, "Sub-networks")
-    assert "fine-tuned with masks" in view.inner_text()
+    # Translators have no sub-networks, and therefore no tab for them.
+    names = ["Words", "Pieces", "Attention", "Dependencies", "Phrases", "Relations"]
+    assert page.get_by_role("tab").all_inner_texts() == names
     # The page itself never scrolls sideways: what is wide scrolls in its own box.
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -241,7 +191,7 @@ def test_by_keyboard_alone(open_page):
         page.keyboard.press("ArrowRight")
         assert page.evaluate("document.activeElement.textContent") == expected
     page.keyboard.press("End")
-    assert page.evaluate("document.activeElement.textContent") == "Sub-networks"
+    assert page.evaluate("document.activeElement.textContent") == "Relations"
     page.keyboard.press("Shift+Tab")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     unnamed = page.evaluate(
@@ -267,8 +217,7 @@ def test_dark_and_light(open_page):
 
 def test_a_key_is_asked_for(open_page, browser, tiny_engines):
     app = create_app(ServiceConfig(models={"bare": "."}, api_key="secret"), {"bare": tiny_engines["bare"]})
-    server, thread, url = _run(app)
-    try:
+    with served(app) as url:
         page = browser.new_page()
         page.goto(f"{url}/?text=The+cat")
         page.get_by_label("Key of this service").fill("secret")
@@ -276,9 +225,6 @@ def test_a_key_is_asked_for(open_page, browser, tiny_engines):
         page.wait_for_selector("article[aria-label=bare] .bars")
         assert not page.get_by_label("Key of this service").is_visible()
         page.close()
-    finally:
-        server.should_exit = True
-        thread.join(20)
 
 
 def test_the_policy_allows_this_server_only(open_page, address):
@@ -290,3 +236,241 @@ def test_the_policy_allows_this_server_only(open_page, address):
             assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
             assert "unsafe" not in policy
             assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def _at(view, text=TEXT, a="sit", b=""):
+    return f"/?text={text.replace(' ', '+')}&a={a}&view={view}" + (f"&b={b}" if b else "")
+
+
+def _tabs(page):
+    return page.get_by_role("tab").all_inner_texts()
+
+
+@pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_it_starts_with_a_sentence_and_three_examples(open_page, window):
+    page = open_page(window)
+    expect(page.locator("#lead")).to_contain_text("See how a model translates: the words and their grammar")
+    assert page.locator("#lead").inner_text().count(".") == 1
+    examples = page.locator("#start a.example")
+    expect(examples).to_have_count(3)
+    assert not page.locator(".history").is_visible()  # nothing was asked: no empty table
+    page.get_by_label("Model", exact=True).select_option("tagged-pairs")
+    expect(page.locator("#lead")).to_contain_text("compares two texts")
+    assert examples.first.locator(".quote").count() == 2
+    examples.first.click()
+    _ready(page)
+    assert page.locator("article[aria-label=tagged-pairs] .bars dt").count() == 2
+    assert page.get_by_label("Second text").input_value() == "Animals are outside."
+    assert not page.locator("#start, #lead").first.is_visible()
+    assert page.get_by_role("tab", selected=True).inner_text() == "Attention"
+
+
+def _missing(page, kind, names):
+    """The names for which the page has no words."""
+    look = "async ([kind, names]) => { const { inWords } = await import('/explore/static/glossary.js'); return names.filter((one) => !inWords(kind, one)); }"
+    return page.evaluate(look, [kind, sorted(names)])
+
+
+def _parser_labels():
+    home = Path(syntaxformer.__file__).parent / "annotate" / "pipelines"
+    metas = [json.loads((home / name / "meta.json").read_text("utf-8")) for name in BUNDLED]
+    return {label for meta in metas for label in meta["labels"]["parser"]}
+
+
+def test_every_label_has_words(open_page):
+    page = open_page()
+    assert _missing(page, "tag", FACTORS["pos"].values) == []
+    assert _missing(page, "place", SUBWORD_POSITIONS) == []
+    assert _missing(page, "factor", FACTORS) == []
+    assert _missing(page, "relation", _parser_labels()) == []
+    phrase_structure = import_module("syntaxformer.trees.phrase_structure")
+    source = Path(phrase_structure.__file__).read_text("utf-8")
+    phrases = {*phrase_structure._OF_TAG.values(), *phrase_structure._WH_LABELS.values()}
+    phrases |= set(re.findall(r'"((?:S|SBAR|SBARQ|VP|NP|QP|PRN|PRT|FRAG|UCP|X))"', source))
+    assert len(phrases) > 12
+    assert _missing(page, "phrase", phrases) == []
+    kinds = [relation_name(one) for one in range(1, n_relations(MAX_DISTANCE))]
+    assert _missing(page, "kind", kinds) == []
+    networks = [f"{tree} {kind}" for tree in ("dependency", "constituency") for kind in kinds[:-1]]
+    assert _missing(page, "network", [*networks, "full"]) == []
+    values = "async ([factor, names]) => { const { valueInWords } = await import('/explore/static/glossary.js'); return names.filter((one) => !valueInWords(factor, one)); }"
+    for name, factor in FACTORS.items():
+        assert page.evaluate(values, [name, list(factor.values or ())]) == [], name
+
+
+def test_tips_by_mouse_finger_and_list(open_page):
+    page = open_page(path=_at("words"))
+    _ready(page)
+    tip = page.locator("#tip")
+    page.locator(".words .tag").first.hover()
+    expect(tip).to_have_text("DET: determiner, such as “the” or “this”")
+    page.locator(".words .relation").nth(1).hover()
+    expect(tip).to_have_text("nsubj of sees: subject")
+    page.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+    page.get_by_role("tab", name="Dependencies").click()
+    page.locator("#view svg .arc:not(.root) text").first.hover()
+    expect(tip).to_have_text("det: determiner")
+    page.get_by_role("tab", name="Phrases").click()
+    page.locator("#view svg .phrase").first.hover()
+    expect(tip).to_have_text("S: clause")
+    page.get_by_text("What the labels mean").click()
+    assert "noun phrase" in page.locator("#view .legend").inner_text()
+    phone = open_page(PHONE, _at("pieces"), has_touch=True)
+    _ready(phone)
+    cell = phone.locator("#view tbody td").filter(has_text=re.compile("^[BMEO]$")).first
+    letter = cell.inner_text()
+    cell.tap()
+    expect(phone.locator("#tip")).to_contain_text(f"{letter}: ")
+    phone.get_by_text("What the labels mean").tap()
+    assert {"a whole word", "end of the text"} <= set(phone.locator("#view .legend dd").all_inner_texts())
+
+
+def test_only_tabs_that_show_something(open_page):
+    page = open_page(path=_at("networks", a="masked"))
+    _ready(page)
+    assert _tabs(page)[-2:] == ["Sub-networks", "Rows"]
+    page.locator("#view tbody button").first.hover()
+    expect(page.locator("#tip")).to_contain_text("Attends to pieces only if the word that looks is")
+    page.get_by_label("Model", exact=True).select_option("bare")
+    page.wait_for_selector("article[aria-label=bare] .bars")
+    assert "Sub-networks" not in _tabs(page)
+    assert page.get_by_role("tab", selected=True).inner_text() == "Words"
+
+    def exported(route):
+        answer = route.fetch().json()
+        answer.pop("attention")
+        for sentence in answer["sentences"]:
+            sentence.update(governors=None, deprels=None, phrases=None, constituency=None)
+        answer["relations"]["trees"] = {}
+        answer["missing"] |= {"attention": "This model was exported.", "trees": "No parser is installed."}
+        route.fulfill(json={key: value for key, value in answer.items() if value is not None})
+
+    page.route("**/v1/explain", exported)
+    page.get_by_label("Model", exact=True).select_option("sit")
+    page.wait_for_selector("article[aria-label=sit] .output")
+    assert _tabs(page) == ["Words", "Pieces"]
+    told = page.locator("article[aria-label=sit]").inner_text()
+    assert "No attention: This model was exported." in told
+    assert "No trees: No parser is installed." in told
+
+
+def test_results_have_no_empty_column(open_page):
+    page = open_page(path=_at("words", a="sit", b="bare"))
+    _ready(page)
+    table = page.locator("#history table")
+    assert table.locator("th").all_inner_texts() == ["Time", "Model", "Text", "Result"]
+    cells = [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
+    assert all(cell.strip() for row in cells for cell in row)
+    (label,) = [row[3] for row in cells if row[1] == "bare"]
+    assert re.fullmatch(r"(good|bad) \(\d+\.\d %\)", label)
+    assert "[object" not in page.locator("#answers").inner_text()
+    shares = page.locator("article[aria-label=bare] dd").all_inner_texts()
+    assert sum(float(one.rstrip(" %")) for one in shares) == pytest.approx(100, abs=0.11)
+
+
+@pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_what_is_wide_says_that_it_scrolls(open_page, window):
+    text = LONG if window is DESKTOP else LONG[: len(LONG) // 3]
+    page = open_page(window, _at("relations", text, "bare"))
+    _ready(page)
+    hint = page.locator("#view .hint").first
+    for view in ("Relations", "Dependencies", "Phrases"):
+        page.get_by_role("tab", name=view).click()
+        expect(hint).to_have_text("Wider than this window: scroll sideways →")
+        expect(hint).to_be_visible()
+    page.get_by_role("tab", name="Relations").click()
+    frame, box = page.locator("#view .frame").first, page.locator("#view .scroll").first
+    expect(frame).to_have_class("frame more-right")
+    names = page.locator("#view .names").first
+    before = names.bounding_box()["x"]
+    box.evaluate("one => { one.scrollLeft = one.scrollWidth; }")
+    expect(frame).to_have_class("frame more-left")
+    assert names.bounding_box()["x"] == before  # the names of rows stay
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_label("Text", exact=True).fill("Two cats .")
+    page.get_by_role("button", name="Look inside").click()
+    _ready(page)
+    expect(hint).to_be_hidden()
+
+
+LIGHTNESS = """() => {
+  const cell = [...document.querySelectorAll(".matrix .cell")].sort((x, y) => y.getAttribute("fill-opacity") - x.getAttribute("fill-opacity"));
+  const lightness = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0);
+  const ground = lightness(getComputedStyle(document.querySelector(".views")).backgroundColor);
+  const full = lightness(getComputedStyle(cell[0]).fill);
+  return [ground, ...cell.map((one) => ground + (full - ground) * Number(one.getAttribute("fill-opacity")))];
+}"""
+
+
+def test_the_strongest_cell_is_named_right_in_both_colours(open_page):
+    page = open_page(path=_at("attention"))
+    _ready(page)
+    for colours in ("light", "dark"):
+        page.emulate_media(color_scheme=colours)
+        ground, strongest, *others = page.evaluate(LIGHTNESS)
+        assert (strongest < ground) == (colours == "light")
+        assert all(abs(one - ground) <= abs(strongest - ground) for one in others)
+        caption = page.locator("#view figcaption").inner_text()
+        assert re.search(r"0\s*strongest [01]\.\d\d", caption)
+        assert "darkest" not in caption
+
+
+def test_back_stays_in_the_page(open_page):
+    page = open_page()
+    page.evaluate("window.stayed = true")
+    page.locator("#start a.example").nth(1).click()
+    _ready(page)
+    asked = page.url
+    page.get_by_role("tab", name="Words").click()
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.get_by_role("button", name="Look inside").click()
+    _ready(page)
+    page.get_by_role("tab", name="Relations").click()
+    page.get_by_role("slider", name="Distance").press("Home")  # a slider is no step
+    page.go_back()
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Words")
+    assert page.get_by_label("Text", exact=True).input_value() == TEXT
+    page.go_back()
+    page.go_back()
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Dependencies")
+    assert page.url == asked
+    page.go_back()
+    expect(page.locator("#start a.example")).to_have_count(3)
+    assert page.get_by_label("Text", exact=True).input_value() == ""
+    assert not page.locator("#results").is_visible()
+    page.go_forward()
+    _ready(page)
+    page.locator("#history a").first.click()
+    _ready(page)
+    assert page.evaluate("window.stayed")  # the page was never loaded anew
+
+
+def test_rows_of_classifiers(open_page, tiny_engines):
+    page = open_page(path=_at("rows", a="bare", b="masked"))
+    _ready(page)
+    lines = ["The cat sees a dog", "Two cats run .", "a big dog"]
+    page.locator("#rows").fill("\n".join([lines[0], "", *lines[1:]]))
+    page.get_by_role("button", name="Classify rows").click()
+    table = page.locator("table.rows tbody tr")
+    expect(table).to_have_count(3)
+    told = {name: tiny_engines[name].classify(lines) for name in ("bare", "masked")}
+    for place, row in enumerate(table.all()):
+        texts = row.locator("td").all_inner_texts()
+        assert texts[1] == lines[place]
+        for name, text in zip(told, texts[2:], strict=True):
+            assert text.startswith(f"{told[name][place].label} (")
+    differ = sum(one.label != other.label for one, other in zip(*told.values(), strict=True))
+    expect(page.locator("#view [role=status]")).to_contain_text(f"they differ on {differ}")
+    page.get_by_role("link", name=lines[1]).first.click()
+    _ready(page)
+    assert page.locator("#view .word").all_inner_texts() == lines[1].split()
+    page.get_by_label("Model", exact=True).select_option("tagged-pairs")
+    page.get_by_label("Beside it").select_option("")
+    page.get_by_label("Second text").fill("A dog")
+    page.get_by_role("button", name="Look inside").click()
+    _ready(page)
+    page.get_by_role("tab", name="Rows").click()
+    page.locator("#rows").fill("a cat\ta dog\na cat alone")
+    page.get_by_role("button", name="Classify rows").click()
+    expect(page.get_by_role("alert")).to_contain_text("Row 2: expected two texts with a tab between them")

@@ -31,7 +31,8 @@ globalThis.document = {
   createElement: make, createElementNS: (_, tag) => make(tag), createTextNode: (text) => text, documentElement: make("html"),
 };
 globalThis.location = { search: SEARCH, href: "http://x/" };
-globalThis.history = { replaceState: nothing };
+globalThis.history = { replaceState: nothing, pushState: nothing };
+globalThis.ResizeObserver = class { observe() {} };
 globalThis.sessionStorage = { getItem: () => null, setItem: nothing };
 globalThis.localStorage = globalThis.sessionStorage;
 globalThis.addEventListener = nothing;

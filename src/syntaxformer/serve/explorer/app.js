@@ -13,6 +13,8 @@ import { DRAW, HAS, OF_TEXT, SAYS } from "./views.js";
 
 const at = (id) => document.getElementById(id);
 let state = readState(location.search);
+const isBare = () => !state.text && !state.b; // an address that names no text and no second model
+let isFresh = isBare();
 let known = [];
 let sides = [];
 let running = null;
@@ -70,7 +72,7 @@ async function run() {
   const seconds = await Promise.all(asked);
   if (own.signal.aborted) return;
   const slowest = Math.max(...seconds);
-  at("status").textContent = slowest ? `Answered in ${Math.round(1000 * slowest)} ms.` : "";
+  at("status").textContent = slowest ? `Answered in ${slowest < 1 ? `${Math.round(1000 * slowest)} ms` : `${slowest.toFixed(1)} s`}.` : "";
   at("results").removeAttribute("aria-busy");
   show();
 }
@@ -94,6 +96,7 @@ const act = (part) => change(part, Object.keys(part).some((name) => ASKS.include
 /** Read the address, after Back or a link of this page, and show what it names. */
 function follow() {
   state = readState(location.search);
+  isFresh = isBare();
   chooseModels();
   syncForm();
   run();
@@ -186,9 +189,8 @@ function fillPickers() {
 
 /** Fill in the models that the address does not name: the first one, and where it names none, the first that fits beside it. */
 function chooseModels() {
-  const isFresh = !state.text && !state.b; // no link was followed
   if (!modelOf(state.a)) state.a = known[0]?.name ?? "";
-  if (isFresh) state.b = known.find((one) => one.name !== state.a && one.task === modelOf(state.a)?.task && directionOf(one) === directionOf(modelOf(state.a)))?.name ?? "";
+  if (isFresh && !state.b) state.b = known.find((one) => one.name !== state.a && one.task === modelOf(state.a)?.task && directionOf(one) === directionOf(modelOf(state.a)))?.name ?? "";
   if (state.b && !modelOf(state.b)) state.b = "";
 }
 
@@ -202,6 +204,7 @@ async function start() {
   }
   fillPickers();
   syncForm(["a", "b"]); // what was typed meanwhile stays
+  if (state.text) history.replaceState(null, "", linkOf(state));
   run();
 }
 

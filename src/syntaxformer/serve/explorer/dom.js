@@ -8,7 +8,7 @@ function build(node, attributes, children) {
     else if (name === "style") for (const [key, one] of Object.entries(value)) node.style.setProperty(key, one);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 

@@ -44,7 +44,7 @@ function keep() {
 
 export function showHistory() {
   const home = document.getElementById("history");
-  home.parentElement.hidden = rows.length === 0;
+  document.getElementById("last").hidden = rows.length === 0;
   const titles = ["Time", "Model", "Text", "Result"];
   const head = element("tr", {}, titles.map((title) => element("th", { scope: "col" }, title)));
   home.replaceChildren(scrolling("Last results", {}, element("table", {}, element("thead", {}, head), element("tbody", {}, rows.map(line)))));

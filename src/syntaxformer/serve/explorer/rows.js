@@ -37,7 +37,7 @@ function summary(models) {
   const counts = models.map((model, side) => {
     const found = new Map();
     for (const one of last.answers[side]) if (one.label) found.set(one.label, (found.get(one.label) ?? 0) + 1);
-    const listed = [...found].sort((x, y) => y[1] - x[1]).map(([name, times]) => `${times} ${name}`).join(", ");
+    const listed = [...found].sort((x, y) => y[1] - x[1]).map(([name, times]) => `“${name}” ${times}×`).join(", ");
     return listed ? `${models.length > 1 ? `${model.name}: ` : ""}${listed}` : "";
   }).filter(Boolean);
   const differ = last.rows.filter((_, row) => last.answers.length > 1 && last.answers[0][row].label !== last.answers[1][row].label).length;

@@ -3,6 +3,7 @@
 import { element, scrolling } from "./dom.js";
 import { inWords, legend, valueInWords } from "./glossary.js";
 import { matrix } from "./matrix.js";
+import { inLetters, readable, specialInWords } from "./pieces.js";
 import { label } from "./tips.js";
 import { arcs, phraseTree } from "./trees.js";
 
@@ -43,7 +44,7 @@ function pieces(answer) {
   const shown = (value) => (value === "<none>" ? "–" : value);
   const meaning = (name, value) => (value === "<none>" ? "this piece belongs to no word" : value === "<unk>" ? "not seen in training" : valueInWords(name, value));
   const rows = texts.map((text, place) => element("tr", {},
-    element("th", { scope: "row", class: "piece" }, text),
+    label("th", { scope: "row", class: "piece" }, inLetters(text), specialInWords(text)),
     element("td", {}, owners[place] < 0 ? "" : all[owners[place]]),
     names.map((name) => {
       const value = factors[name][place];
@@ -52,11 +53,8 @@ function pieces(answer) {
   const table = element("table", { class: "pieces" }, element("thead", {}, element("tr", {}, heads)), element("tbody", {}, rows));
   const plain = names.length ? null : note("This model reads pieces alone, without factors.");
   const values = names.flatMap((name) => factors[name].filter((value) => value !== "<none>").map((value) => [/^\d/.test(value) ? `${name} ${value}` : value, meaning(name, value)]));
-  return element("div", { class: "stack" }, plain, scrolling("Pieces", {}, table), legend([...names.map(meant("factor")), ...values]));
+  return element("div", { class: "stack" }, plain, scrolling("Pieces", {}, table), legend([...names.map(meant("factor")), ...values, ...texts.map((text) => [text, specialInWords(text)])]));
 }
-
-/** A piece without its tokenizer's mark for a space. */
-const readable = (piece) => piece.replace(/^[▁Ġ]+(?=.)/u, "");
 
 /** How strong the colour of a cell is: a bar from nothing to the strongest, right on a light and on a dark ground. */
 const scale = (strongest) => element("span", { class: "scale" }, "0", element("span", { class: "ramp", "aria-hidden": "true" }), `strongest ${strongest.toFixed(2)}`);

@@ -31,11 +31,13 @@ QUIET = (
 )
 TEXT = "He asked me whether I had seen his car."
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-TALL = {"width": 1280, "height": 1080}
+TALL = {"width": 1280, "height": 1110}
 EXPLORER = {
     "explorer-start-light": (DESKTOP, "light", None),
     "explorer-start-dark": (DESKTOP, "dark", None),
     "explorer-start-phone": (PHONE, "light", None),
+    "explorer-start-phone-dark": (PHONE, "dark", None),
+    "explorer-words": (TALL, "light", {"view": "words"}),
     "explorer-light": (TALL, "light", {"view": "attention"}),
     "explorer-dark": (TALL, "dark", {"view": "dependencies"}),
     "explorer-answer-phone": (PHONE, "dark", {"view": "words"}),
@@ -43,6 +45,9 @@ EXPLORER = {
     "explorer-phone": (PHONE, "light", {"view": "relations", "distance": "3"}),
 }
 """File → size of the window, colours, and what is looked at; None for the page before anything is asked."""
+
+WORD = 6
+"""The word of the text whose relation is pointed at."""
 
 REPORT = ("bai2021_glue_minilm", "minilm")
 """An experiment, and its store."""
@@ -80,6 +85,9 @@ def take_explorer(browser, address: str, query: dict[str, str], folder: Path) ->
         page.wait_for_selector("#a option", state="attached")
         if view:
             page.wait_for_selector("#results:not([hidden]):not([aria-busy])", timeout=60_000)
+        if window is TALL and view["view"] == "words":
+            page.get_by_text("What the labels mean").click()
+            page.locator(".words .relation").nth(WORD).hover()
         if window is PHONE and view:
             part = "#answers" if view["view"] == "words" else ".views"
             page.evaluate("part => document.querySelector(part).scrollIntoView()", part)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import syntaxformer as sf
+from browser import chromium, needs_chromium, pages, served, wait_for_answers
 from pretrained_translators import KINDS, everyday_pairs, make_translator
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.study.attention import cross_attention
@@ -157,6 +158,44 @@ def test_the_service_takes_it(tuned: Path) -> None:
     (told,) = engine.work(ExplainSettings(), ["I see a cat."])
     assert told.attention.kind == "cross"
     assert told.sentences[0].words == ["I", "see", "a", "cat", "."]
+
+
+@needs_chromium
+def test_the_explorer_shows_it_like_our_own(tuned: Path) -> None:
+    """In the browser: pieces of its own tokenizer with tags, its alignment, the parser's trees."""
+    from syntaxformer.serve import ServiceConfig, create_app
+    from syntaxformer.serve.engines import TranslatorEngine
+
+    engine = TranslatorEngine("tuned", Translator.load(tuned))
+    tokenizer, text = AutoTokenizer.from_pretrained(tuned), "Where is my cat?"
+    app = create_app(ServiceConfig(models={"tuned": "."}), {"tuned": engine})
+    with served(app) as address, chromium() as browser, pages(browser, address) as open_page:
+        page = open_page(path=f"/?text={text.replace(' ', '+')}&view=pieces")
+        wait_for_answers(page)
+        assert page.get_by_role("tab").all_inner_texts() == [
+            "Words", "Pieces", "Attention", "Dependencies", "Phrases", "Relations",
+        ]  # fmt: skip
+        rows = [row.locator("th, td").all_inner_texts() for row in page.locator("#view tbody tr").all()]
+        assert [row[0] for row in rows] == [*tokenizer.tokenize(text), "</s>"]
+        assert "".join(dict.fromkeys(row[1] for row in rows)) == text.replace(" ", "")
+        assert next(row[2:] for row in rows if row[1] == "Where") == ["ADV", "1"]
+        assert rows[-1][2:] == ["–", "–"]
+        page.get_by_role("tab", name="Attention").click()
+        caption = page.locator("#view figcaption").inner_text()
+        assert caption.startswith("translation → source, layer 1, mean of 2 heads")
+        columns = page.locator("#view .cells text").all_text_contents()
+        assert columns == [one.lstrip("▁") or one for one, *_ in rows]
+        page.get_by_role("tab", name="Dependencies").click()
+        assert page.locator("#view .arc").count() == 5
+        look = "async (one) => (await import('/explore/static/pieces.js')).readable(one)"
+        for piece, letters in (
+            ("ĠcafÃ©", "café"),
+            ("Ã", "Ã"),
+            ("ĠÐºÐ¾ÑĤ", "кот"),
+            ("▁Straße", "Straße"),
+            ("é", "é"),
+        ):
+            assert page.evaluate(look, piece) == letters
 
 
 def test_its_encoder_is_probed_and_it_is_compared(

@@ -25,7 +25,8 @@ expect = pytest.importorskip(
 pytestmark = needs_chromium
 
 TEXT = "The cat sees a small dog ."
-LONG = " ".join([TEXT[:-2]] * 8)
+LONG = " ".join([TEXT[:-2]] * 5)
+SMALL_DESKTOP = {"width": 800, "height": 820}
 
 
 @pytest.fixture(scope="module")
@@ -369,9 +370,9 @@ def test_results_have_no_empty_column(open_page):
     assert sum(float(one.rstrip(" %")) for one in shares) == pytest.approx(100, abs=0.11)
 
 
-@pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("window", [SMALL_DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_what_is_wide_says_that_it_scrolls(open_page, window):
-    text = LONG if window is DESKTOP else LONG[: len(LONG) // 3]
+    text = LONG if window is SMALL_DESKTOP else LONG[: len(LONG) // 2]
     page = open_page(window, _at("relations", text, "bare"))
     _ready(page)
     hint = page.locator("#view .hint").first

@@ -89,11 +89,11 @@ export const inWords = (kind, name) => MEANINGS[kind](name);
 /** What a value of a factor means. */
 export const valueInWords = (factor, value) => (Object.hasOwn(VALUES, factor) ? VALUES[factor](value) : undefined);
 
-/** A closed list of names with their meaning, each once; nothing if none has a meaning. */
+/** A closed list of names with their meaning, each once, as they come; nothing if none has a meaning. */
 export function legend(entries) {
   const meanings = new Map(entries.filter(([name, meaning]) => name && meaning));
   if (!meanings.size) return null;
-  const rows = [...meanings].sort(([x], [y]) => x.localeCompare(y)).map(([name, meaning]) =>
+  const rows = [...meanings].map(([name, meaning]) =>
     element("div", {}, element("dt", {}, name), element("dd", {}, meaning)));
   return element("details", { class: "legend" }, element("summary", {}, "What the labels mean"), element("dl", {}, rows));
 }

@@ -65,7 +65,7 @@ export function rowsPanel(state, chosen, again) {
   const field = element("textarea", { id: "rows", rows: LINES, "aria-describedby": "rows-help" });
   field.value = typed ?? start;
   field.addEventListener("input", () => { typed = field.value; });
-  const ask = element("button", { type: "button", class: "main", on: { click: () => answer(field.value, models, again) } }, "Classify rows");
+  const ask = element("button", { type: "button", class: "main", on: { click: () => { ask.disabled = true; answer(field.value, models, again).then(() => { ask.disabled = false; }); } } }, "Classify rows");
   const isPair = models.some((model) => model.n_texts === 2);
   const help = isPair ? "Two texts in each line, with a tab between them, as a table is copied." : "One text in each line. A click on an answered text looks inside.";
   const isCurrent = last.answers.length > 0 && last.key === JSON.stringify([field.value, models.map((model) => model.name)]);

@@ -18,7 +18,7 @@ addEventListener("DOMContentLoaded", () => {
   const titles = { auto: "as the system", light: "light", dark: "dark" };
   const show = (name) => {
     button.textContent = name[0].toUpperCase() + name.slice(1);
-    button.setAttribute("aria-label", `Colours: ${titles[name]}`);
+    button.setAttribute("aria-label", `${button.textContent}: colours ${titles[name]}`);
   };
   show(storedTheme());
   button.addEventListener("click", () => {

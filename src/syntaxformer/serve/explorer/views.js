@@ -149,8 +149,8 @@ export const SAYS = {
   words: () => "Each word with its part of speech, and the word on which it depends.",
   pieces: () => "What the model reads: pieces of words, and what it is told about each of them.",
   attention: (answer) => (answer.attention?.kind === "cross"
-    ? "Each row is a piece of the translation. The stronger a square, the more that piece looks at the piece of the source above it."
-    : "Each row is a piece of the text. The stronger a square, the more that piece looks at the piece above it."),
+    ? "Each row is a piece of the translation; the stronger a square, the more it looks at that column’s piece of the source."
+    : "Each row is a piece of the text; the stronger a square, the more it looks at that column’s piece."),
   dependencies: () => "The parser’s tree: each arrow leads from a word to one that depends on it.",
   phrases: () => "The parser’s phrases: words below, the phrases that they form above them.",
   relations: () => "What the word of each row is to the word of each column; the number counts steps in the tree.",

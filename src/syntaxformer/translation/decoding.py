@@ -98,6 +98,27 @@ def n_best_lists(
     return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
 
 
+PIECES_PER_LINE = 32
+"""A batch has at most `batch_size` times so many pieces with its padding, so a long line waits for few."""
+
+
+def batches_of(lengths: Sequence[int] | NDArray[np.integer[Any]], batch_size: int) -> list[slice]:
+    """Divide lines into batches by a budget of pieces; neighbours share a batch.
+
+    Args:
+        lengths: `[lines]`, pieces of each line, preferably in falling order.
+        batch_size: Most lines of a batch, whose lines times longest line is at most `PIECES_PER_LINE` times
+            this number; a longer line is decoded alone.
+    """
+    batches, start, longest = [], 0, 0
+    for place, length in enumerate(np.asarray(lengths).tolist()):
+        n_lines, longest = place + 1 - start, max(longest, length)
+        if n_lines > 1 and (n_lines > batch_size or n_lines * longest > PIECES_PER_LINE * batch_size):
+            batches.append(slice(start, place))
+            start, longest = place, length
+    return [*batches, slice(start, len(lengths))] if len(lengths) else []
+
+
 def longest_translations(src_lengths: NDArray[np.integer[Any]], factor: float) -> NDArray[np.int64]:
     """Largest number of pieces of each translation, with the end piece: `factor` × source pieces + 10."""
     return (src_lengths * factor).astype(np.int64) + 10
@@ -156,7 +177,7 @@ class PieceDecoder(Protocol):
 
         Args:
             source: Encoded lines; the chosen ones must not be empty.
-            rows: Which lines, preferably longest first, because `search.batch_size` neighbours share a batch.
+            rows: Which lines, preferably longest first, because neighbours share a batch (`batches_of`).
             search: Settings of the search.
 
         Returns:
@@ -179,8 +200,8 @@ class TorchDecoder:
         if self.model.device.type == "cpu":
             keep_freed_memory()
         found: list[list[Hypothesis]] = []
-        for start in range(0, len(rows), search.batch_size):
-            found += self._decode_batch(source, rows[start : start + search.batch_size], search)
+        for batch in batches_of(source.lengths[list(rows)], search.batch_size):
+            found += self._decode_batch(source, rows[batch], search)
         return found
 
     @torch.inference_mode()

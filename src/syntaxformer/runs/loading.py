@@ -8,16 +8,21 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
-from transformers import AutoConfig, PreTrainedModel
-from transformers.utils import logging as hf_logging
+from typing import TYPE_CHECKING, Any
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, check_settings, check_weights, folder_errors, verify_manifest
-from syntaxformer.infusion import INFUSION_FILE, load
+from syntaxformer.base.files import (
+    INFUSION_FILE,
+    MANIFEST,
+    check_settings,
+    check_weights,
+    folder_errors,
+    verify_manifest,
+)
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
 
 TRANSLATOR = "syntaxformer.json"
 """File in the folder of every translator."""
@@ -134,6 +139,8 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
 @contextmanager
 def quiet_loading() -> Iterator[None]:
     """Load without progress bars and messages of transformers."""
+    from transformers.utils import logging as hf_logging
+
     enabled, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()
@@ -155,6 +162,10 @@ def load_written(folder: Path, auto: Any) -> Any:
     Raises:
         CheckpointError: It cannot be read, or its weights are not those of its config.
     """
+    from transformers import AutoConfig
+
+    from syntaxformer.infusion import load
+
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with quiet_loading(), folder_errors(folder):
         if (folder / INFUSION_FILE).exists():
@@ -174,6 +185,8 @@ def pick_device(wanted: str | None) -> torch.device:
     Raises:
         ConfigError: This machine has no such device.
     """
+    import torch
+
     try:
         device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.zeros(1, device=device)
@@ -192,6 +205,8 @@ def short(error: Exception) -> str:
 
 def longest_input(model: PreTrainedModel) -> int:
     """Pieces for which a network has positions; without bound where positions are relative."""
+    from torch import nn
+
     for name, module in model.named_modules():
         if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding):
             # RoBERTa's table begins after the padding piece's id, BART's after two.

@@ -13,22 +13,21 @@ its word.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Tokenizer
 
 from syntaxformer.base.errors import BackendMissingError
-from syntaxformer.infusion.config import TagPlace
 from syntaxformer.syntax import (
     FactorVocabulary,
     UnseenValues,
@@ -37,11 +36,17 @@ from syntaxformer.syntax import (
     encoding_offsets,
     piece_factors,
 )
-from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, TagPlace
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees.locate import given_words, spans_of_given_words
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerFast
+
 IntArray = NDArray[np.integer[Any]]
+
+SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 
 ENTITIES = {
     "&#124;": "|",
@@ -288,6 +293,8 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
 
 def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:
     """Make the encoder's inputs for some rows; see `TranslationCollator`."""
+    import torch
+
     pieces = Ragged(src.pieces, src.splits)
     lengths, batch = pieces.lengths_of(rows), {"input_ids": pieces.padded(pad_id, rows)}
     mask = np.arange(lengths.max()) < lengths[:, None]
@@ -298,6 +305,52 @@ def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str
     if src.syntax is not None:
         batch |= src.syntax.batch(rows, src.splits)
     return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+class PlainTokenizer:
+    """What translation needs of a `PreTrainedTokenizerFast`, without the slow import of transformers.
+
+    Args:
+        path: A tokenizer.json.
+        specials: Names of the special pieces, by role, such as "pad_token".
+    """
+
+    KNOWN = frozenset({"backend", "model_max_length", "tokenizer_class", "is_local", "local_files_only"})
+    """Keys of tokenizer_config.json, besides the roles, that change neither pieces nor text."""
+
+    def __init__(self, path: Path, specials: Mapping[str, str]) -> None:
+        self.backend_tokenizer = Tokenizer.from_file(str(path))
+        self.backend_tokenizer.add_special_tokens(list(specials.values()))
+        find = self.backend_tokenizer.token_to_id
+        ids = [find(specials[role]) if role in specials else None for role in SPECIAL_ROLES]
+        self.pad_token_id, self.bos_token_id, self.eos_token_id, self.unk_token_id = ids
+
+    @classmethod
+    def read(cls, folder: Path) -> PlainTokenizer | None:
+        """Read a folder's tokenizer; None if it has settings that only transformers knows."""
+        settings = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+        specials = {role: settings.pop(role) for role in SPECIAL_ROLES if settings.get(role) is not None}
+        is_plain = settings.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
+        if not (
+            is_plain and settings.keys() <= cls.KNOWN and all(type(one) is str for one in specials.values())
+        ):
+            return None
+        return cls(folder / "tokenizer.json", specials)
+
+    def __len__(self) -> int:
+        return self.backend_tokenizer.get_vocab_size()
+
+    def get_vocab(self) -> dict[str, int]:
+        """The ids of the pieces."""
+        return self.backend_tokenizer.get_vocab()
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
+        """The names of pieces."""
+        return [self.backend_tokenizer.id_to_token(one) for one in ids]
+
+    def batch_decode(self, pieces: Sequence[Sequence[int]], skip_special_tokens: bool) -> list[str]:
+        """The texts of lines of pieces."""
+        return self.backend_tokenizer.decode_batch([list(one) for one in pieces], skip_special_tokens)
 
 
 @dataclass

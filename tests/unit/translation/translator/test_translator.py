@@ -12,7 +12,8 @@ import torch
 from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.syntax import UnseenFactorValueWarning
 from syntaxformer.translation import translator as translator_module
-from syntaxformer.translation.decoding import LengthLimit, batches_of
+from syntaxformer.translation.decoding import batches_of
+from syntaxformer.translation.torch_decoder import LengthLimit
 
 WORDS = ["the", "cat", "sat", "cats", "dog", "mat", ".", "👍", "unseen"]
 
@@ -328,6 +329,7 @@ def test_batches_have_a_budget_of_pieces():
     assert batches_of([49, 49], 3) == [slice(0, 1), slice(1, 2)]
     assert batches_of([2, 90, 2], 3) == [slice(0, 1), slice(1, 2), slice(2, 3)]  # in any order
     assert batches_of([], 3) == []
+    assert batches_of([50, 25, 24], 99) == [slice(0, 2), slice(2, 3)]  # 24 is less than half of 50
 
 
 def test_a_long_line_costs_its_neighbours_nothing(plain):

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import (
@@ -19,10 +19,6 @@ from syntaxformer.base.files import (
     folder_errors,
     verify_manifest,
 )
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedModel
 
 TRANSLATOR = "syntaxformer.json"
 """File in the folder of every translator."""
@@ -179,8 +175,8 @@ def load_written(folder: Path, auto: Any) -> Any:
     return model
 
 
-def pick_device(wanted: str | None) -> torch.device:
-    """The device with this name; None for the best one available.
+def pick_device(wanted: str | None) -> Any:
+    """The torch.device with this name; None for the best one available.
 
     Raises:
         ConfigError: This machine has no such device.
@@ -203,12 +199,10 @@ def short(error: Exception) -> str:
     return textwrap.shorten(str(error), 300, placeholder=" …")
 
 
-def longest_input(model: PreTrainedModel) -> int:
+def longest_input(model: Any) -> int:
     """Pieces for which a network has positions; without bound where positions are relative."""
-    from torch import nn
-
     for name, module in model.named_modules():
-        if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding):
+        if name.rpartition(".")[2] in _POSITIONS and hasattr(module, "num_embeddings"):
             # RoBERTa's table begins after the padding piece's id, BART's after two.
             padding = -1 if module.padding_idx is None else module.padding_idx
             return module.num_embeddings - int(getattr(module, "offset", padding + 1))

@@ -13,9 +13,8 @@ its word.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from syntaxformer.base.errors import BackendMissingError
+from syntaxformer.base.files import read_json
 from syntaxformer.syntax import (
     FactorVocabulary,
     UnseenValues,
@@ -311,46 +311,41 @@ class PlainTokenizer:
     """What translation needs of a `PreTrainedTokenizerFast`, without the slow import of transformers.
 
     Args:
-        path: A tokenizer.json.
+        tokenizer_file: A tokenizer.json.
         specials: Names of the special pieces, by role, such as "pad_token".
     """
 
     KNOWN = frozenset({"backend", "model_max_length", "tokenizer_class", "is_local", "local_files_only"})
     """Keys of tokenizer_config.json, besides the roles, that change neither pieces nor text."""
 
-    def __init__(self, path: Path, specials: Mapping[str, str]) -> None:
-        self.backend_tokenizer = Tokenizer.from_file(str(path))
-        self.backend_tokenizer.add_special_tokens(list(specials.values()))
-        find = self.backend_tokenizer.token_to_id
-        ids = [find(specials[role]) if role in specials else None for role in SPECIAL_ROLES]
+    def __init__(self, tokenizer_file: str, **specials: str) -> None:
+        self.backend_tokenizer = backend = Tokenizer.from_file(tokenizer_file)
+        backend.add_special_tokens(list(specials.values()))
+        ids = [backend.token_to_id(specials[role]) if role in specials else None for role in SPECIAL_ROLES]
         self.pad_token_id, self.bos_token_id, self.eos_token_id, self.unk_token_id = ids
+        self.get_vocab, self.batch_decode = backend.get_vocab, backend.decode_batch
 
     @classmethod
-    def read(cls, folder: Path) -> PlainTokenizer | None:
-        """Read a folder's tokenizer; None if it has settings that only transformers knows."""
-        settings = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
-        specials = {role: settings.pop(role) for role in SPECIAL_ROLES if settings.get(role) is not None}
+    def reads(cls, folder: Path) -> bool:
+        """Whether a folder's tokenizer has no settings that only transformers knows."""
+        settings = read_json(folder / "tokenizer_config.json")
         is_plain = settings.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
-        if not (
-            is_plain and settings.keys() <= cls.KNOWN and all(type(one) is str for one in specials.values())
-        ):
-            return None
-        return cls(folder / "tokenizer.json", specials)
+        is_text = all(type(settings.get(role, "")) is str for role in SPECIAL_ROLES)
+        return is_plain and is_text and settings.keys() <= cls.KNOWN.union(SPECIAL_ROLES)
+
+    @classmethod
+    def from_pretrained(cls, folder: Path) -> PlainTokenizer:
+        """Read a folder that `reads` accepts."""
+        settings = read_json(folder / "tokenizer_config.json")
+        specials = {role: settings[role] for role in SPECIAL_ROLES if role in settings}
+        return cls(str(folder / "tokenizer.json"), **specials)
 
     def __len__(self) -> int:
         return self.backend_tokenizer.get_vocab_size()
 
-    def get_vocab(self) -> dict[str, int]:
-        """The ids of the pieces."""
-        return self.backend_tokenizer.get_vocab()
-
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
         """The names of pieces."""
         return [self.backend_tokenizer.id_to_token(one) for one in ids]
-
-    def batch_decode(self, pieces: Sequence[Sequence[int]], skip_special_tokens: bool) -> list[str]:
-        """The texts of lines of pieces."""
-        return self.backend_tokenizer.decode_batch([list(one) for one in pieces], skip_special_tokens)
 
 
 @dataclass

@@ -138,9 +138,7 @@ class Translator:
         self.encoder = replace(encoder, preparation=info.preparation(info.src))
         self.info, self.annotator = info, annotator
         self._output = info.preparation(info.tgt)
-        self.decoder: PieceDecoder = (
-            model if hasattr(model, "decode") else _torch_decoder(model, encoder)  # type: ignore[assignment]
-        )
+        self.decoder: Any = model if hasattr(model, "decode") else _torch_decoder(model, encoder)
 
     @property
     def longest(self) -> int:
@@ -515,13 +513,13 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     Raises:
         CheckpointError: One of them cannot be read.
     """
-    own_target: Any = None
+    own_target, kind = None, PlainTokenizer
     with folder_errors(folder, "a tokenizer"):
-        tokenizer: Any = PlainTokenizer.read(folder) if info.backend == "ctranslate2" else None
-        if tokenizer is not None and info.target_specials is not None:
-            own_target = PlainTokenizer(folder / TARGET_TOKENIZER, info.target_specials)
-        elif tokenizer is None:
-            tokenizer, own_target = _hosted_tokenizers(folder, info)
+        if info.backend != "ctranslate2" or not PlainTokenizer.reads(folder):
+            from transformers import PreTrainedTokenizerFast as kind
+        tokenizer: Any = kind.from_pretrained(folder)
+        if info.target_specials is not None:
+            own_target: Any = kind(tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials)
     vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
     return SourceEncoder(
         tokenizer,
@@ -533,17 +531,8 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     )
 
 
-def _hosted_tokenizers(folder: Path, info: FolderInfo) -> tuple[Any, Any]:
-    """The tokenizers of a folder as transformers reads them; None if the target has none of its own."""
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer, own = PreTrainedTokenizerFast.from_pretrained(folder), info.target_specials
-    path = str(folder / TARGET_TOKENIZER)
-    return tokenizer, None if own is None else PreTrainedTokenizerFast(tokenizer_file=path, **own)
-
-
-def _torch_decoder(model: PreTrainedModel, encoder: SourceEncoder) -> PieceDecoder:
-    from syntaxformer.translation.torch_decoder import TorchDecoder
+def _torch_decoder(model: Any, encoder: SourceEncoder) -> PieceDecoder:
+    from syntaxformer.translation.model import TorchDecoder
 
     return TorchDecoder(model, encoder.target_tokenizer)
 

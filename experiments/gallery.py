@@ -122,13 +122,13 @@ def _translate(translator: Translator, lines: Sequence[str]) -> list[str]:
 def _attention(models: dict[str, Translator], cases: Sequence[Case], output: Path) -> list[Block]:
     """Figure 3 of Sundararaman et al. (2019), on short sentences where the infused model gains most."""
     short = [case for case in cases if 5 <= len(case.source) <= 14]
-    chosen = sorted(short, key=lambda case: -case.gain)[:N_FIGURES]
+    chosen = sorted(short, key=lambda case: -case.gain())[:N_FIGURES]
     blocks: list[Block] = [Heading("Attention of the last decoder layer, mean over heads")]
     for number, case in enumerate(chosen, 1):
         file = f"attention_{number}.png"
         maps = {name: cross_attention(one, case.source.text) for name, one in models.items()}
         draw_attention(maps, output / file)
-        blocks.append(Figure(file, f"{case.source.text} ({case.gain:+.0f} chrF)"))
+        blocks.append(Figure(file, f"{case.source.text} ({case.gain():+.0f} chrF)"))
     return blocks
 
 

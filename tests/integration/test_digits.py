@@ -10,8 +10,8 @@ import subprocess
 import sys
 
 import pytest
-import sacrebleu
 import yaml
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 KINDS = ("none", "sum_then_concat")
 
@@ -77,26 +77,47 @@ def test_evaluate_against_a_baseline(digits, cli, tmp_path):
         "evaluate", digits.sum_then_concat, *arguments, "--baseline", digits.none, "-o", tmp_path / "out"
     )
     assert done.code == 0
-    assert done.err == (
+    *progress, note = done.err.splitlines()
+    names = [f"{digits.sum_then_concat}", f"{digits.none}"]
+    for line, name in zip(progress, names, strict=True):
+        assert line.startswith(f"translating with {name}: 103 of 103 lines, ")
+    assert note == (
         f"{digits.none} shares its table of source words with the target side, {digits.sum_then_concat} has a "
         f"separate one, which may cause part of the difference. To find out, train {digits.none} with "
-        "model.share_source_embedding=false.\n"
+        "model.share_source_embedding=false."
     )
     found, references = _lines(tmp_path / "out"), _lines(digits.corpus / "test.de")
-    bleu = sacrebleu.corpus_bleu(found, [references])
-    first, second, third = done.out.splitlines()
-    assert first.startswith(f"BLEU {bleu.score:.2f}  nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
-    assert second.startswith(f"chrF {sacrebleu.corpus_chrf(found, [references]).score:.2f}  nrefs:1|")
-    assert third.startswith("BLEU ")
-    assert f" against {digits.none}, p = " in third
+    metrics = {"BLEU": BLEU(), "chrF++": CHRF(word_order=2), "TER": TER(case_sensitive=True)}
+    scores = {name: one.corpus_score(found, [references]) for name, one in metrics.items()}
+    header, first, second, *differences, bleu, chrf, ter = done.out.splitlines()
+    assert header.split() == ["BLEU", "chrF++", "TER", "length"]
+    length = scores["BLEU"].sys_len / scores["BLEU"].ref_len
+    values = [*(one.score for one in scores.values()), length]
+    assert first.split() == [names[0], *(f"{one:.2f}" for one in values)]
+    assert second.split()[0] == names[1]
+    assert [one.split()[0] for one in differences] == list(metrics)
+    for line in differences:
+        assert re.search(
+            rf" against {digits.none}, 95 % \S+ to \S+, p = [01]\.\d+ \(paired bootstrap\)$", line
+        )
+    for line, (name, metric) in zip((bleu, chrf, ter), metrics.items(), strict=True):
+        assert line.split() == [name, str(metric.get_signature())]
 
 
 def test_evaluate_as_json(digits, cli):
     arguments = ("--src", digits.corpus / "test.en", "--ref", digits.corpus / "test.de")
-    report = json.loads(cli("evaluate", digits.none, *arguments, "--json", "--baseline", digits.none).out)
+    both = ("--baseline", digits.none, "--baseline", digits.sum_then_concat)
+    report = json.loads(cli("evaluate", digits.none, *arguments, "--json", *both).out)
     assert report["model"] == str(digits.none)
     assert report["n_lines"] == 103
     assert (report["difference"], report["p_value"], report["note"]) == (0.0, 1.0, None)
+    names = [f"{digits.none}", f"{digits.none} (again)", f"{digits.sum_then_concat}"]
+    assert list(report["systems"]) == names
+    bleu = [report["systems"][one]["BLEU"] for one in names]
+    assert bleu[0] == bleu[1] == report["bleu"]
+    found = report["systems"][names[2]]["against"]["BLEU"]
+    assert found["difference"] == pytest.approx(bleu[0] - bleu[2])
+    assert found["low"] <= found["difference"] <= found["high"]
 
 
 def test_attend_draws_a_figure(digits, cli, tmp_path):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import select
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -64,3 +68,35 @@ def test_serve_wants_models(cli, tmp_path):
     done = cli("serve", tmp_path / "a" / "sit", tmp_path / "b" / "sit")
     assert done.code == 2
     assert done.err.startswith("error: models: expected folders of different names, got ")
+
+
+@pytest.mark.parametrize("name", ["trained", "float32"])
+def test_a_line_is_answered_while_the_next_is_not_there(digits, exported, name):
+    """Within a second of its coming; only the first waits for the start."""
+    folder = digits.sum_then_concat if name == "trained" else exported / name
+    command = [sys.executable, "-m", "syntaxformer", "translate", str(folder)]
+    found = []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as child:
+        for line in ("3 1 7", "4 4 0 9", "2 6 5"):
+            child.stdin.write(f"{line}\n".encode())
+            ready, *_ = select.select([child.stdout], [], [], 1.0 if found else 300.0)
+            assert ready, f"no answer to {line}"
+            found.append(child.stdout.readline().decode())
+            time.sleep(0.7)
+        child.stdin.close()
+        assert child.wait() == 0
+    assert found == ["7 1 3\n", "9 0 4 4\n", "5 6 2\n"]
+
+
+def test_an_export_with_factors_translates_without_torch(cli, digits, exported):
+    """Neither this package nor thinc, below spaCy, imports it, and the tags are the same."""
+    source = digits.corpus / "test.en"
+    script = (
+        "import sys, atexit\nfrom syntaxformer.cli.main import main\n"
+        f"sys.argv = ['syntaxformer', 'translate', {str(exported / 'float32')!r}, {str(source)!r}]\n"
+        "slow = {'torch', 'transformers'}\n"
+        "atexit.register(lambda: print(sorted(slow & set(sys.modules)), file=sys.stderr))\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert done.stdout == cli("translate", exported / "float32", source).out

@@ -124,6 +124,8 @@ CARD = "README.md"
 """The model card, which may change: no manifest lists it."""
 
 MANIFEST = "manifest.json"
+INFUSION_FILE = "infusion.json"
+"""The file beside `config.json` that describes an infusion."""
 PARTIAL = ".partial"
 """Ending of files and folders that are being written."""
 

@@ -1,4 +1,4 @@
-"""`syntaxformer compare`: two translators, or two files of translations, sentence by sentence."""
+"""`syntaxformer compare`: translators, or files of their translations, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[Path, Argument(help="The baseline: a model folder or a file of translations.")],
-    second: Annotated[Path, Argument(help="The other model or its translations.")],
+    systems: Annotated[
+        list[Path], Argument(help="Two to eight models or files of translations, the baseline first.")
+    ],
     src: SrcOption,
     ref: RefOption,
     output: Annotated[
@@ -45,7 +46,7 @@ def compare(
     names: Annotated[str | None, Option(help="Names of the systems: baseline,syntax.")] = None,
     trust_annotator: TrustOption = False,
 ) -> None:
-    """Show where two systems differ: by length, tree depth, part of speech and rare words, with examples.
+    """Show where systems differ: by length, tree depth, part of speech and rare words, with examples.
 
     syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
     """
@@ -56,19 +57,21 @@ def compare(
     from syntaxformer.study.document import to_html, to_markdown
     from syntaxformer.translation.scoring import check_directions
 
-    refuse_inputs(output, [first, second, src, ref, train])
+    refuse_inputs(output, [*systems, src, ref, train])
     refuse_other_endings(output, (".md", ".html"))
-    called = tuple(names.split(",")) if names else _names(first, second)
-    if len(called) != 2 or called[0] == called[1]:
-        raise ConfigError(f"--names: expected two names with a comma between, got {names}.")
+    if not 2 <= len(systems) <= 8:
+        raise ConfigError(f"SYSTEMS: expected two to eight, the baseline first, got {len(systems)}.")
+    called = tuple(names.split(",")) if names else _names(*systems)
+    if len(called) != len(systems) or len(set(called)) < len(systems):
+        raise ConfigError(f"--names: expected {len(systems)} names with commas between, got {names}.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
-    (one, one_model), (other, other_model) = (
-        _outputs(path, sources, model_annotator, trust_annotator) for path in (first, second)
-    )
-    check_parallel(src, sources, {ref: references, first: one, second: other})
-    models = [model for model in (one_model, other_model) if model is not None]
+    found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
+    outputs = [lines for lines, _ in found]
+    for path, lines in zip(systems, outputs, strict=True):
+        check_parallel(src, sources, {ref: references, path: lines})
+    models = [model for _, model in found if model is not None]
     infos = [model.info for model in models]
-    check_directions(infos, "FIRST, SECOND")
+    check_directions(infos, "SYSTEMS")
     texts = [language_of_file(src), language_of_file(ref)]
     if infos:
         texts = [language_of_side(infos[0], ending) for ending in (infos[0].src, infos[0].tgt)]
@@ -77,10 +80,10 @@ def compare(
     for model in (one for one in models if one.info.rewrites_target):
         clean = model.info.preparation(model.info.tgt).clean  # as in training
         cleaned = [clean(line) for line in references]
-        references, one, other = map(model.as_written, (cleaned, one, other))
+        references, *outputs = map(model.as_written, (cleaned, *outputs))
     counted = () if train is None else read_lines(train)
-    cases = cases_of_lines(sources, references, (one, other), parser, tagger, infos, counted)
-    blocks = case_blocks(cases, (called[0], called[1]), examples)
+    cases = cases_of_lines(sources, references, outputs, parser, tagger, infos, counted)
+    blocks = case_blocks(cases, called, examples)
     if output is None:
         echo(to_markdown(blocks))
         return
@@ -89,10 +92,11 @@ def compare(
     echo(output)
 
 
-def _names(first: Path, second: Path) -> tuple[str, str]:
-    """The last parts in which two paths differ: a and b for cells/a/model and cells/b/model."""
-    pairs = zip(reversed(first.absolute().parts), reversed(second.absolute().parts), strict=False)
-    return next(((one, other) for one, other in pairs if one != other), (f"{first}", f"{second} (again)"))
+def _names(*paths: Path) -> tuple[str, ...]:
+    """The last parts in which all paths differ: a and b for cells/a/model and cells/b/model."""
+    parts = zip(*(reversed(one.absolute().parts) for one in paths), strict=False)
+    again = (f"{one}{' (again)' * paths[:place].count(one)}" for place, one in enumerate(paths))
+    return next((one for one in parts if len(set(one)) == len(one)), tuple(again))
 
 
 def _outputs(
@@ -100,8 +104,8 @@ def _outputs(
 ) -> tuple[list[str], Translator | None]:
     """The translations, and the model that made them or None for a file."""
     from syntaxformer.base.files import read_lines
+    from syntaxformer.base.progress import track
     from syntaxformer.syntax import FACTORS
-    from syntaxformer.translation.scoring import best_translations
     from syntaxformer.translation.translator import Translator
 
     if not path.is_dir():
@@ -112,4 +116,5 @@ def _outputs(
             f"{path}: expected a model without factors of your own, got one that reads {', '.join(own)}. "
             "Write its translations with `syntaxformer translate` and --factor, and compare that file."
         )
-    return best_translations(translator, sources), translator
+    found = track(translator.translate(sources), f"translating with {path}", len(sources))
+    return [best[0].text for best in found], translator

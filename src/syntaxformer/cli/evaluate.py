@@ -1,14 +1,16 @@
-"""`syntaxformer evaluate`: scores a model on a test set with sacreBLEU's BLEU and chrF."""
+"""`syntaxformer evaluate`: scores models on a test set with sacreBLEU, or compares scores of any metric."""
 
 from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option, echo
+from typer import Argument, Option, echo
 
+from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.cli.options import (
     BeamSizeOption,
     BlankOption,
@@ -16,10 +18,7 @@ from syntaxformer.cli.options import (
     FactorOption,
     JsonOption,
     ModelAnnotatorOption,
-    RefOption,
     ShuffleOption,
-    SrcOption,
-    TranslatorArgument,
     TrustOption,
     check_factor_names,
     check_parallel,
@@ -30,15 +29,19 @@ from syntaxformer.cli.options import (
 
 
 def evaluate(
-    model: TranslatorArgument,
-    src: SrcOption,
-    ref: RefOption,
+    model: Annotated[Path | None, Argument(help="Folder that `train` or `export` wrote.")] = None,
+    src: Annotated[Path | None, Option(help="Source text, plain or .gz.")] = None,
+    ref: Annotated[Path | None, Option(help="Reference translations, line by line.")] = None,
     output: Annotated[
         Path | None, Option("-o", "--output", help="File for the translations, plain or .gz.")
     ] = None,
     baseline: Annotated[
-        Path | None, Option(help="A second model; the difference is reported with its p-value.")
+        list[Path] | None, Option(help="Another model, from which the difference is reported; repeatable.")
     ] = None,
+    scores: Annotated[
+        Path | None, Option(help="Instead of a model: any metric's score of each line, such as COMET's.")
+    ] = None,
+    baseline_scores: Annotated[Path | None, Option(help="The same metric's scores of a baseline.")] = None,
     beam_size: BeamSizeOption = None,
     as_json: JsonOption = False,
     annotator: ModelAnnotatorOption = None,
@@ -54,62 +57,108 @@ def evaluate(
     """
     from syntaxformer.base.files import atomic_text, read_lines
     from syntaxformer.study.ablation import Ablation, ablate_translator
-    from syntaxformer.translation.scoring import (
-        best_translations,
-        common_scoring,
-        compare_translations,
-        score_translator,
-    )
+    from syntaxformer.translation.scoring import common_scoring, reference_note, score_table, score_translator
     from syntaxformer.translation.translator import Translator
 
+    if scores is not None or baseline_scores is not None:
+        _compare_files(scores, baseline_scores, as_json, [model, src, ref, output, baseline])
+        return
+    if model is None or src is None or ref is None:
+        raise ConfigError("evaluate: expected MODEL, --src and --ref, or --scores, got fewer.")
     refuse_inputs(output, [src, ref, *factor_files(factor)])
     sources, references = list(read_lines(src)), list(read_lines(ref))
     check_parallel(src, sources, {ref: references})
-    folders = [one for one in (model, baseline) if one is not None]
-    translators = {one: Translator.load(one, annotator, device, None, trust_annotator) for one in folders}
-    ablation, intact = Ablation.parse(shuffle, blank), Path("the model as it is")
-    if ablation and (baseline is None or baseline.resolve() == model.resolve()):
-        translators[intact], baseline = translators[model], intact
-    if ablation:
-        translators[model] = ablate_translator(translators[model], ablation)
-    common = common_scoring([one.info for one in translators.values()], "--baseline")
-    check_factor_names(read_factors(factor), translators.values())
-    found = score_translator(translators[model], sources, references, beam_size, read_factors(factor))
+    systems: dict[str, Translator] = {}
+    for one in (model, *(baseline or ())):
+        name = f"{one}{' (again)' * (str(one) in systems)}"
+        systems[name] = Translator.load(one, annotator, device, None, trust_annotator)
+    if ablation := Ablation.parse(shuffle, blank):
+        intact, *others = systems.items()
+        if not others or any(one.resolve() == model.resolve() for one in baseline or ()):
+            others = [("the model as it is", intact[1])]
+        systems = {intact[0]: ablate_translator(intact[1], ablation), **dict(others)}
+    infos = [one.info for one in systems.values()]
+    common = common_scoring(infos, "--baseline")
+    check_factor_names(read_factors(factor), systems.values())
+    texts, report = {}, {}
+    for name, one in systems.items():
+        told = f"translating with {name}"
+        found = score_translator(one, sources, references, beam_size, read_factors(factor), told)
+        report |= {} if report else {"model": name, **found.scores.as_dict(), "n_loops": found.n_loops}
+        texts[name] = found.hypotheses
     if output is not None:
         with atomic_text(output) as file:
-            file.writelines(f"{line}\n" for line in found.hypotheses)
-    report: dict[str, Any] = {"model": str(model), **found.scores.as_dict(), "n_loops": found.n_loops}
-    if baseline is not None:
-        others = best_translations(translators[baseline], sources, beam_size, read_factors(factor))
-        info = translators[model].info
-        clean = info.preparation(info.tgt).clean
-        sides = others, found.hypotheses, [clean(line) for line in references]
-        for one in translators.values():  # text that one model cannot write must not decide between them
-            sides = tuple(map(one.as_written, sides))
-        comparison = compare_translations(*sides, **common)
-        report |= {
-            "baseline": str(baseline),
-            "difference": comparison.difference,
-            "p_value": None if math.isnan(comparison.p_value) else comparison.p_value,
-            "no_p": comparison.no_p,
-            "note": _table_note(model, baseline),
-        }
+            file.writelines(f"{line}\n" for line in texts[str(model)])
+    references = list(map(infos[0].preparation(infos[0].tgt).clean, references))
+    for one in systems.values():  # text that one model cannot write must not decide between them
+        references, *written = map(one.as_written, (references, *texts.values()))
+        texts = dict(zip(texts, written, strict=True))
+    note = next(filter(None, map(reference_note, infos)), None)
+    report |= score_table(texts, references, **common, note=note)
+    if len(systems) > 1:
+        name = list(systems)[1]
+        told = _table_note(model, Path(name))
+        report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": told}
     echo(json.dumps(report)) if as_json else _print(report)
 
 
 def _print(report: dict[str, Any]) -> None:
     from syntaxformer.translation.decoding import loops_in_words
 
-    echo(f"BLEU {report['bleu']:.2f}  {report['bleu_signature']}")
-    echo(f"chrF {report['chrf']:.2f}  {report['chrf_signature']}")
+    systems, signatures = report["systems"], report["signatures"]
+    width, columns = max(map(len, systems)), [*signatures, "length_ratio"]
+    echo("  ".join([" " * width, *(f"{name:>6}" for name in [*signatures, "length"])]))
+    for name, row in systems.items():
+        values = ["–" if row[key] is None else f"{row[key]:.2f}" for key in columns]
+        echo("  ".join([f"{name:{width}}", *(f"{value:>6}" for value in values)]))
+    for name, row in systems.items():
+        for metric, found in row.get("against", {}).items():
+            echo(f"{metric:6} {_difference(found, name)}")
+    for metric, signature in signatures.items():
+        echo(f"{metric:6} {signature}")
     if report["n_loops"]:
         echo(loops_in_words(report["n_loops"], report["n_lines"]), err=True)
-    if "baseline" in report:
-        p_value = report["p_value"]
-        shown = f"no p: {report['no_p']}" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
-        echo(f"BLEU {report['difference']:+.2f} against {report['baseline']}, {shown}")
-        if report["note"]:
-            echo(report["note"], err=True)
+    if report.get("note"):
+        echo(report["note"], err=True)
+
+
+def _difference(found: dict[str, Any], baseline: str, digits: int = 2) -> str:
+    """A `Comparison` in words."""
+    low, high, p_value = found["low"], found["high"], found["p_value"]
+    interval = "" if low is None else f", 95 % {low:+.{digits}f} to {high:+.{digits}f}"
+    shown = f"no p: {found['no_p']}" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
+    return f"{found['difference']:+.{digits}f} against {baseline}{interval}, {shown}"
+
+
+def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, others: list[Any]) -> None:
+    """Compare two files of any metric's scores of lines."""
+    import numpy as np
+
+    from syntaxformer.translation.scoring import paired_bootstrap
+
+    if path is None or baseline is None or any(others):
+        raise ConfigError("--scores: expected --baseline-scores with it, and no model or text, got others.")
+    values = [_numbers(one) for one in (baseline, path)]
+    check_parallel(path, values[1], {baseline: values[0]})
+    tables = [np.array(one)[:, None] for one in values]
+    found = paired_bootstrap(*tables, lambda sums: sums[0] / len(values[1])).as_dict()
+    means = [float(one.mean()) for one in tables]
+    report = {"scores": str(path), "mean": means[1], "baseline": str(baseline), "baseline_mean": means[0]}
+    told = f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{_difference(found, str(baseline), 4)}"
+    echo(json.dumps(report | found) if as_json else told)
+
+
+def _numbers(path: Path) -> list[float]:
+    """The scores of a file, one a line."""
+    from syntaxformer.base.files import read_lines
+
+    found: list[float] = []
+    for number, line in enumerate(read_lines(path), 1):
+        with suppress(ValueError):
+            found.append(float(line))
+        if len(found) < number or not math.isfinite(found[-1]):
+            raise DataError(f"score: expected a number, got {line[:40]!r}. Write one a line.", path, number)
+    return found
 
 
 def _table_note(model: Path, baseline: Path) -> str | None:

@@ -95,7 +95,7 @@ def refuse_other_endings(output: Path | None, known: Sequence[str]) -> None:
         )
 
 
-def check_parallel(src: Path, sources: Sequence[str], others: Mapping[Path, Sequence[str]]) -> None:
+def check_parallel(src: Path, sources: Sequence[object], others: Mapping[Path, Sequence[object]]) -> None:
     """Check that files have as many lines as the source, and at least one.
 
     Raises:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option, echo
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.cli.options import (
     BeamSizeOption,
     DeviceOption,
@@ -67,6 +68,7 @@ def translate(
     from syntaxformer.translation.translator import Translator
 
     refuse_inputs(output, [source, *factor_files(factor)])
+    _spare_torch(model, annotator)
     translator = Translator.load(model, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
@@ -100,3 +102,20 @@ def _rows(results: Iterable[list], n_best: int, loops: list[bool]) -> Iterator[s
             yield hypotheses[0].text
         else:
             yield from (f"{number}|||{one.text}|||{one.score:.6f}" for one in hypotheses)
+
+
+def _spare_torch(model: Path, annotator: str | None) -> None:
+    """Import spaCy without torch for an export: thinc, below spaCy, would import it for nothing, in 1.5 s.
+
+    Only this verb may, whose process loads no other annotator: thinc looks for torch once.
+    """
+    from syntaxformer.base.languages import BUNDLED
+    from syntaxformer.translation.translator import read_info
+
+    with suppress(SyntaxformerError, ImportError):  # `Translator.load` says what is wrong
+        is_export = read_info(model).backend != "pytorch"
+        if is_export and (annotator or read_info(model).annotator) in BUNDLED and "torch" not in sys.modules:
+            sys.modules["torch"] = None  # type: ignore[assignment]
+            import spacy  # noqa: F401
+    if sys.modules.get("torch", sys) is None:
+        del sys.modules["torch"]

@@ -22,14 +22,11 @@ from syntaxformer.nn.infused_embedding import (
 )
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.factors import FACTORS, FactorVocabulary, build_vocabularies, check_factors
-from syntaxformer.syntax.inputs import TreeOptions
+from syntaxformer.syntax.inputs import TagPlace, TreeOptions
 from syntaxformer.trees.sentence import PER_WORD, Sentence
 
 Preset = Literal["preserving", "paper"]
 """With full attention as one more sub-network and a gate that starts closed, or syntax alone."""
-
-TagPlace = Literal["interleaved", "prefix"]
-"""Each tag before its word, or all tags before all words."""
 
 MAX_WIDTH = 2**20
 """Wider than any encoder, for checking widths before the encoder is known."""

@@ -20,15 +20,19 @@ from transformers.models.auto import auto_factory, modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import check_settings, check_weights, fetched, folder_errors, read_json
+from syntaxformer.base.files import (
+    INFUSION_FILE,
+    check_settings,
+    check_weights,
+    fetched,
+    folder_errors,
+    read_json,
+)
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.infusion.families import FAMILIES, Family
 from syntaxformer.infusion.model_card import end_of, write_card
 from syntaxformer.infusion.plug_in import infuse
 from syntaxformer.syntax import RELATIONS_VERSION
-
-INFUSION_FILE = "infusion.json"
-"""The file beside `config.json` that describes the infusion."""
 
 _HOST, _PREFIX = "host_model_type", "infusion."
 _OF_HUB = ("revision", "cache_dir", "token", "local_files_only", "force_download")

@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-from transformers import AutoConfig, PreTrainedModel
-from transformers.utils import logging as hf_logging
-
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import MANIFEST, check_settings, check_weights, folder_errors, verify_manifest
-from syntaxformer.infusion import INFUSION_FILE, load
+from syntaxformer.base.files import (
+    INFUSION_FILE,
+    MANIFEST,
+    check_settings,
+    check_weights,
+    folder_errors,
+    verify_manifest,
+)
 
 TRANSLATOR = "syntaxformer.json"
 """File in the folder of every translator."""
@@ -134,6 +135,8 @@ def checkpoint_errors(path: str, expected: str = "model: expected a pretrained c
 @contextmanager
 def quiet_loading() -> Iterator[None]:
     """Load without progress bars and messages of transformers."""
+    from transformers.utils import logging as hf_logging
+
     enabled, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()
@@ -155,6 +158,10 @@ def load_written(folder: Path, auto: Any) -> Any:
     Raises:
         CheckpointError: It cannot be read, or its weights are not those of its config.
     """
+    from transformers import AutoConfig
+
+    from syntaxformer.infusion import load
+
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with quiet_loading(), folder_errors(folder):
         if (folder / INFUSION_FILE).exists():
@@ -168,12 +175,14 @@ def load_written(folder: Path, auto: Any) -> Any:
     return model
 
 
-def pick_device(wanted: str | None) -> torch.device:
-    """The device with this name; None for the best one available.
+def pick_device(wanted: str | None) -> Any:
+    """The torch.device with this name; None for the best one available.
 
     Raises:
         ConfigError: This machine has no such device.
     """
+    import torch
+
     try:
         device = torch.device(wanted or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.zeros(1, device=device)
@@ -190,10 +199,10 @@ def short(error: Exception) -> str:
     return textwrap.shorten(str(error), 300, placeholder=" …")
 
 
-def longest_input(model: PreTrainedModel) -> int:
+def longest_input(model: Any) -> int:
     """Pieces for which a network has positions; without bound where positions are relative."""
     for name, module in model.named_modules():
-        if name.rpartition(".")[2] in _POSITIONS and isinstance(module, nn.Embedding):
+        if name.rpartition(".")[2] in _POSITIONS and hasattr(module, "num_embeddings"):
             # RoBERTa's table begins after the padding piece's id, BART's after two.
             padding = -1 if module.padding_idx is None else module.padding_idx
             return module.num_embeddings - int(getattr(module, "offset", padding + 1))

@@ -1,4 +1,4 @@
-"""Compares two systems on one test set, sentence by sentence and by kinds of sentences.
+"""Compares systems with the first of them on one test set, sentence by sentence and by kinds of sentences.
 
 It works on outputs of any origin. Scores are chrF of sentences. A word is right if the reference has it; each
 occurrence in the reference counts once.
@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics import CHRF
 
 from syntaxformer.annotate import WordsAsGiven
+from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval, bootstrap_interval
 from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
 from syntaxformer.translation.scoring import scoring
@@ -55,27 +57,29 @@ class Case:
     Args:
         source: The source line, annotated.
         reference: The reference, annotated; its words decide which words are right.
-        outputs: Outputs of the first and the second system, split into words like the reference.
-        scores: chrF of both, 0 to 100.
-        only_first: Positions of reference words that only the first system has.
-        only_second: Likewise for the second system.
+        outputs: Output of each system, split into words like the reference.
+        scores: chrF of each, 0 to 100.
+        right: For each, the positions of the reference words that it has.
         rarest: How often the rarest source word occurs in the counted text; None without counts or words.
         lowercase: Whether case is ignored.
     """
 
     source: Sentence
     reference: Sentence
-    outputs: tuple[Sentence, Sentence]
-    scores: tuple[float, float]
-    only_first: tuple[int, ...]
-    only_second: tuple[int, ...]
+    outputs: tuple[Sentence, ...]
+    scores: tuple[float, ...]
+    right: tuple[frozenset[int], ...]
     rarest: int | None
     lowercase: bool = False
 
-    @property
-    def gain(self) -> float:
-        """The chrF of the second system minus that of the first."""
-        return self.scores[1] - self.scores[0]
+    def gain(self, system: int = 1) -> float:
+        """The chrF of a system minus that of the first; of the first, minus the best of the others."""
+        return self.scores[system] - (self.scores[0] if system else max(self.scores[1:]))
+
+    def only(self, system: int) -> tuple[int, ...]:
+        """Positions of the reference words that no other system has."""
+        others = (one for place, one in enumerate(self.right) if place != system)
+        return tuple(sorted(self.right[system].difference(*others)))
 
     def comparable(self, word: str) -> str:
         """The form of a word in which it is compared."""
@@ -84,65 +88,59 @@ class Case:
 
 @dataclass(frozen=True)
 class CaseGroup:
-    """Sentences of one kind: their number, mean scores, and the mean gain with its 95 % interval.
+    """Sentences of one kind: their number, each system's mean score, and the mean gains over the first.
 
-    The ends of the interval are NaN below `MIN_SENTENCES`.
+    The ends of the 95 % intervals are NaN below `MIN_SENTENCES`.
     """
 
     name: str
     n: int
-    first: float
-    second: float
-    gain: Interval
+    scores: tuple[float, ...]
+    gains: tuple[Interval, ...]
 
 
 @dataclass(frozen=True)
 class TagRow:
-    """Reference words of one part of speech: their number, and how many only one system has."""
+    """Reference words of one part of speech: their number, and for each system how many only it has."""
 
     tag: str
     n: int
-    only_first: int
-    only_second: int
+    only: tuple[int, ...]
 
 
 def compare_cases(
     sources: Sequence[Sentence],
     references: Sequence[Sentence],
-    first: Sequence[Sentence],
-    second: Sequence[Sentence],
+    outputs: Sequence[Sequence[Sentence]],
     counts: Counter[str] | None = None,
     lowercase: bool = False,
 ) -> list[Case]:
-    """Score every sentence of both systems.
+    """Score every sentence of every system.
 
     Args:
         sources: Annotated source lines.
         references: Annotated references.
-        first: Output of the first system, the baseline, split into words by the annotator of the references,
-            because words that are split differently are never right.
-        second: Output of the second system, likewise.
+        outputs: Lines of each system, the baseline first, split into words by the annotator of the
+            references, because words that are split differently are never right.
         counts: How often lower-cased source words occur in some text, preferably the training text.
         lowercase: Ignore case, in chrF and in words.
 
     Raises:
         ValueError: The numbers of lines differ, or there are no lines.
     """
-    sizes = {len(sources), len(references), len(first), len(second)}
-    if len(sizes) > 1 or not len(sources):
+    sizes = [len(sources), len(references), *map(len, outputs)]
+    if len(set(sizes)) > 1 or not len(sources):
         raise ValueError(
             f"lines: expected equal numbers of sources, references and outputs, at least one, got "
-            f"{len(sources)}, {len(references)}, {len(first)} and {len(second)}."
+            f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}."
         )
     chrf = CHRF(lowercase=lowercase)
     cases = []
-    for source, reference, one, other in zip(sources, references, first, second, strict=True):
-        scores = [chrf.sentence_score(output.text, [reference.text]).score for output in (one, other)]
-        right = [_right_words(reference, output, lowercase) for output in (one, other)]
-        only = [tuple(sorted(own - others)) for own, others in (right, right[::-1])]
+    for source, reference, *made in zip(sources, references, *outputs, strict=True):
+        scores = tuple(chrf.sentence_score(output.text, [reference.text]).score for output in made)
+        right = tuple(_right_words(reference, output, lowercase) for output in made)
         rarest = min((counts[word.lower()] for word in source.words), default=None) if counts else None
-        both = scores[0], scores[1]
-        cases.append(Case(source, reference, (one, other), both, *only, rarest, lowercase))
+        cases.append(Case(source, reference, tuple(made), scores, right, rarest, lowercase))
     return cases
 
 
@@ -168,16 +166,16 @@ def group_cases(cases: Sequence[Case]) -> dict[str, list[CaseGroup]]:
 
 def tag_rows(cases: Sequence[Case]) -> list[TagRow]:
     """Words that only one system gets right, by part of speech; the tag with the most comes first."""
-    total, first, second = Counter[str](), Counter[str](), Counter[str]()
+    total, only = Counter[str](), [Counter[str]() for _ in cases[0].outputs]
     for case in cases:
         tags = case.reference.upos
         if tags is None:
             continue
         total.update(tags)
-        first.update(tags[place] for place in case.only_first)
-        second.update(tags[place] for place in case.only_second)
-    order = sorted(total, key=lambda tag: (-(first[tag] + second[tag]), tag))
-    return [TagRow(tag, total[tag], first[tag], second[tag]) for tag in order]
+        for system, counter in enumerate(only):
+            counter.update(tags[place] for place in case.only(system))
+    rows = [TagRow(tag, total[tag], tuple(one[tag] for one in only)) for tag in total]
+    return sorted(rows, key=lambda row: (-sum(row.only), row.tag))
 
 
 def word_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
@@ -185,7 +183,7 @@ def word_counts(sentences: Iterable[Sequence[str]]) -> Counter[str]:
     return Counter(word.lower() for words in sentences for word in words)
 
 
-def _right_words(reference: Sentence, output: Sentence, lowercase: bool) -> set[int]:
+def _right_words(reference: Sentence, output: Sentence, lowercase: bool) -> frozenset[int]:
     """Positions of the reference words that an output has; each occurrence in the output counts once."""
     texts = [[word.lower() for word in one.words] if lowercase else one.words for one in (reference, output)]
     left = Counter(texts[1])
@@ -194,12 +192,14 @@ def _right_words(reference: Sentence, output: Sentence, lowercase: bool) -> set[
         if left[word] > 0:
             left[word] -= 1
             right.add(place)
-    return right
+    return frozenset(right)
 
 
 def _group(name: str, cases: Sequence[Case]) -> CaseGroup:
-    means = [sum(case.scores[place] for case in cases) / len(cases) for place in (0, 1)]
-    return CaseGroup(name, len(cases), *means, interval_of([case.gain for case in cases]))
+    systems = range(len(cases[0].scores))
+    means = tuple(sum(case.scores[place] for case in cases) / len(cases) for place in systems)
+    gains = tuple(interval_of([case.gain(place) for case in cases]) for place in systems[1:])
+    return CaseGroup(name, len(cases), means, gains)
 
 
 def interval_of(values: Sequence[float] | NDArray[np.float64]) -> Interval:
@@ -217,18 +217,18 @@ def interval_of(values: Sequence[float] | NDArray[np.float64]) -> Interval:
 def cases_of_lines(
     sources: Sequence[str],
     references: Sequence[str],
-    outputs: tuple[Sequence[str], Sequence[str]],
+    outputs: Sequence[Sequence[str]],
     parser: Annotator,
     tagger: Annotator,
     infos: Sequence[FolderInfo] = (),
     train: Iterable[str] = (),
 ) -> list[Case]:
-    """Annotate lines and compare two systems on them.
+    """Annotate lines and compare systems on them; shows its progress.
 
     Args:
         sources: Source lines.
         references: Reference translations.
-        outputs: Outputs of the first system, the baseline, and of the second.
+        outputs: Lines of each system, the baseline first.
         parser: Annotator of the source.
         tagger: Annotator of the target, which splits references and outputs into words by one rule.
         infos: Records of the models that made the outputs, if models did. Lines are cleaned, split and
@@ -244,72 +244,74 @@ def cases_of_lines(
         sources, train = [preparation.clean(one) for one in sources], map(preparation.clean, train)
     for preparation in dict.fromkeys(info.preparation(info.tgt) for info in infos):
         references = [preparation.clean(one) for one in references]
-    n_lines, n_first = len(references), len(references) + len(outputs[0])
-    tagged = tagger.annotate([*references, *outputs[0], *outputs[1]])
-    counts = word_counts(one.words for one in parser.stream(train))
+    tagged = iter(tagger.annotate([*references, *chain.from_iterable(outputs)], progress=True))
+    tagged_references, *parts = ([*islice(tagged, len(part))] for part in (references, *outputs))
+    counts = word_counts(one.words for one in track(parser.stream(train), "counting words"))
     lowercase = any(scoring(info)["lowercase"] for info in infos)
-    parts = tagged[:n_lines], tagged[n_lines:n_first], tagged[n_first:]
-    return compare_cases(parser.annotate(sources), *parts, counts or None, lowercase)
+    parsed = parser.annotate(sources, progress=True)
+    return compare_cases(parsed, tagged_references, parts, counts or None, lowercase)
 
 
-def case_blocks(cases: Sequence[Case], names: tuple[str, str], n_examples: int = 10) -> list[Block]:
-    """A report of `compare_cases` for `document.to_markdown`, with examples where either system is better.
+def case_blocks(cases: Sequence[Case], names: Sequence[str], n_examples: int = 10) -> list[Block]:
+    """A report of `compare_cases` for `document.to_markdown`, with examples where each system is better.
 
-    Source: Sundararaman et al. (2019), table 3.
+    Source: Sundararaman et al. (2019), table 3; Kapadia et al. (2020), error analysis.
     """
-    better = sorted((case for case in cases if case.gain > 0), key=lambda case: -case.gain)
-    worse = sorted((case for case in cases if case.gain < 0), key=lambda case: case.gain)
-    n_equal = len(cases) - len(better) - len(worse)
+    base, n = names[0], len(names)
+    better = [[case for case in cases if case.gain(system) > 0] for system in range(n)]
     groups = group_cases(cases)
     is_small = any(one.n < MIN_SENTENCES for of_kind in groups.values() for one in of_kind)
     exception = f"; groups of fewer than {MIN_SENTENCES} sentences have none (–)" if is_small else ""
+    order = (*range(1, n), 0)
+    counted = ", ".join(f"with {names[system]} in {len(better[system])}" for system in order)
+    n_equal = sum(len(set(case.scores)) == 1 for case in cases)
     blocks: list[Block] = [
-        Heading(f"{names[0]} and {names[1]}, sentence by sentence", 1),
+        Heading(f"{', '.join(names[:-1])} and {names[-1]}, sentence by sentence", 1),
         Paragraph(
-            f"{len(cases)} sentences; chrF of a sentence is higher with {names[1]} in {len(better)}, with "
-            f"{names[0]} in {len(worse)}, equal in {n_equal}. Gains are {names[1]} minus {names[0]}, with "
-            f"95 % bootstrap intervals{exception}."
+            f"{len(cases)} sentences; chrF of a sentence is higher {counted}, equal in {n_equal}. "
+            f"Gains are {' and '.join(names[1:])} minus {base}, with 95 % bootstrap intervals{exception}."
         ),
     ]
     for kind, of_kind in groups.items():
         blocks += [Heading(f"By {kind}"), _group_table(kind, of_kind, names)]
     blocks += _tag_blocks(cases, names)
-    for title, chosen in ((names[1], better), (names[0], worse)):
-        blocks += [Heading(f"Where {title} is better")]
-        blocks += [_example(case, names) for case in chosen[:n_examples]]
+    for system in order:
+        blocks += [Heading(f"Where {names[system]} is better")]
+        chosen = sorted(better[system], key=lambda case: -case.gain(system))[:n_examples]
+        blocks += [_example(case, names, system) for case in chosen]
     return blocks
 
 
-def _group_table(kind: str, groups: Sequence[CaseGroup], names: tuple[str, str]) -> Table:
+def _group_table(kind: str, groups: Sequence[CaseGroup], names: Sequence[str]) -> Table:
     rows = []
     for one in groups:
-        interval = f"{one.gain.low:+.2f} to {one.gain.high:+.2f}" if one.n >= MIN_SENTENCES else "–"
-        means = [f"{one.first:.2f}", f"{one.second:.2f}", f"{one.gain.mean:+.2f}"]
-        rows.append([one.name, str(one.n), *means, interval])
-    return Table([kind, "sentences", *(f"chrF {name}" for name in names), "gain", "95 %"], rows)
+        row = [one.name, str(one.n), *(f"{score:.2f}" for score in one.scores)]
+        for gain in one.gains:
+            interval = f"{gain.low:+.2f} to {gain.high:+.2f}" if one.n >= MIN_SENTENCES else "–"
+            row += [f"{gain.mean:+.2f}", interval]
+        rows.append(row)
+    ends = [part for name in names[1:] for part in (f"gain {name}", "95 %")]
+    return Table([kind, "sentences", *(f"chrF {name}" for name in names), *ends], rows)
 
 
-def _tag_blocks(cases: Sequence[Case], names: tuple[str, str]) -> list[Block]:
+def _tag_blocks(cases: Sequence[Case], names: Sequence[str]) -> list[Block]:
+    last = ["difference"] if len(names) == 2 else []
     rows = [
-        [
-            one.tag,
-            *map(str, (one.n, one.only_first, one.only_second)),
-            f"{one.only_second - one.only_first:+d}",
-        ]
+        [one.tag, *map(str, (one.n, *one.only)), *(f"{one.only[1] - one.only[0]:+d}" for _ in last)]
         for one in tag_rows(cases)
     ]
-    header = ["part of speech", "reference words", *(f"only {name}" for name in names), "difference"]
+    header = ["part of speech", "reference words", *(f"only {name}" for name in names), *last]
     return [Heading("Reference words that only one system has"), Table(header, rows)] if rows else []
 
 
-def _example(case: Case, names: tuple[str, str]) -> Table:
-    """A case as a small table, in which words that only one system has are bold."""
-    right = case.only_first, case.only_second
+def _example(case: Case, names: Sequence[str], system: int) -> Table:
+    """A case as a small table; words of the reference that a system has and another has not are bold."""
+    shared = frozenset.intersection(*case.right)
     rows: list[list[str | Marked]] = [["source", case.source.text], ["reference", case.reference.text]]
-    for name, output, score, places in zip(names, case.outputs, case.scores, right, strict=True):
-        words = [case.comparable(case.reference.words[place]) for place in places]
+    for name, output, score, right in zip(names, case.outputs, case.scores, case.right, strict=True):
+        words = [case.comparable(case.reference.words[place]) for place in sorted(right - shared)]
         rows.append([f"{name}, {score:.1f}", _marked(case, output, words)])
-    return Table([f"gain {case.gain:+.1f}", ""], rows)
+    return Table([f"gain {case.gain(system) if system else -case.gain(0):+.1f}", ""], rows)
 
 
 def _marked(case: Case, output: Sentence, words: Sequence[str]) -> Marked:

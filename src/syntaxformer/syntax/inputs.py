@@ -30,6 +30,9 @@ from syntaxformer.syntax.piece_relations import (
 from syntaxformer.syntax.ragged import Ragged, lengths_of, places_of, splits_of
 from syntaxformer.syntax.relations import PhraseColumns, RelationArray
 
+TagPlace = Literal["interleaved", "prefix"]
+"""Tags as pieces: each before its word, or all before all words."""
+
 IntArray = NDArray[np.integer[Any]]
 
 NO_GOVERNOR = -100

@@ -25,12 +25,11 @@ from transformers.convert_slow_tokenizer import generate_merges, import_protobuf
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.loading import checkpoint_errors
+from syntaxformer.translation.source import SPECIAL_ROLES
 
 _log = logging.getLogger("syntaxformer.data")
 
 Side = Literal["source", "target"]
-
-SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 
 NOT_TEXT = -100.0
 """Score of special pieces in a unigram model: text that spells one of them is cut into smaller pieces."""

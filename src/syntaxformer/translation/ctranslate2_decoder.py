@@ -22,6 +22,7 @@ from syntaxformer.runs.export import INSTALL, ExportInfo
 from syntaxformer.translation.decoding import (
     Hypothesis,
     Search,
+    batches_of,
     longest_translations,
     n_best_lists,
     never_output,
@@ -77,9 +78,8 @@ class CTranslate2Decoder:
         tokens = self.tokens(source, rows)
         waiting = []
         size = self._batch_size(len(tokens), search.batch_size)
-        for start in range(0, len(tokens), size):
-            stop = start + size
-            waiting += self._search(tokens[start:stop], max(limits[start:stop]), search)
+        for batch in batches_of(source.lengths[list(rows)], size):
+            waiting += self._search(tokens[batch], max(limits[batch]), search)
         results = [one.result() for one in waiting]
         for place, limit in enumerate(limits):
             # A line's result must not depend on the longest line of its batch.

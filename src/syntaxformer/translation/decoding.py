@@ -1,4 +1,4 @@
-"""The search for translations: settings, scores, n-best lists, and beam search in PyTorch.
+"""The search for translations: settings, batches, scores, n-best lists; without PyTorch.
 
 The score of a translation y of a line x is log p(y | x) / |y| ** α (see `normalised`). The search ranks by
 it and users see it. `Translator` handles text; a decoder sees only ids of pieces and factors.
@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-from zlib import crc32
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from torch import Tensor
-from transformers import LogitsProcessor, PreTrainedModel, PreTrainedTokenizerFast
 
-from syntaxformer.nn.kernels.memory import keep_freed_memory
-from syntaxformer.runs.loading import longest_input
-from syntaxformer.translation.auxiliary import CACHE
-from syntaxformer.translation.model import TranslationCache
-from syntaxformer.translation.source import EncodedText, source_batch
+from syntaxformer.translation.source import EncodedText
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 
 class DecodingConfig(BaseModel):
@@ -99,6 +94,28 @@ def n_best_lists(
     return [sorted(one, key=lambda best: -(best.score or 0.0)) for one in by_line]
 
 
+PIECES_PER_LINE = 32
+"""A batch has at most `batch_size` times so many pieces with its padding, so a long line waits for few."""
+
+
+def batches_of(lengths: Sequence[int] | NDArray[np.integer[Any]], batch_size: int) -> list[slice]:
+    """Divide lines into batches by a budget of pieces; neighbours share a batch.
+
+    Args:
+        lengths: `[lines]`, pieces of each line, preferably in falling order.
+        batch_size: Most lines of a batch, whose lines times longest line is at most `PIECES_PER_LINE` times
+            this number; a line over `PIECES_PER_LINE` joins none under half as long.
+    """
+    batches, start, longest = [], 0, 0
+    for place, length in enumerate(np.asarray(lengths).tolist()):
+        n_lines, longest = place + 1 - start, max(longest, length)
+        is_full = n_lines > batch_size or n_lines * longest > PIECES_PER_LINE * batch_size
+        if n_lines > 1 and (is_full or longest > max(PIECES_PER_LINE, 2 * length)):
+            batches.append(slice(start, place))
+            start, longest = place, length
+    return [*batches, slice(start, len(lengths))] if len(lengths) else []
+
+
 def longest_translations(src_lengths: NDArray[np.integer[Any]], factor: float) -> NDArray[np.int64]:
     """Largest number of pieces of each translation, with the end piece: `factor` × source pieces + 10."""
     return (src_lengths * factor).astype(np.int64) + 10
@@ -157,143 +174,10 @@ class PieceDecoder(Protocol):
 
         Args:
             source: Encoded lines; the chosen ones must not be empty.
-            rows: Which lines, preferably longest first, because `search.batch_size` neighbours share a batch.
+            rows: Which lines, preferably longest first, because neighbours share a batch (`batches_of`).
             search: Settings of the search.
 
         Returns:
             For each row its `n_best` translations, as pieces.
         """
         ...
-
-
-class TorchDecoder:
-    """Beam search by the method `generate` of transformers, one batch at a time."""
-
-    n_ahead = 0
-
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
-        self.model, self.tokenizer = model, tokenizer
-        self.longest = longest_input(model)
-
-    def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
-        """See `PieceDecoder`."""
-        if self.model.device.type == "cpu":
-            keep_freed_memory()
-        found: list[list[Hypothesis]] = []
-        for start in range(0, len(rows), search.batch_size):
-            found += self._decode_batch(source, rows[start : start + search.batch_size], search)
-        return found
-
-    @torch.inference_mode()
-    def _decode_batch(
-        self, source: EncodedText, rows: Sequence[int], search: Search
-    ) -> list[list[Hypothesis]]:
-        tokenizer, n_beams, n_best = self.tokenizer, search.beam_size, search.n_best
-        if search.temperature is not None:
-            rows, n_beams, n_best = np.repeat(rows, n_best).tolist(), 1, 1
-        batch = source_batch(source, rows, source_pad_id(self.model))
-        if (batch["input_ids"] == tokenizer.pad_token_id).any():
-            # In a separate source vocabulary this id may be a word, which `generate` would take for padding.
-            batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
-        limits = longest_translations(source.text_lengths[rows], search.max_length_factor)
-        limits = torch.from_numpy(limits.clip(max=self.longest - 1))
-        batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
-        size = search.no_repeat_ngram_size
-        processors: list[Any] = [LengthLimit(limits, tokenizer.eos_token_id, n_beams)]
-        if search.temperature is not None:
-            drawn = draws(source, rows, int(limits.max()), search)
-            processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
-        sequences = self.model.generate(
-            **batch,
-            num_beams=n_beams,
-            num_return_sequences=n_best,
-            length_penalty=search.length_penalty if n_beams > 1 else 1.0,
-            do_sample=False,
-            max_new_tokens=int(limits.max()),
-            logits_processor=processors,
-            suppress_tokens=never_output(tokenizer),
-            **({} if size is None else {"no_repeat_ngram_size": size}),
-            **{CACHE: TranslationCache()},
-        )
-        # `generate` may fill up with the end piece, so everything after the first end is padding.
-        ends = sequences[:, 1:] == tokenizer.eos_token_id
-        made = ends.cumsum(1) - ends.long() == 0
-        lengths = made.sum(1)
-        pieces = [one[:n] for one, n in zip(sequences[:, 1:].tolist(), lengths.tolist(), strict=True)]
-        scores = None
-        if search.scored:
-            log_probs = self._log_probs(batch, sequences).where(made, 0.0).sum(1)
-            scores = normalised(log_probs, lengths, search.length_penalty).tolist()
-        return n_best_lists(pieces, scores, search.n_best)
-
-    def _log_probs(self, batch: dict[str, Tensor], sequences: Tensor) -> Tensor:
-        """Log-probability of each piece, `[translations, pieces]`, computed in one pass."""
-        n_best = len(sequences) // len(batch["input_ids"])
-        repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
-        logits = self.model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
-        return logits.float().log_softmax(-1).gather(-1, sequences[:, 1:, None])[..., 0]
-
-
-class LengthLimit(LogitsProcessor):
-    """Ends each translation at its own limit, so that it does not depend on the other lines of its batch."""
-
-    def __init__(self, limits: Tensor, end_id: int, n_beams: int) -> None:
-        self.limits = limits.repeat_interleave(n_beams)
-        self.smallest = int(limits.min())
-        self.end_id = end_id
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Leave only the end piece where the limit is reached."""
-        n_made = input_ids.shape[1] - 1
-        if n_made + 1 < self.smallest:
-            return scores
-        ending = (self.limits <= n_made + 1).to(scores.device)
-        kept = scores[:, self.end_id].clone()
-        scores = scores.masked_fill(ending[:, None], -torch.inf)
-        scores[:, self.end_id] = kept
-        return scores
-
-
-def draws(source: EncodedText, rows: Sequence[int], longest: int, search: Search) -> Tensor:
-    """Uniform random numbers in (0, 1] for sampling, `[samples, longest]`.
-
-    They depend on the seed, the line's pieces and the number of the sample alone: a line gets the same
-    samples whatever lines are around it, in whatever batches.
-
-    Args:
-        source: Encoded lines.
-        rows: The line of each sample; the samples of a line are neighbours.
-        longest: Largest number of pieces of a translation.
-        search: Settings of the search.
-    """
-    found = np.empty((len(rows), longest))
-    for place, row in enumerate(rows):
-        pieces = source.pieces[source.splits[row] : source.splits[row + 1]].astype(np.int64)
-        of_line = (search.seed or 0, place % search.n_best, crc32(pieces.tobytes()))
-        found[place] = 1 - np.random.default_rng(of_line).random(longest)
-    return torch.from_numpy(found).float()
-
-
-class Sampling(LogitsProcessor):
-    """Leaves one piece of each translation, drawn from softmax(logits / temperature) over the best `top_k`.
-
-    Args:
-        drawn: The result of `draws`.
-        temperature: Above 1 for more variety, below 1 for less.
-        top_k: Number of pieces to draw from; None for all.
-
-    Source: Fan et al. (2018), top-k sampling.
-    """
-
-    def __init__(self, drawn: Tensor, temperature: float, top_k: int | None) -> None:
-        self.drawn, self.temperature, self.top_k = drawn, temperature, top_k
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Draw by the cumulative distribution; a piece of probability 0 is never drawn."""
-        nowhere = torch.full_like(scores, -torch.inf)
-        if self.top_k is not None:
-            best = scores.topk(min(self.top_k, scores.shape[1]))
-            scores = nowhere.scatter(1, best.indices, best.values)
-        sums = (scores.float() / self.temperature).softmax(-1).cumsum(-1)
-        wanted = self.drawn[:, input_ids.shape[1] - 1, None] * sums[:, -1:]
-        return nowhere.scatter(1, torch.searchsorted(sums, wanted), 0.0)

@@ -1,4 +1,4 @@
-"""Scores translations with sacreBLEU's BLEU and chrF, and compares systems by paired bootstrap.
+"""Scores translations with sacreBLEU's metrics, and compares systems by paired bootstrap.
 
 `score_translator` scores every test set and development set.
 """
@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.significance import PairedTest
+from numpy.typing import NDArray
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import language_of
+from syntaxformer.base.progress import track
 from syntaxformer.base.statistics import Interval
 
 if TYPE_CHECKING:
@@ -48,16 +49,24 @@ class Comparison:
     """The comparison of a system with a baseline on the same lines.
 
     Args:
-        difference: BLEU of the system minus BLEU of the baseline.
+        difference: Score of the system minus score of the baseline.
         p_value: Probability of so large a difference if the two were equally good, by paired bootstrap over
             sentences; NaN if there is none.
         no_p: Why there is none: all lines are the same, for example because there is only one, or neither
             system reaches BLEU 1.
+        low: Lower end of the 95 % interval of the difference over the same samples; NaN if there is none.
+        high: Its upper end.
     """
 
     difference: float
     p_value: float
     no_p: str | None = None
+    low: float = math.nan
+    high: float = math.nan
+
+    def as_dict(self) -> dict[str, float | str | None]:
+        """The comparison as a dictionary for JSON, without NaN."""
+        return {name: None if value != value else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -76,36 +85,27 @@ def score_translator(
     references: Sequence[str],
     beam_size: int | None = None,
     user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
+    progress: str | None = None,
 ) -> ScoredText:
     """Translate a text and score the result, cased and detokenised unless the model's target side is not.
+
+    Factors that the model does not read are ignored. `progress` says what is done where progress is shown.
 
     Raises:
         ValueError: The sides have different numbers of lines, or there are no lines.
         ConfigError: As `Translator.translate`.
     """
     info = translator.info
-    best = _best(translator, sources, beam_size, user_factors)
+    read = translator.encoder.factors
+    own = {name: values for name, values in (user_factors or {}).items() if name in read}
+    found = translator.translate(sources, beam_size, user_factors=own)
+    shown = track(found, progress or "", len(sources), enabled=progress is not None)
+    best = [hypotheses[0] for hypotheses in shown]
     hypotheses = [one.text for one in best]
     clean = info.preparation(info.tgt).clean
     written = translator.as_written([clean(line) for line in references])
     scores = score_translations(hypotheses, written, **scoring(info), note=reference_note(info))
     return ScoredText(hypotheses, written, scores, sum(one.loops for one in best))
-
-
-def best_translations(
-    translator: Translator,
-    sources: Iterable[str],
-    beam_size: int | None = None,
-    user_factors: Mapping[str, Iterable[Sequence[str]]] | None = None,
-) -> list[str]:
-    """The best translation of each line; factors that the model does not read are ignored."""
-    return [one.text for one in _best(translator, sources, beam_size, user_factors)]
-
-
-def _best(translator: Translator, sources: Iterable[str], beam_size: Any, user_factors: Any) -> list[Any]:
-    read = translator.encoder.factors
-    own = {name: values for name, values in (user_factors or {}).items() if name in read}
-    return [best[0] for best in translator.translate(sources, beam_size, user_factors=own)]
 
 
 def score_translations(
@@ -139,32 +139,107 @@ def compare_translations(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> Comparison:
-    """Paired bootstrap resampling over sentences.
+    """Paired bootstrap resampling of BLEU over sentences.
 
     Raises:
         ValueError: The texts have different numbers of lines, or there are no lines.
 
-    Source: Koehn (2004); computed by sacreBLEU.
+    Source: Koehn (2004); the numbers are sacreBLEU's.
     """
-    _check_lines(baseline, references)
-    _check_lines(system, references)
-    if len(set(zip(baseline, system, references, strict=True))) == 1:
+    bleu = _bleu(lowercase, tokenize)
+    tables = (_statistics(bleu, lines, references) for lines in (baseline, system))
+    return paired_bootstrap(*tables, _score_of(bleu), n_samples, least=1)
+
+
+def _statistics(metric: Any, lines: Sequence[str], references: Sequence[str]) -> NDArray[np.float32]:
+    """What sacreBLEU counts on each line, `[lines, statistics]`, of the type in which it adds it."""
+    _check_lines(lines, references)
+    return np.asarray(metric._extract_corpus_statistics(list(lines), [list(references)]), np.float32)
+
+
+def _score_of(metric: Any) -> Callable[[Any], float]:
+    return lambda sums: float(metric._compute_score_from_stats(sums).score)
+
+
+def paired_bootstrap(
+    baseline: NDArray[Any],
+    system: NDArray[Any],
+    score: Callable[[NDArray[Any]], float],
+    n_samples: int = 1000,
+    least: float = -math.inf,
+) -> Comparison:
+    """Compare two systems on resampled test sets.
+
+    Args:
+        baseline: `[lines, statistics]`, statistics of each line, at least one.
+        system: Likewise.
+        score: The score of a text from the sums of its lines' statistics, `[statistics]`.
+        n_samples: Number of samples.
+        least: There is no p where both score below this, a BLEU.
+
+    Source: Koehn (2004); p as in sacreBLEU, with its seed.
+    """
+    whole = [score(one.sum(0, dtype=np.float64)) for one in (baseline, system)]
+    gain = whole[1] - whole[0]
+    if not gain:
+        # sacreBLEU counts samples with a strictly larger difference, so two equal systems would differ.
+        return Comparison(0.0, 1.0, None, 0.0, 0.0)
+    if len(np.unique(np.hstack([baseline, system]), axis=0)) == 1:
         # Every resampled test set would be the same, and sacreBLEU would call any difference certain.
-        both = [
-            _bleu(lowercase, tokenize).corpus_score([*one], [[*references]]) for one in (baseline, system)
-        ]
-        gain = both[1].score - both[0].score
-        return Comparison(gain, math.nan, "too few lines") if gain else Comparison(gain, 1.0)
-    outputs = [("baseline", list(baseline)), ("system", list(system))]
-    bleu = _bleu(lowercase, tokenize, references=[list(references)])
-    test = PairedTest(outputs, {"BLEU": bleu}, [list(references)], "bs", n_samples)
-    _, scores = test()
-    first, second = scores["BLEU"]
-    difference = second.score - first.score
-    if difference and max(first.score, second.score) < 1:
-        return Comparison(difference, math.nan, "neither system translates, both have a BLEU below 1")
-    # sacreBLEU counts samples with a strictly larger difference, so two equal systems would differ.
-    return Comparison(difference, float(second.p_value) if difference else 1.0)
+        return Comparison(gain, math.nan, "too few lines")
+    if max(whole) < least:
+        return Comparison(gain, math.nan, f"neither system translates, both have a BLEU below {least:g}")
+    rng, n_lines = np.random.default_rng(12345), len(baseline)
+    drawn = (rng.choice(n_lines, n_lines) for _ in range(n_samples))
+    gains = np.array([score(system[rows].sum(0)) - score(baseline[rows].sum(0)) for rows in drawn])
+    n_larger = int((np.abs(gains) - np.abs(gains).mean() > abs(gain)).sum())
+    low, high = np.percentile(gains, [2.5, 97.5]).tolist()
+    return Comparison(gain, (n_larger + 1) / (n_samples + 1), None, low, high)
+
+
+def score_table(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    lowercase: bool = False,
+    tokenize: str = "13a",
+    note: str | None = None,
+) -> dict[str, Any]:
+    """BLEU, chrF++ and TER of several systems, and the first one's difference from each of the others.
+
+    Args as in `score_translations`; TER takes text apart into characters where words have no spaces.
+
+    Returns:
+        For JSON: `signatures` by metric, and `systems` by name. A system has a score for each metric, its
+        `length_ratio` (words to the reference's), and in `against` the fields of a `Comparison` by metric.
+
+    Raises:
+        ValueError: The texts have different numbers of lines, or there are no lines.
+    """
+    by_characters = tokenize not in ("13a", "none")
+    ter = {"normalized": by_characters, "asian_support": by_characters, "case_sensitive": not lowercase}
+    metrics: dict[str, Any] = {
+        "BLEU": _bleu(lowercase, tokenize),
+        "chrF++": CHRF(word_order=2, lowercase=lowercase),
+        "TER": TER(**ter),
+    }
+    found, first = dict[str, Any](), dict[str, Any]()
+    for name, lines in systems.items():
+        tables = {key: _statistics(one, lines, references) for key, one in metrics.items()}
+        sums = {key: one.sum(0, dtype=np.float64) for key, one in tables.items()}
+        own, reference = sums["BLEU"][:2].tolist()
+        row: dict[str, Any] = {key: _score_of(metrics[key])(one) for key, one in sums.items()}
+        row["length_ratio"] = own / reference if reference else None
+        if first:
+            tests: dict[str, Comparison] = {}
+            for key, one in tables.items():
+                least = 1.0 if key == "BLEU" else -math.inf
+                tests[key] = paired_bootstrap(one, first[key], _score_of(metrics[key]), least=least)
+                if (no_p := tests["BLEU"].no_p) is not None:  # no metric is surer than BLEU of no translation
+                    tests[key] = replace(tests[key], p_value=math.nan, no_p=no_p)
+            row["against"] = {key: one.as_dict() for key, one in tests.items()}
+        found[name], first = row, first or tables
+    signatures = {key: f"{one.get_signature()}{f'|{note}' if note else ''}" for key, one in metrics.items()}
+    return {"signatures": signatures, "systems": found}
 
 
 def bootstrap_gain(
@@ -190,19 +265,13 @@ def bootstrap_gain(
 
     Source: Koehn (2004); the draw of seeds as in Davison and Hinkley (1997), section 3.8.
     """
-    bleu = _bleu(lowercase, tokenize, effective_order=True)
-    counts = []
-    for lines in (lines for pair in pairs for lines in pair):
-        _check_lines(lines, references)
-        scores = (bleu.sentence_score(one, [other]) for one, other in zip(lines, references, strict=True))
-        counts.append([[*one.counts, *one.totals, one.sys_len, one.ref_len] for one in scores])
-    table = np.asarray(counts)  # [2 · seeds, sentences, 10]
+    bleu = _bleu(lowercase, tokenize)
+    table = np.stack([_statistics(bleu, lines, references) for pair in pairs for lines in pair])
     rng = np.random.default_rng(12345)
     n_seeds, n_lines = len(pairs), len(references)
 
     def gains(weights: np.ndarray) -> np.ndarray:
-        sums = np.tensordot(table, weights, (1, 0)).tolist()
-        scores = [BLEU.compute_bleu(one[:4], one[4:8], one[8], one[9]).score for one in sums]
+        scores = [*map(_score_of(bleu), np.tensordot(table, weights, (1, 0)).tolist())]
         return np.asarray(scores[1::2]) - scores[::2]
 
     found = [
@@ -262,9 +331,9 @@ def common_scoring(infos: Sequence[FolderInfo], option: str) -> dict[str, Any]:
     return {**found[0], "lowercase": any(one["lowercase"] for one in found)}
 
 
-def _bleu(lowercase: bool, tokenize: str, **further: Any) -> BLEU:
+def _bleu(lowercase: bool, tokenize: str) -> BLEU:
     """BLEU; `force` stops sacreBLEU from warning of text that stays tokenised on purpose."""
-    return BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none", **further)
+    return BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
 
 
 def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:

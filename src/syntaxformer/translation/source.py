@@ -19,16 +19,15 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Tokenizer
 
 from syntaxformer.base.errors import BackendMissingError
-from syntaxformer.infusion.config import TagPlace
+from syntaxformer.base.files import read_json
 from syntaxformer.syntax import (
     FactorVocabulary,
     UnseenValues,
@@ -37,11 +36,17 @@ from syntaxformer.syntax import (
     encoding_offsets,
     piece_factors,
 )
-from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, TagPlace
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees.locate import given_words, spans_of_given_words
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerFast
+
 IntArray = NDArray[np.integer[Any]]
+
+SPECIAL_ROLES = ("pad_token", "bos_token", "eos_token", "unk_token")
 
 ENTITIES = {
     "&#124;": "|",
@@ -288,6 +293,8 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
 
 def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:
     """Make the encoder's inputs for some rows; see `TranslationCollator`."""
+    import torch
+
     pieces = Ragged(src.pieces, src.splits)
     lengths, batch = pieces.lengths_of(rows), {"input_ids": pieces.padded(pad_id, rows)}
     mask = np.arange(lengths.max()) < lengths[:, None]
@@ -298,6 +305,47 @@ def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str
     if src.syntax is not None:
         batch |= src.syntax.batch(rows, src.splits)
     return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+
+class PlainTokenizer:
+    """What translation needs of a `PreTrainedTokenizerFast`, without the slow import of transformers.
+
+    Args:
+        tokenizer_file: A tokenizer.json.
+        specials: Names of the special pieces, by role, such as "pad_token".
+    """
+
+    KNOWN = frozenset({"backend", "model_max_length", "tokenizer_class", "is_local", "local_files_only"})
+    """Keys of tokenizer_config.json, besides the roles, that change neither pieces nor text."""
+
+    def __init__(self, tokenizer_file: str, **specials: str) -> None:
+        self.backend_tokenizer = backend = Tokenizer.from_file(tokenizer_file)
+        backend.add_special_tokens(list(specials.values()))
+        ids = [backend.token_to_id(specials[role]) if role in specials else None for role in SPECIAL_ROLES]
+        self.pad_token_id, self.bos_token_id, self.eos_token_id, self.unk_token_id = ids
+        self.get_vocab, self.batch_decode = backend.get_vocab, backend.decode_batch
+
+    @classmethod
+    def reads(cls, folder: Path) -> bool:
+        """Whether a folder's tokenizer has no settings that only transformers knows."""
+        settings = read_json(folder / "tokenizer_config.json")
+        is_plain = settings.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
+        is_text = all(type(settings.get(role, "")) is str for role in SPECIAL_ROLES)
+        return is_plain and is_text and settings.keys() <= cls.KNOWN.union(SPECIAL_ROLES)
+
+    @classmethod
+    def from_pretrained(cls, folder: Path) -> PlainTokenizer:
+        """Read a folder that `reads` accepts."""
+        settings = read_json(folder / "tokenizer_config.json")
+        specials = {role: settings[role] for role in SPECIAL_ROLES if role in settings}
+        return cls(str(folder / "tokenizer.json"), **specials)
+
+    def __len__(self) -> int:
+        return self.backend_tokenizer.get_vocab_size()
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
+        """The names of pieces."""
+        return [self.backend_tokenizer.id_to_token(one) for one in ids]
 
 
 @dataclass

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import trusted_annotator
@@ -23,24 +22,28 @@ from syntaxformer.base.errors import AlignmentError, CheckpointError, ConfigErro
 from syntaxformer.base.files import check_pieces, disk_errors, folder_errors, read_record
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.base.progress import is_waiting_for, lines_at_hand, map_ahead
-from syntaxformer.infusion.config import TagPlace
-from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.runs.loading import TRANSLATOR, load_written, pick_device, verify_folder
 from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns
-from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
+from syntaxformer.syntax.inputs import SyntaxInputs, TagPlace, check_syntax
 from syntaxformer.translation.decoding import (
     DecodingConfig,
     Hypothesis,
     PieceDecoder,
     Search,
-    TorchDecoder,
     is_loop,
     longest_translations,
 )
-from syntaxformer.translation.model import SyntaxTransformer
-from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation, encode_pieces
+from syntaxformer.translation.source import (
+    EncodedText,
+    PlainTokenizer,
+    SourceEncoder,
+    TextPreparation,
+    encode_pieces,
+)
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
     from syntaxformer.annotate import Annotator
 
 _log = logging.getLogger("syntaxformer.translate")
@@ -135,9 +138,7 @@ class Translator:
         self.encoder = replace(encoder, preparation=info.preparation(info.src))
         self.info, self.annotator = info, annotator
         self._output = info.preparation(info.tgt)
-        self.decoder = (
-            TorchDecoder(model, encoder.target_tokenizer) if isinstance(model, PreTrainedModel) else model
-        )
+        self.decoder: Any = model if hasattr(model, "decode") else _torch_decoder(model, encoder)
 
     @property
     def longest(self) -> int:
@@ -151,12 +152,12 @@ class Translator:
         Raises:
             ConfigError: The model is an export, which translates but does not show attention or states.
         """
-        if not isinstance(self.decoder, TorchDecoder):
+        if (model := getattr(self.decoder, "model", None)) is None:
             raise ConfigError(
                 f"model: expected a folder that `train` wrote, got one exported to {self.info.backend}, "
                 "which gives no attention and no states. Use the folder from which it was exported."
             )
-        return self.decoder.model
+        return model
 
     @classmethod
     def load(
@@ -194,7 +195,9 @@ class Translator:
             annotator = trusted_annotator(info.annotator, annotator, folder, trust_annotator)
         decoder = load_decoder(folder, info, encoder, device)
         if inject_governors is not None:
-            modules = decoder.model.modules() if isinstance(decoder, TorchDecoder) else ()
+            from syntaxformer.infusion.infusion import Infusion
+
+            modules = decoder.model.modules() if hasattr(decoder, "model") else ()
             heads = [one for one in modules if isinstance(one, Infusion) and len(one.lisa)]
             for infusion in heads:
                 infusion.inject = "gold" if inject_governors else None
@@ -479,6 +482,10 @@ def load_network(folder: Path, encoder: SourceEncoder) -> Any:
         CheckpointError: The network cannot be read, its weights do not fit its config, or its inputs do not
             fit what the encoder gives.
     """
+    from transformers import AutoModelForSeq2SeqLM
+
+    from syntaxformer.translation.model import SyntaxTransformer
+
     model = load_written(folder, AutoModelForSeq2SeqLM)
     if isinstance(model, SyntaxTransformer):
         file, sizes, plug_in = "config.json", model.encoder.embedding.sizes, model.config.plug_in
@@ -506,13 +513,13 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     Raises:
         CheckpointError: One of them cannot be read.
     """
-    own_target = None
+    own_target, kind = None, PlainTokenizer
     with folder_errors(folder, "a tokenizer"):
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        if info.backend != "ctranslate2" or not PlainTokenizer.reads(folder):
+            from transformers import PreTrainedTokenizerFast as kind
+        tokenizer: Any = kind.from_pretrained(folder)
         if info.target_specials is not None:
-            own_target = PreTrainedTokenizerFast(
-                tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials
-            )
+            own_target: Any = kind(tokenizer_file=str(folder / TARGET_TOKENIZER), **info.target_specials)
     vocabularies = [FactorVocabulary.from_dict(stored) for stored in info.factors]
     return SourceEncoder(
         tokenizer,
@@ -522,6 +529,12 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
         prepend=info.prepend,
         syntax=info.syntax,
     )
+
+
+def _torch_decoder(model: Any, encoder: SourceEncoder) -> PieceDecoder:
+    from syntaxformer.translation.model import TorchDecoder
+
+    return TorchDecoder(model, encoder.target_tokenizer)
 
 
 def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device: str | None) -> PieceDecoder:
@@ -534,7 +547,7 @@ def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device:
     """
     if info.backend == "pytorch":
         model = load_network(folder, encoder)
-        return TorchDecoder(model.eval().to(pick_device(device)), encoder.target_tokenizer)
+        return _torch_decoder(model.eval().to(pick_device(device)), encoder)
     if info.backend == "ctranslate2":
         from syntaxformer.translation.ctranslate2_decoder import load
 

@@ -63,18 +63,17 @@ def cases():
     return compare_cases(
         SOURCES,
         REFERENCES,
-        _split(FIRST),
-        _split(SECOND),
+        BOTH,
         word_counts([["A", "dog", "yes", "yes", "yes", "yes"]]),
     )
 
 
 def test_words_that_only_one_has(cases):
-    assert [case.only_first for case in cases] == [(0, 1), (), ()]  # ein Hund
-    assert [case.only_second for case in cases] == [(2,), (4,), ()]  # schläft; the second "sehr"
+    assert [case.only(0) for case in cases] == [(0, 1), (), ()]  # ein Hund
+    assert [case.only(1) for case in cases] == [(2,), (4,), ()]  # schläft; the second "sehr"
     assert cases[0].scores[0] == CHRF().sentence_score(FIRST[0], [REFERENCES[0].text]).score
-    assert cases[1].gain > 0
-    assert cases[2].gain == 0
+    assert cases[1].gain() > 0 > cases[1].gain(0)
+    assert cases[2].gain() == 0
     assert [case.rarest for case in cases] == [0, 0, 4]  # sleeps; two; yes
 
 
@@ -88,19 +87,19 @@ def test_groups(cases):
         ("more often", 1),
     ]
     one = groups["words of the source"][1]
-    assert one.gain.mean == pytest.approx(cases[1].gain)
-    assert one.second - one.first == pytest.approx(cases[1].gain)
-    assert "rarest source word" not in group_cases(compare_cases(SOURCES, REFERENCES, *BOTH))
+    assert one.gains[0].mean == pytest.approx(cases[1].gain())
+    assert one.scores[1] - one.scores[0] == pytest.approx(cases[1].gain())
+    assert "rarest source word" not in group_cases(compare_cases(SOURCES, REFERENCES, BOTH))
 
 
 def test_parts_of_speech(cases):
-    rows = {one.tag: (one.n, one.only_first, one.only_second) for one in tag_rows(cases)}
+    rows = {one.tag: (one.n, *one.only) for one in tag_rows(cases)}
     assert rows["NOUN"] == (2, 1, 0)
     assert rows["ADV"] == (3, 0, 1)
     assert rows["VERB"] == (2, 0, 1)
     assert rows["PUNCT"] == (2, 0, 0)
     untagged = [Sentence.from_words(one.words) for one in REFERENCES]
-    assert tag_rows(compare_cases(SOURCES, untagged, *BOTH)) == []
+    assert tag_rows(compare_cases(SOURCES, untagged, BOTH)) == []
 
 
 def test_the_report(cases):
@@ -119,9 +118,12 @@ def test_the_report(cases):
 
 
 def test_intervals_of_groups_that_are_large_enough():
-    nine, ten = (compare_cases(*([one[0]] * n for one in (SOURCES, REFERENCES, *BOTH))) for n in (9, 10))
-    assert math.isnan(group_cases(nine)["words of the source"][0].gain.low)
-    gain = group_cases(ten)["words of the source"][0].gain
+    nine, ten = (
+        compare_cases(*([one[0]] * n for one in (SOURCES, REFERENCES)), [[one[0]] * n for one in BOTH])
+        for n in (9, 10)
+    )
+    assert math.isnan(group_cases(nine)["words of the source"][0].gains[0].low)
+    gain = group_cases(ten)["words of the source"][0].gains[0]
     assert gain.low == pytest.approx(gain.mean)
     text = to_markdown(case_blocks(ten, ("base", "sit")))
     assert "with 95 % bootstrap intervals." in text
@@ -129,9 +131,9 @@ def test_intervals_of_groups_that_are_large_enough():
 
 def test_no_depths_without_trees():
     bare = [_sentence(one.text) for one in SOURCES]
-    groups = group_cases(compare_cases(bare, REFERENCES, *BOTH))
+    groups = group_cases(compare_cases(bare, REFERENCES, BOTH))
     assert set(groups) == {"words of the source"}
-    groups = group_cases(compare_cases([*bare[:2], SOURCES[2]], REFERENCES, *BOTH))
+    groups = group_cases(compare_cases([*bare[:2], SOURCES[2]], REFERENCES, BOTH))
     assert [(one.name, one.n) for one in groups["depth of its tree"]] == [("0 to 2", 1)]
 
 
@@ -150,7 +152,7 @@ def test_nothing_in_a_cell_is_read_as_markdown_and_bold_neighbours_are_one():
 def test_a_line_without_words_is_of_no_kind():
     empty = _sentence("", ())
     found = compare_cases(
-        [*SOURCES, empty], [*REFERENCES, empty], *([*one, empty] for one in BOTH), word_counts([["yes"]])
+        [*SOURCES, empty], [*REFERENCES, empty], [[*one, empty] for one in BOTH], word_counts([["yes"]])
     )
     for groups in group_cases(found).values():
         assert sum(group.n for group in groups) == 3
@@ -179,7 +181,7 @@ def test_what_two_systems_are_called(paths, names):
 def test_a_perfect_output_has_every_word_right(language, line):
     tagger = load_annotator(language)
     (case,) = cases_of_lines(["a"], [line], (["…"], [line]), load_annotator("en"), tagger)
-    assert case.only_second == tuple(range(len(case.reference)))
+    assert case.only(1) == tuple(range(len(case.reference)))
 
 
 def _info(**more):
@@ -196,7 +198,7 @@ def test_a_model_of_lower_case_is_compared_in_lower_case():
     assert case.reference.words == ("Der", "Hund", "'bellt'", ".")
     assert case.source.words == ("Yes", "&", "no")
     assert case.scores[1] == pytest.approx(100)
-    assert case.only_second == (2, 3)
+    assert case.only(1) == (2, 3)
     assert "der hund **'bellt'** **.**" in to_markdown(case_blocks([case], ("a", "b")))
 
 
@@ -217,7 +219,36 @@ def test_lines_that_do_not_fit():
         ValueError,
         match=r"^lines: expected equal numbers of sources, references and outputs, at least one, got 3, 3, 3 and 2\.$",
     ):
-        compare_cases(SOURCES, REFERENCES, BOTH[0], BOTH[1][:2])
+        compare_cases(SOURCES, REFERENCES, (BOTH[0], BOTH[1][:2]))
+
+
+THIRD = ["ein Hund schläft.", "zwei laut.", "nein"]
+
+
+def test_three_systems_side_by_side():
+    """Each against the first, and the first against the best of the others; words that are only one's own."""
+    cases = compare_cases(SOURCES, REFERENCES, (*BOTH, _split(THIRD)))
+    assert not any(case.only(2) for case in cases)  # the first has "ein Hund", too, the second "schläft"
+    assert [case.only(1) for case in cases] == [(), (4,), ()]
+    scores = [
+        [CHRF().sentence_score(one, [two.text]).score for one in lines]
+        for *lines, two in zip(FIRST, SECOND, THIRD, REFERENCES, strict=True)
+    ]
+    assert cases[1].scores == tuple(scores[1])
+    assert cases[1].gain(2) == scores[1][2] - scores[1][0] < 0
+    assert cases[1].gain(0) == scores[1][0] - scores[1][1] < 0
+    group = group_cases(cases)["words of the source"][0]
+    assert group.gains[1].mean == pytest.approx((cases[0].gain(2) + cases[2].gain(2)) / 2)
+    text = to_markdown(case_blocks(cases, ("base", "sit", "tags")))
+    assert text.startswith("# base, sit and tags, sentence by sentence")
+    assert (
+        "higher with sit in 1, with tags in 1, with base in 0, equal in 0. Gains are sit and tags minus base"
+        in text
+    )
+    assert "| chrF base | chrF sit | chrF tags | gain sit | 95 % | gain tags | 95 % |" in text
+    assert "| only base | only sit | only tags |" in text
+    assert "**ein** **Hund** schläft." not in text
+    assert "**ein** **Hund** **schläft**." in text.split("## Where tags is better")[1]
 
 
 def test_the_command(tmp_path):
@@ -259,7 +290,7 @@ def test_the_command(tmp_path):
     )
     for names in ("a,b,c", "a,a"):
         done = CliRunner().invoke(app, [*arguments, "--names", names])
-        assert str(done.exception) == f"--names: expected two names with a comma between, got {names}."
+        assert str(done.exception) == f"--names: expected 2 names with commas between, got {names}."
 
 
 class _Model:
@@ -269,7 +300,7 @@ class _Model:
         self.annotator, self.encoder = annotator, SimpleNamespace(factors=factors)
         self.info = _info(unescape=True, rewrites_target=True)
 
-    def translate(self, lines, beam_size, user_factors):
+    def translate(self, lines):
         return [[SimpleNamespace(text="Der Hund 'bellt'.")] for _ in lines]
 
     def as_written(self, lines):

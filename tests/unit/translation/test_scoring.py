@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 import sacrebleu
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from syntaxformer.base.errors import ConfigError
@@ -15,6 +16,8 @@ from syntaxformer.translation.scoring import (
     bootstrap_gain,
     common_scoring,
     compare_translations,
+    paired_bootstrap,
+    score_table,
     score_translations,
 )
 from syntaxformer.translation.translator import FolderInfo
@@ -158,3 +161,68 @@ def test_the_interval_over_seeds_and_sentences():
     assert few.high - few.low > many.high - many.low > 0
     with pytest.raises(ValueError, match="expected 60"):
         bootstrap_gain([(poor, references)], references[:12])
+
+
+def test_the_table_is_sacrebleus():
+    """Scores, signatures and p of each metric; the interval is that of a loop over the same samples."""
+    system, base, other = _noisy(0.1, 1), _noisy(0.2, 2), _noisy(0.4, 3)
+    table = score_table({"sit": system, "base": base, "other": other}, REFERENCES)
+    metrics = {"BLEU": BLEU(), "chrF++": CHRF(word_order=2), "TER": TER(case_sensitive=True)}
+    assert list(table["signatures"]) == list(metrics)
+    for name, lines in (("sit", system), ("base", base), ("other", other)):
+        row = table["systems"][name]
+        for key, metric in metrics.items():
+            assert row[key] == pytest.approx(metric.corpus_score(lines, [REFERENCES]).score)
+            assert table["signatures"][key] == str(metric.get_signature())
+        bleu = metrics["BLEU"].corpus_score(lines, [REFERENCES])
+        assert row["length_ratio"] == pytest.approx(bleu.sys_len / bleu.ref_len)
+    assert "against" not in table["systems"]["sit"]
+    for name, lines in (("base", base), ("other", other)):
+        _, expected = PairedTest([("b", lines), ("s", system)], metrics, [REFERENCES], "bs", 1000)()
+        for key, found in table["systems"][name]["against"].items():
+            assert found["p_value"] == expected["chrF2++" if key == "chrF++" else key][1].p_value
+            assert found["low"] < found["difference"] < found["high"]
+            assert (found["difference"] > 0) == (key != "TER")
+    drawn = np.random.default_rng(12345).choice(55, size=(1000, 55), replace=True)
+    gains = [
+        CHRF(word_order=2).corpus_score([system[n] for n in one], [[REFERENCES[n] for n in one]]).score
+        - CHRF(word_order=2).corpus_score([base[n] for n in one], [[REFERENCES[n] for n in one]]).score
+        for one in drawn[:200]
+    ]
+    again = score_table({"sit": system, "base": base}, REFERENCES)["systems"]["base"]["against"]["chrF++"]
+    assert again == table["systems"]["base"]["against"]["chrF++"]
+    assert np.percentile(gains, 2.5) == pytest.approx(again["low"], abs=0.5)
+    assert np.percentile(gains, 97.5) == pytest.approx(again["high"], abs=0.5)
+
+
+def test_the_table_of_systems_that_do_not_translate_has_no_p():
+    nothing, little = ["x"] * len(REFERENCES), ["Ein x y z Mann a b c."] * len(REFERENCES)
+    found = score_table({"a": little, "b": nothing}, REFERENCES)["systems"]["b"]["against"]
+    assert {one["p_value"] for one in found.values()} == {None}
+    assert {one["no_p"] for one in found.values()} == {"neither system translates, both have a BLEU below 1"}
+
+
+def test_the_table_of_text_without_spaces_and_of_lower_case():
+    table = score_table(
+        {"a": ["今日は良い天気"]}, ["今日は悪い天気"], lowercase=True, tokenize="char", note="n"
+    )
+    assert table["systems"]["a"]["TER"] == pytest.approx(100 / 7)  # one of seven characters
+    assert table["systems"]["a"]["length_ratio"] == 1
+    assert all("case:lc" in one and one.endswith("|n") for one in table["signatures"].values())
+
+
+def test_scores_of_lines_are_compared_by_their_means():
+    """Any metric, also below zero; p and interval by a loop over the same samples."""
+    rng = np.random.default_rng(7)
+    base = rng.normal(-0.3, 0.2, 97)
+    system = base + rng.normal(0.05, 0.2, 97)
+    found = paired_bootstrap(base[:, None], system[:, None], lambda sums: sums[0] / 97)
+    draws = np.random.default_rng(12345).choice(97, size=(1000, 97), replace=True)
+    gains = (system - base)[draws].mean(1)
+    assert found.difference == pytest.approx((system - base).mean())
+    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(gains, [2.5, 97.5])))
+    larger = (abs(gains) - abs(gains).mean() > abs(found.difference)).sum()
+    assert found.p_value == pytest.approx((larger + 1) / 1001)
+    assert paired_bootstrap(base[:, None], base[:, None], lambda sums: sums[0] / 97).p_value == 1
+    ones = np.ones((5, 1))
+    assert paired_bootstrap(ones, 2 * ones, lambda sums: sums[0] / 5).no_p == "too few lines"

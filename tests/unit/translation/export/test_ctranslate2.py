@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -356,3 +358,14 @@ def test_an_export_does_not_sample(model_folder, load, tmp_path):
         ConfigError, match=r"^temperature: expected none with an export, .*, got 0\.7\. Sample with"
     ):
         list(exported.translate(["the cat"], temperature=0.7))
+
+
+def test_an_export_translates_without_torch_and_transformers(model_folder, tmp_path):
+    exported = export_translator(model_folder(), tmp_path / "exported")
+    script = (
+        "import sys\nfrom syntaxformer.translation.translator import Translator\n"
+        f"found = list(Translator.load({str(exported)!r}).translate(['the cat sat .']))\n"
+        "print(len(found), sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 []\n"

@@ -305,7 +305,7 @@ def test_an_earlier_folder_has_no_keys_of_languages(translator_folder):
     assert read_info(folder).languages == ("de", "en")
 
 
-@pytest.mark.parametrize(("verb", "option"), [("evaluate", "--baseline"), ("compare", "FIRST, SECOND")])
+@pytest.mark.parametrize(("verb", "option"), [("evaluate", "--baseline"), ("compare", "SYSTEMS")])
 @pytest.mark.parametrize(
     ("sides", "shown"),
     [

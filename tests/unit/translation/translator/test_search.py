@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
-from syntaxformer.translation.decoding import Sampling, is_loop, loops_in_words
+from syntaxformer.translation.decoding import is_loop, loops_in_words
+from syntaxformer.translation.model import Sampling
 from syntaxformer.translation.translator import Translator
 
 END = 2

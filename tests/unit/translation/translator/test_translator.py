@@ -12,7 +12,8 @@ import torch
 from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.syntax import UnseenFactorValueWarning
 from syntaxformer.translation import translator as translator_module
-from syntaxformer.translation.decoding import LengthLimit
+from syntaxformer.translation.decoding import batches_of
+from syntaxformer.translation.model import LengthLimit
 
 WORDS = ["the", "cat", "sat", "cats", "dog", "mat", ".", "👍", "unseen"]
 
@@ -318,3 +319,34 @@ def test_settings_are_held_to_their_ranges(plain):
     ]
     with pytest.raises(ConfigError, match=r"^translate: batch_size: expected a valid integer"):
         list(plain.translate(["the cat"], batch_size=2.5))
+
+
+def test_batches_have_a_budget_of_pieces():
+    # 32 pieces for each of 3 lines, so 96: 2 × 48 fit, 2 × 49 do not, and a fourth line never does.
+    assert batches_of([97, 48, 48, 40, 30, 9, 9, 9, 1], 3) == [
+        slice(0, 1), slice(1, 3), slice(3, 5), slice(5, 8), slice(8, 9)
+    ]  # fmt: skip
+    assert batches_of([49, 49], 3) == [slice(0, 1), slice(1, 2)]
+    assert batches_of([2, 90, 2], 3) == [slice(0, 1), slice(1, 2), slice(2, 3)]  # in any order
+    assert batches_of([], 3) == []
+    assert batches_of([50, 25, 24], 99) == [slice(0, 2), slice(2, 3)]  # 24 is less than half of 50
+
+
+def test_a_long_line_costs_its_neighbours_nothing(plain):
+    """99 short lines and one of 416 words cost what they cost apart, and are translated as one by one."""
+    chosen = random.Random(5)
+    short = [" ".join(chosen.choices(["cat", "sat", "the"], k=chosen.randint(1, 9))) for _ in range(99)]
+    lines = [*short[:41], " ".join(["cat"] * 416), *short[41:]]
+    costs = []
+    counting = plain.model.register_forward_hook(lambda *called: costs.append(len(called[-1].logits)))
+
+    def translated(chunk, batch_size=32):
+        costs.clear()
+        return _texts(plain.translate(chunk, beam_size=2, batch_size=batch_size)), sum(costs)
+
+    try:
+        (_, few), (_, one), (together, cost) = map(translated, (short, lines[41:42], lines))
+        assert cost <= 1.3 * (few + one)
+        assert translated(lines, 1)[0] == together
+    finally:
+        counting.remove()

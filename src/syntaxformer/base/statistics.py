@@ -6,10 +6,12 @@ The paired bootstrap over sentences of a translation is `translation.compare_tra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import nct, ttest_rel
 from scipy.stats import t as student_t
@@ -90,6 +92,40 @@ def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05
     while above(highest) < 0:
         highest *= 1.5
     return float(brentq(above, 0.0, highest)) * sd / math.sqrt(n)
+
+
+def randomization_p(
+    score: Callable[[Sequence[float]], Mapping[str, float]],
+    first: Sequence[float],
+    second: Sequence[float],
+    n_samples: int = 1000,
+    seed: int = 12345,
+) -> dict[str, float]:
+    """Two-sided p-values of differences in scores of two systems on the same rows: approximate randomization.
+
+    Each sample exchanges the outputs of a row with probability 1/2. p is the share of samples, the observed
+    one among them, in which the scores differ at least as much as they did.
+
+    Args:
+        score: Computes the scores of outputs, for each of which there is a p-value.
+        first: Outputs of one system.
+        second: Outputs of the other, as many.
+        n_samples: Number of samples.
+        seed: Seed of the samples.
+
+    Source: Noreen (1989), "Computer-Intensive Methods for Testing Hypotheses"; Yeh (2000).
+    """
+    sides, rng = np.array([first, second]), np.random.default_rng(seed)
+    rows = np.arange(sides.shape[1])
+
+    def differences(chosen: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        one, other = score(sides[chosen, rows]), score(sides[1 - chosen, rows])  # type: ignore[arg-type]
+        return np.abs([one[name] - other[name] for name in names])
+
+    names = list(score(first))
+    observed = differences(np.zeros_like(rows)) - RELATIVE_ROUNDING
+    as_large = [differences(rng.integers(0, 2, len(rows))) >= observed for _ in range(n_samples)]
+    return dict(zip(names, ((1 + np.sum(as_large, 0)) / (n_samples + 1)).tolist(), strict=True))
 
 
 def bootstrap_interval(

@@ -165,6 +165,28 @@ class Classifier:
             raise DataError(problem, texts.source)
         return self.task_type.score(self.info.metrics, gold, self.task_type.encode(predictions.labels))
 
+    def compare(
+        self, texts: TextSet, predictions: Predictions, unchanged: Predictions
+    ) -> dict[str, dict[str, float]]:
+        """Compare predictions from changed inputs with those from unchanged ones.
+
+        Returns:
+            For each metric the score of `unchanged`, the `difference` from it, and `p` over rows.
+
+        Raises:
+            DataError: An example has no label.
+        """
+        from syntaxformer.base.statistics import randomization_p
+
+        before, after = self.score(texts, unchanged), self.score(texts, predictions)
+        sides = (self.task_type.encode(one.labels) for one in (unchanged, predictions))
+        gold = [one.label for one in texts.examples]
+        p = randomization_p(lambda found: self.task_type.score(self.info.metrics, gold, found), *sides)
+        return {
+            name: {"unchanged": before[name], "difference": after[name] - before[name], "p": p[name]}
+            for name in after
+        }
+
     def never_predicted(self, texts: TextSet, predictions: Predictions) -> dict[str, int]:
         """Label that is never predicted → number of examples that have it."""
         gold = [one.label for one in texts.examples]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import set_seed
 
+from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.base.languages import language_of_side
@@ -454,13 +455,17 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     """One line about the run: infusion, widths, number of parameters and pairs, precision."""
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     lengths, kind = data.train.tgt.lengths, f"{recipe.embedding.kind}: {recipe.width_plan().arithmetic()}"
-    if recipe.is_hosted:
+    tags, parts = recipe.predict_target_pos, dict(recipe.infusion.parts)
+    parts |= {} if tags is None else {"predict_target_pos": tags}
+    if not recipe.is_hosted:
+        parts.pop("embedding", None)  # its arithmetic tells more
+    else:
         n_trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
         infused = sum(one.numel() for one in model.infusion.parameters()) if hasattr(model, "infusion") else 0
         kind = f"{model.config.model_type} of {recipe.model.init_from}, {n_trained / 1e6:.2f}M trained, "
         kind += f"{infused / 1e6:.3f}M of them of syntax"
     return (
-        f"{kind}; {n_parameters / 1e6:.2f}M parameters, "
+        f"{'; '.join(filter(None, [kind, sections_in_words(parts)]))}; {n_parameters / 1e6:.2f}M parameters, "
         f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
         f"{recipe.training.precision}"
     )

@@ -164,6 +164,7 @@ def _train(run: Run[Recipe]) -> None:
         # A new network takes the weights, because the trained one may be in shards.
         model, adapters = build(recipe, data)
         finish(run, model, chosen, metrics, adapters)
+        trainer.clear_checkpoints()
 
 
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:

@@ -190,7 +190,6 @@ def test_both_halves_of_experiment_have_help(run, command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "tiny"], "interrupted: with --resume the command continues from its last checkpoint\n"),
         (["--quiet", "annotate", "a"], "interrupted: the same command continues the work\n"),
         (["translate", "runs/sit"], "interrupted\n"),
     ],

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import nct, ttest_rel
 from scipy.stats import t as student_t
@@ -95,37 +94,33 @@ def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05
 
 
 def randomization_p(
-    score: Callable[[Sequence[float]], Mapping[str, float]],
-    first: Sequence[float],
-    second: Sequence[float],
-    n_samples: int = 1000,
-    seed: int = 12345,
-) -> dict[str, float]:
-    """Two-sided p-values of differences in scores of two systems on the same rows: approximate randomization.
-
-    Each sample exchanges the outputs of a row with probability 1/2. p is the share of samples, the observed
-    one among them, in which the scores differ at least as much as they did.
+    score: Callable[[Any], Mapping[str, float]], first: Any, second: Any, n_samples: int = 1000
+) -> dict[str, tuple[float, float, float]]:
+    """Compare two systems on the same rows by approximate randomization, which exchanges outputs of rows.
 
     Args:
-        score: Computes the scores of outputs, for each of which there is a p-value.
+        score: Computes scores by name from the outputs of all rows.
         first: Outputs of one system.
         second: Outputs of the other, as many.
-        n_samples: Number of samples.
-        seed: Seed of the samples.
+        n_samples: Number of exchanges.
+
+    Returns:
+        For each score that of the first system, how much the second differs, and the two-sided p-value: the
+        share of exchanges, the observed one among them, in which the scores differ as much.
 
     Source: Noreen (1989), "Computer-Intensive Methods for Testing Hypotheses"; Yeh (2000).
     """
-    sides, rng = np.array([first, second]), np.random.default_rng(seed)
-    rows = np.arange(sides.shape[1])
-
-    def differences(chosen: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        one, other = score(sides[chosen, rows]), score(sides[1 - chosen, rows])  # type: ignore[arg-type]
-        return np.abs([one[name] - other[name] for name in names])
-
-    names = list(score(first))
-    observed = differences(np.zeros_like(rows)) - RELATIVE_ROUNDING
-    as_large = [differences(rng.integers(0, 2, len(rows))) >= observed for _ in range(n_samples)]
-    return dict(zip(names, ((1 + np.sum(as_large, 0)) / (n_samples + 1)).tolist(), strict=True))
+    before, after, sides = score(first), score(second), np.array([first, second])
+    rows, rng = np.arange(sides.shape[1]), np.random.default_rng(12345)
+    n_as_large = dict.fromkeys(before, 1)
+    for _ in range(n_samples):
+        chosen = rng.integers(0, 2, len(rows))
+        one, other = score(sides[chosen, rows]), score(sides[1 - chosen, rows])
+        for name in before:
+            least = abs(after[name] - before[name]) - RELATIVE_ROUNDING
+            n_as_large[name] += abs(one[name] - other[name]) >= least
+    shares = {name: n / (n_samples + 1) for name, n in n_as_large.items()}
+    return {name: (before[name], after[name] - before[name], p) for name, p in shares.items()}
 
 
 def bootstrap_interval(

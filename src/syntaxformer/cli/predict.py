@@ -19,6 +19,11 @@ from syntaxformer.cli.options import (
     refuse_inputs,
 )
 
+_AGAINST = (
+    "; unchanged {unchanged:.4f}, difference {difference:+.4f}, p = {p:.3f} "
+    "(approximate randomization over {n} rows)"
+)
+
 
 def predict(
     model: Annotated[Path, Argument(help="Folder that `finetune` wrote.")],
@@ -103,14 +108,6 @@ def predict(
         if as_json:
             echo(json.dumps({**scores, "against_unchanged": tests} if tests else scores))
         for key, value in {} if as_json else scores.items():
-            echo(f"{key} {value:.4f}{_against(tests[key], len(texts)) if tests else ''}")
+            echo(f"{key} {value:.4f}" + (_AGAINST.format(**tests[key], n=len(texts)) if tests else ""))
         if missed := classifier.never_predicted(texts, predictions):
             echo(f"warning: {missed_note(missed)}", err=True)
-
-
-def _against(test: dict[str, float], n_rows: int) -> str:
-    """The rest of a line about a score: that of the unchanged inputs beside it."""
-    return (
-        f"; unchanged {test['unchanged']:.4f}, difference {test['difference']:+.4f}, p = {test['p']:.3f} "
-        f"(approximate randomization over {n_rows} rows)"
-    )

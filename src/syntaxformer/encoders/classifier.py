@@ -168,24 +168,13 @@ class Classifier:
     def compare(
         self, texts: TextSet, predictions: Predictions, unchanged: Predictions
     ) -> dict[str, dict[str, float]]:
-        """Compare predictions from changed inputs with those from unchanged ones.
-
-        Returns:
-            For each metric the score of `unchanged`, the `difference` from it, and `p` over rows.
-
-        Raises:
-            DataError: An example has no label.
-        """
+        """For each metric the score of `unchanged` predictions, the `difference` from it, and `p` of rows."""
         from syntaxformer.base.statistics import randomization_p
 
-        before, after = self.score(texts, unchanged), self.score(texts, predictions)
-        sides = (self.task_type.encode(one.labels) for one in (unchanged, predictions))
         gold = [one.label for one in texts.examples]
-        p = randomization_p(lambda found: self.task_type.score(self.info.metrics, gold, found), *sides)
-        return {
-            name: {"unchanged": before[name], "difference": after[name] - before[name], "p": p[name]}
-            for name in after
-        }
+        sides = [self.task_type.encode(one.labels) for one in (unchanged, predictions)]
+        found = randomization_p(lambda one: self.task_type.score(self.info.metrics, gold, one), *sides)
+        return {key: {"unchanged": was, "difference": gain, "p": p} for key, (was, gain, p) in found.items()}
 
     def never_predicted(self, texts: TextSet, predictions: Predictions) -> dict[str, int]:
         """Label that is never predicted → number of examples that have it."""

@@ -163,9 +163,9 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
 def _after_interruption(run: Run[Any]) -> str:
     if run.watch is None:
         return "nothing was changed; the same command begins again"
-    if any(run.settings.output.glob(f"checkpoints/**/checkpoint-*/{MANIFEST}")):
-        return "with --resume the command continues from the last checkpoint"
-    return "no checkpoint was written yet; with --resume the command begins again"
+    found = any(run.settings.output.glob(f"checkpoints/**/checkpoint-*/{MANIFEST}"))
+    goes_on = "continues from the last checkpoint" if found else "begins again: there is no checkpoint yet"
+    return f"with --resume the command {goes_on}"
 
 
 def _environment(settings: RunConfig, packages: Sequence[str]) -> dict[str, Any]:

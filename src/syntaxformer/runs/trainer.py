@@ -273,14 +273,13 @@ class Interruption(TrainerCallback):
     Several processes leave at once, since they would not stop after the same update.
     """
 
-    def __init__(self) -> None:
-        self._is_asked = self._listens = False
+    _is_asked = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Listen, unless Ctrl-C has another meaning here."""
         is_free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if is_free and args.world_size == 1 and threading.current_thread() is threading.main_thread():
-            self._listens = bool(signal.signal(signal.SIGINT, self._ask))
+            signal.signal(signal.SIGINT, self._ask)
 
     def _ask(self, *_: Any) -> None:
         self._is_asked = True
@@ -298,7 +297,7 @@ class Interruption(TrainerCallback):
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         """Listen no longer."""
-        if self._listens:
+        if signal.getsignal(signal.SIGINT) == self._ask:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -177,7 +177,9 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     """
     data, splits = recipe.data, (recipe.data.train_splits[0], recipe.data.dev)
     dev_text = read_split(data, data.dev)
-    train_text, report = report_train(data, nested_fraction(read_train(data), data.fraction), dev_text)
+    every = read_train(data)
+    train_text, report = report_train(data, nested_fraction(every, data.fraction), dev_text)
+    of_subwords = every if recipe.subwords.of_all_pairs else train_text
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax = recipe.syntax_inputs(training=True)
     annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
@@ -204,7 +206,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         encoder = load_source_encoder(recipe.output, info)
         start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
     else:
-        encoder, start = _new_encoder(recipe, train_text, train_words or [], factors, start, parent, report)
+        encoder, start = _new_encoder(recipe, of_subwords, train_words or [], factors, start, parent, report)
         info = _info(recipe, encoder, annotator, hashes)
         if parent_info is not None:
             info.rewrites_target = parent_info.rewrites_target

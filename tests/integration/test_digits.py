@@ -71,6 +71,18 @@ def test_n_best(digits, cli):
     assert rows[2][1:] == ["", "0.000000"]
 
 
+def test_n_best_as_moses_writes_it(digits, cli):
+    given = cli("translate", digits.none, "--n-best", "2", stdin=b"3 1 7\n\n").out.splitlines()
+    done = cli("translate", digits.none, "--n-best", "2", "--moses", stdin=b"3 1 7\n\n")
+    rows = [line.split(" ||| ") for line in done.out.splitlines()]
+    assert [(str(int(row[0]) + 1), row[1], row[3]) for row in rows] == [
+        tuple(one.split("|||")) for one in given
+    ]
+    assert [row[2] for row in rows] == [f"Score= {row[3]}" for row in rows]
+    best = cli("translate", digits.none, "--moses", stdin=b"3 1 7\n").out
+    assert best.startswith("0 ||| 7 1 3 ||| Score= -")
+
+
 def test_evaluate_against_a_baseline(digits, cli, tmp_path):
     arguments = ("--src", digits.corpus / "test.en", "--ref", digits.corpus / "test.de")
     done = cli(

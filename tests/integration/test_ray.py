@@ -59,6 +59,7 @@ def test_two_workers_one_killed_give_what_one_process_gives(tmp_path):
     assert job.returncode == 0, err
     assert killed
     assert out.startswith(f"{target}: 1,200 lines, ")
+    assert not [word for word in ("core_worker.cc", "logging.cc", "WARNING") if word in err]
     annotate_to_file(tmp_path / "plain.parquet", TextLines(source), load_annotator("en"))
     assert target.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
     assert not list(tmp_path.glob(".*"))

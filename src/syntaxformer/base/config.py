@@ -107,6 +107,16 @@ def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any
     return flat
 
 
+def sections_in_words(sections: Mapping[str, BaseModel]) -> str:
+    """Names of sections with the settings that are not defaults: "masks (mode additive, gate head), lisa"."""
+    parts = []
+    for name, section in sections.items():
+        given = section.model_dump(mode="json", exclude_defaults=True).items()
+        words = (f"{key} {' '.join(map(str, one)) if isinstance(one, list) else one}" for key, one in given)
+        parts.append(f"{name} ({', '.join(words)})" if given else name)
+    return ", ".join(parts)
+
+
 def corpus_path(path: Any) -> Any:
     """The path with `../shared/data`, where recipes and experiments look, replaced by `SYNTAXFORMER_DATA`.
 

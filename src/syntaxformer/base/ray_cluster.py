@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -51,11 +54,14 @@ def connect(address: str | None, n_cpus: int) -> bool:
     if ray.is_initialized():
         return False
     local = {} if address else {"num_cpus": n_cpus, "include_dashboard": False}
+    # Ray's C++ writes errors to stderr also where all goes well, and says that it was told not to.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         if match := re.search(r"([^/@\[\]]+|\[[^\]]+\]):(\d+)$", address or ""):
             # Ray itself would try for minutes.
             socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=ANSWER_S).close()
-        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.WARNING, **local)
+        with _without_stderr():
+            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         ray.shutdown()
         raise SyntaxformerError(
@@ -64,6 +70,19 @@ def connect(address: str | None, n_cpus: int) -> bool:
             "--address."
         ) from error
     return True
+
+
+@contextmanager
+def _without_stderr() -> Iterator[None]:
+    """Drop what this process writes to its descriptor of stderr, also from outside Python."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def reason(error: BaseException) -> str:

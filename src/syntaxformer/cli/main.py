@@ -55,10 +55,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _PACKAGE = Path(__file__).parents[1]
-_RESUMES = ": with --resume the command continues from its last checkpoint"
 _REPEATS = ": the same command continues the work"
-_GOES_ON = {"train": _RESUMES, "finetune": _RESUMES, "annotate": _REPEATS, "experiment": _REPEATS}
-"""What to do after an interruption, for verbs that need not start again."""
+_GOES_ON = {"annotate": _REPEATS, "experiment": _REPEATS}
+"""What to do after an interruption, for verbs that need not start again; runs say it themselves."""
 
 for group, verbs in GROUPS.items():
     for verb in verbs:

@@ -19,6 +19,11 @@ from syntaxformer.cli.options import (
     refuse_inputs,
 )
 
+_AGAINST = (
+    "; unchanged {unchanged:.4f}, difference {difference:+.4f}, p = {p:.3f} "
+    "(approximate randomization over {n} rows)"
+)
+
 
 def predict(
     model: Annotated[Path, Argument(help="Folder that `finetune` wrote.")],
@@ -50,6 +55,8 @@ def predict(
 ) -> None:
     """Predict labels or scores, and score the predictions if the data has labels.
 
+    With --shuffle or --blank, the scores stand beside those of the unchanged inputs, with p over rows.
+
     syntaxformer predict runs/cola --data glue/CoLA
 
     syntaxformer predict runs/cola --data glue/CoLA --split test -o submission/
@@ -68,6 +75,7 @@ def predict(
         raise ConfigError(f"{name}: expected none with a file, got {given}. It belongs to --data.")
     split = split or "dev"
     classifier = Classifier.from_folder(model, annotator, device, trust_annotator)
+    unchanged = classifier
     if ablation := Ablation.parse(shuffle, blank):
         classifier = ablate_classifier(classifier, ablation)
     known = None
@@ -95,7 +103,11 @@ def predict(
             echo(row)
     if labelled:
         scores = classifier.score(texts, predictions)
-        lines = [json.dumps(scores)] if as_json else [f"{key} {value:.4f}" for key, value in scores.items()]
-        echo("\n".join(lines))
+        beside = unchanged.predict_set(texts, batch_size, cached=data is not None) if ablation else None
+        tests = {} if beside is None else classifier.compare(texts, predictions, beside)
+        if as_json:
+            echo(json.dumps({**scores, "against_unchanged": tests} if tests else scores))
+        for key, value in {} if as_json else scores.items():
+            echo(f"{key} {value:.4f}" + (_AGAINST.format(**tests[key], n=len(texts)) if tests else ""))
         if missed := classifier.never_predicted(texts, predictions):
             echo(f"warning: {missed_note(missed)}", err=True)

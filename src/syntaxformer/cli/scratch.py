@@ -10,7 +10,7 @@ from typer import Option, echo
 
 def scratch(
     train: Annotated[
-        list[Path], Option(help="Text whose words form the vocabulary, plain or .gz; repeatable.")
+        list[Path], Option(help="Text or trees whose words form the vocabulary, plain or .gz; repeatable.")
     ],
     output: Annotated[Path, Option("-o", "--output", help="New or empty folder for the checkpoint.")],
     glove: Annotated[

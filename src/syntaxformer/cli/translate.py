@@ -37,6 +37,9 @@ def translate(
     n_best: Annotated[
         int, Option(min=1, help="Translations of each line, best first, as lines number|||text|||score.")
     ] = 1,
+    moses: Annotated[
+        bool, Option("--moses", help="Write Moses' n-best list: number from 0 ||| text ||| Score= s ||| s.")
+    ] = False,
     batch_size: Annotated[int | None, Option(min=1, help="Number of lines decoded together.")] = None,
     no_repeat_ngram_size: Annotated[
         int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
@@ -74,7 +77,7 @@ def translate(
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = standard_input() if source is None else read_lines(source)
     results = translator.translate(
-        *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1, read_factors(factor)),
+        *(lines, beam_size, length_penalty, n_best, batch_size, n_best > 1 or moses, read_factors(factor)),
         no_repeat_ngram_size=no_repeat_ngram_size,
         temperature=temperature,
         top_k=top_k,
@@ -82,7 +85,7 @@ def translate(
     )
     results = track(results, f"translating {source}", enabled=output is not None and source is not None)
     loops: list[bool] = []
-    rows = _rows(results, n_best, loops)
+    rows = _rows(results, n_best, loops, moses)
     if output is None:
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         for row in rows:
@@ -94,11 +97,14 @@ def translate(
         echo(loops_in_words(sum(loops), len(loops)), err=True)
 
 
-def _rows(results: Iterable[list], n_best: int, loops: list[bool]) -> Iterator[str]:
+def _rows(results: Iterable[list], n_best: int, loops: list[bool], moses: bool) -> Iterator[str]:
     """Lines of output; whether each line's best translation loops is added to `loops`."""
     for number, hypotheses in enumerate(results, 1):
         loops.append(hypotheses[0].loops)
-        if n_best == 1:
+        if moses:
+            row = "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"
+            yield from (row.format(number - 1, one) for one in hypotheses)
+        elif n_best == 1:
             yield hypotheses[0].text
         else:
             yield from (f"{number}|||{one.text}|||{one.score:.6f}" for one in hypotheses)

@@ -15,6 +15,7 @@ import torch
 from transformers import PreTrainedModel, set_seed
 
 from syntaxformer.annotate.wrappers import annotator_for
+from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError
 from syntaxformer.base.files import MANIFEST, read_json, verify_manifest, write_json
 from syntaxformer.encoders.classifier import (
@@ -265,6 +266,7 @@ def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -
     return (
         f"{inputs.data.task.title}: {len(inputs.train)} training and {len(inputs.dev)} dev examples; "
         f"{model.config.model_type}, {n_all / 1e6:.2f}M parameters, {n_new / 1e6:.3f}M of them new; "
+        f"infused with {sections_in_words(config.infusion.parts) or 'nothing'}; "
         f"annotator {inputs.info.annotator or 'none'}"
         f"{', own trees' if inputs.info.gold_trees else ''}; "
         f"{config.training.precision}; "

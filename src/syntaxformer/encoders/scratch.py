@@ -24,6 +24,7 @@ from syntaxformer.base.config import MAX_SEED
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import atomic_folder, make_readable, read_lines
 from syntaxformer.runs.loading import quiet_loading
+from syntaxformer.trees import leaves_of, read_ptb
 
 _log = logging.getLogger("syntaxformer.data")
 
@@ -31,6 +32,9 @@ SPECIALS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls
 
 # Clitics as in the Penn Treebank and GloVe ("do", "n't"); otherwise words and single characters.
 _WORD = r"(?i)\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|m|d|ll|re|ve)\b|\w+|[^\w\s]"
+
+_OPENS_TREE = re.compile(r"\s*\(\s*(?:[A-Z\d-]*\s*\(|\d \S+\)$)")
+"""How a file of SST's or of Penn's trees begins: with two phrases, or with one word that has a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def build_scratch_encoder(
     """Write an untrained encoder with GloVe word embeddings.
 
     Args:
-        train: Text files; their words become the vocabulary.
+        train: Text files, or files of bracketed trees; their words become the vocabulary.
         output: The new folder.
         vectors: GloVe file; None initialises at random.
         shape: Sizes of the encoder.
@@ -89,7 +93,7 @@ def build_scratch_encoder(
     """
     shape = shape or EncoderShape()
     _check(shape, output, seed)
-    words = count_words(chain.from_iterable(map(read_lines, train)), lowercase)
+    words = count_words(chain.from_iterable(map(_texts, train)), lowercase)
     kept = [word for word, count in words.most_common() if count >= min_count]
     if not kept:
         raise DataError(
@@ -114,6 +118,15 @@ def build_scratch_encoder(
             make_readable(file)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     return f"{output}: {n_parameters / 1e6:.1f}M parameters, {report}"
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The lines of a file, or the words of its trees: neither labels nor brackets are words."""
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    if not _OPENS_TREE.match(first):
+        return iter(read_lines(path))
+    _log.info("%s: a file of trees, of which only the words are taken", path)
+    return (" ".join(leaves_of(tree)) for tree in read_ptb(path))
 
 
 def count_words(lines: Iterable[str], lowercase: bool) -> Counter[str]:

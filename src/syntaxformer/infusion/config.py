@@ -275,6 +275,12 @@ class InfusionConfig(_Section):
         return (self.masks and self.masks.preset) or self.preset
 
     @property
+    def parts(self) -> dict[str, _Section]:
+        """What is infused: name of the section → the section."""
+        found = {name: getattr(self, name) for name in ("embedding", "masks", "relation_bias", "lisa")}
+        return {name: one for name, one in found.items() if one and getattr(one, "kind", None) != "none"}
+
+    @property
     def is_plain(self) -> bool:
         """Whether nothing is infused."""
         return self.tree_options is None and self.lisa is None and self.embedding is None

@@ -6,7 +6,7 @@ import json
 import logging
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +180,17 @@ def around(checkpoints: Sequence[Path], step: int | None, n: int) -> list[Path]:
     return sorted(near[:n], key=step_of)
 
 
-def best_and_near(folder: Path, best_step: int | None, n: int) -> tuple[Path, list[Path]]:
+def best_and_near(
+    folder: Path, best_step: int | None, n: int, evaluated: Collection[int]
+) -> tuple[Path, list[Path]]:
     """The best complete checkpoint in a folder, or else the last, and the `n` complete ones around it.
+
+    Only those after `evaluated` updates count, so not that of an interruption.
 
     Raises:
         CheckpointError: No checkpoint is complete.
     """
-    found, _ = complete_checkpoints(folder)
+    found = [path for path in complete_checkpoints(folder)[0] if step_of(path) in evaluated]
     if not found:
         raise CheckpointError(f"{folder}: expected a checkpoint after training, found none.")
     best = next((path for path in found if step_of(path) == best_step), found[-1])

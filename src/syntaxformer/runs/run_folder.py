@@ -151,8 +151,21 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
     if team.is_main_process:
         check_run(settings, resume, overwrite)
     with ExitStack() as held:
-        yield Run(settings, resume, overwrite, team, start, held)
+        run = Run(settings, resume, overwrite, team, start, held)
+        try:
+            yield run
+        except KeyboardInterrupt:
+            _log.warning("%s: %s", settings.output, _after_interruption(run))
+            raise
         team.wait_for_everyone()
+
+
+def _after_interruption(run: Run[Any]) -> str:
+    if run.watch is None:
+        return "nothing was changed; the same command begins again"
+    found = any(run.settings.output.glob(f"checkpoints/**/checkpoint-*/{MANIFEST}"))
+    goes_on = "continues from the last checkpoint" if found else "begins again: there is no checkpoint yet"
+    return f"with --resume the command {goes_on}"
 
 
 def _environment(settings: RunConfig, packages: Sequence[str]) -> dict[str, Any]:

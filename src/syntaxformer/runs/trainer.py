@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from operator import le
@@ -99,7 +101,7 @@ class RunTrainer:
         **given: Any,
     ) -> None:
         self.config, self.batches, self.rate = config, batches, rate
-        every = [Beginning(batches), *callbacks, ProgressLines(n_updates)]
+        every = [Beginning(batches), *callbacks, ProgressLines(n_updates), Interruption()]
         every += [Curves(curves)] if config.tensorboard else []
         super().__init__(model, arguments, callbacks=every, **given)
         if config.sharded:
@@ -183,6 +185,14 @@ class RunTrainer:
         else:
             self.train(resume_from_checkpoint=str(checkpoint))
 
+    def train(self, *given: Any, **options: Any) -> Any:
+        """Train as transformers does; callbacks end their work also where training breaks off."""
+        try:
+            return super().train(*given, **options)  # type: ignore[misc]
+        except BaseException:
+            self.callback_handler.on_train_end(self.args, self.state, self.control)
+            raise
+
     def _delete_later_than(self, checkpoint: Path | None) -> None:
         """Delete checkpoints that would count as newer than those that this run will write."""
         self.accelerator.wait_for_everyone()  # each process has chosen where to continue
@@ -210,12 +220,14 @@ class RunTrainer:
                 save_optimizer(partial_folder, optimizer, self.lr_scheduler)
                 save_random_states(partial_folder, random_states)
                 self.state.save_to_json(str(partial_folder / "trainer_state.json"))
-            numbered = numbered_checkpoints(folder)
-            kept = {path.name for path in self._wanted_checkpoints(numbered)}
-            for old in numbered:
-                if old.name not in kept | {f"checkpoint-{self.state.best_global_step}"}:
-                    shutil.rmtree(old, ignore_errors=True)
+            best = folder / f"checkpoint-{self.state.best_global_step}"
+            self.keep_only([best, *self._wanted_checkpoints(numbered_checkpoints(folder))])
         self.accelerator.wait_for_everyone()
+
+    def keep_only(self, wanted: Iterable[Path]) -> None:
+        """Delete all other checkpoints."""
+        for old in {*numbered_checkpoints(Path(self.args.output_dir))}.difference(wanted):
+            shutil.rmtree(old, ignore_errors=True)
 
     def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
         """The checkpoints that are kept besides the best one: the last."""
@@ -254,6 +266,40 @@ class Beginning(TrainerCallback):
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Choose the batches of the epoch, the same however often training was interrupted."""
         self.batches.set_epoch(int((state.epoch or 0) + 1e-9))
+
+
+class Interruption(TrainerCallback):
+    """At Ctrl-C, writes a checkpoint after the update and leaves; a second Ctrl-C leaves at once.
+
+    Several processes leave at once, since they would not stop after the same update.
+    """
+
+    _is_asked = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Listen, unless Ctrl-C has another meaning here."""
+        is_free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if is_free and args.world_size == 1 and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._ask)
+
+    def _ask(self, *_: Any) -> None:
+        self._is_asked = True
+        self.on_train_end()
+        _log.warning("interrupted: a checkpoint is written first; Ctrl-C again leaves without it")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Ask for a checkpoint."""
+        control.should_save |= self._is_asked
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave."""
+        if self._is_asked:
+            raise KeyboardInterrupt
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """Listen no longer."""
+        if signal.getsignal(signal.SIGINT) == self._ask:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class ProgressLines(TrainerCallback):
@@ -387,8 +433,13 @@ class TallyBook:
 
 def best_step(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
     """The update of the best evaluation in a trainer's log, or the first of several equal ones."""
-    found = {log["step"]: rank(log, best_by, "eval_") for log in history if "eval_loss" in log}
+    found = {step: rank(log, best_by, "eval_") for step, log in evaluations(history).items()}
     return max(found, key=lambda step: found[step])
+
+
+def evaluations(history: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """Update → the log of the evaluation after it, in order."""
+    return {log["step"]: log for log in history if "eval_loss" in log}
 
 
 def n_without_gain(history: Iterable[Mapping[str, Any]], best_by: str) -> int:

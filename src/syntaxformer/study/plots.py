@@ -40,12 +40,13 @@ def draw_attention(
     _check_ending(figure, path)
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
     for panel, (title, one) in zip(panels, maps.items(), strict=True):
-        panel.imshow(one.average(layer, head), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        drawn = panel.imshow(one.average(layer, head), cmap="Blues", vmin=0, vmax=1, aspect="auto")
         panel.set_xticks(range(len(one.src_pieces)), _labels(one), rotation=90)
         panel.set_yticks(range(len(one.tgt_pieces)), one.tgt_pieces)
         panel.set_title(title)
         panel.set_xlabel("source")
     panels[0].set_ylabel("target")
+    figure.colorbar(drawn, ax=panels, label="attention")
     _save(figure, path)
 
 
@@ -80,7 +81,7 @@ def draw_subnetwork(
     title = f"{view.networks[network]}, layer {number}, weight {weight:.3f}"
     maps = {title: view.sub_attention(layer, network, head), f"{name}, layer {number}": beside}
     for panel, (title, weights) in zip((left, middle), maps.items(), strict=True):
-        panel.imshow(weights, cmap="Blues", vmin=0, aspect="equal")
+        figure.colorbar(panel.imshow(weights, cmap="Blues", vmin=0, aspect="equal"), ax=panel, shrink=0.6)
         panel.set_xticks(range(len(view.pieces)), view.pieces, rotation=90)
         panel.set_yticks(range(len(view.pieces)), view.pieces)
         panel.set_title(title)

@@ -166,7 +166,7 @@ def load_word_encoder(
     from syntaxformer.encoders.collator import SyntaxCollator
     from syntaxformer.encoders.tasks import CLASSIFIER, read_classifier_info
     from syntaxformer.infusion import load
-    from syntaxformer.runs.loading import pick_device
+    from syntaxformer.runs.loading import pick_device, quiet_loading
     from syntaxformer.translation.translator import Translator
 
     folder = Path(folder)
@@ -178,11 +178,13 @@ def load_word_encoder(
         stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
         annotator = trusted_annotator(stored, annotator, folder, trust_annotator)
         place, parser = pick_device(device), prepare(annotator or "en+phrases")
-        return infused_words(load(folder).eval().to(place), SyntaxCollator.from_pretrained(folder), parser)
+        with quiet_loading():
+            infused = load(folder).eval().to(place)
+        return infused_words(infused, SyntaxCollator.from_pretrained(folder), parser)
     from transformers import AutoModel, AutoTokenizer
 
     place = pick_device(device)
-    with folder_errors(folder, "an encoder"):
+    with folder_errors(folder, "an encoder"), quiet_loading():
         model = AutoModel.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, use_fast=True)
     return huggingface_words(model.eval().to(place), tokenizer)

@@ -75,14 +75,17 @@ def get_tokenizers(
     sides = {name: (lines, corpus.preparation(ending)) for name, (lines, ending) in sides.items()}
 
     def learn(*names: str) -> PreTrainedTokenizerFast:
+        size = (names == ("tgt",) and config.target_vocab_size) or config.vocab_size
+        own = config.model_copy(update={"vocab_size": size})
+
         def train() -> PreTrainedTokenizerFast:
             lines = chain.from_iterable(part for name in names for part in prepared_parts(*sides[name]))
-            return train_subwords(lines, config, raw)
+            return train_subwords(lines, own, raw)
 
         if not isinstance(text.src, StoredLines):
             return train()
         prepared = {name: asdict(sides[name][1]) for name in names}
-        made_from = {"text": text.sha256, "raw": raw, "sides": prepared, **config.model_dump(mode="json")}
+        made_from = {"text": text.sha256, "raw": raw, "sides": prepared, **own.model_dump(mode="json")}
         return stored_subwords(corpus.cache, made_from, train)
 
     if any(pretrained):

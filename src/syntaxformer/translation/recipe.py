@@ -166,7 +166,12 @@ class TrainingConfig(RunTraining):
     patience: int | None = Field(
         default=None, ge=1, description="stop after so many evaluations without a gain by best_by"
     )
-    keep_checkpoints: int = Field(default=5, ge=1, description="checkpoints kept besides the best one")
+    keep_checkpoints: int = Field(
+        default=5,
+        ge=0,
+        description="checkpoints kept besides the best one while training; at the end those stay that a "
+        "longer run reads, and with 0 none",
+    )
     average: int = Field(
         default=1, ge=1, description="average so many checkpoints near the best one, if that is no worse"
     )

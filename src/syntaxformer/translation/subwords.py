@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -34,10 +34,22 @@ class SubwordConfig(BaseModel):
     joint: bool = Field(
         default=True, description="one vocabulary for both languages; false: one of this size for each"
     )
+    target_vocab_size: int | None = Field(
+        default=None, gt=300, description="with joint=false: pieces of the target's; null: vocab_size"
+    )
+    of_all_pairs: bool = Field(
+        default=False, description="learn them on all training pairs, also where data.fraction takes a share"
+    )
     min_frequency: int = Field(default=2, ge=1, description="a merge must occur this often")
     tokenizer: str | None = Field(
         default=None, description="folder of an existing tokenizer; null: learn a tokenizer"
     )
+
+    @model_validator(mode="after")
+    def _two_sizes(self) -> SubwordConfig:
+        if self.joint and self.target_vocab_size:
+            raise ValueError("target_vocab_size: expected joint=false beside it, got true.")
+        return self
 
 
 def train_subwords(

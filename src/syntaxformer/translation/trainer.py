@@ -20,13 +20,21 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
-from syntaxformer.runs.checkpoints import around, average_weights, best_and_near, load_weights, step_of
+from syntaxformer.runs.checkpoints import (
+    around,
+    average_weights,
+    best_and_near,
+    load_weights,
+    numbered_checkpoints,
+    step_of,
+)
 from syntaxformer.runs.trainer import (
     JUDGED_BY,
     SCHEDULES,
     RunTrainer,
     TallyBook,
     best_step,
+    evaluations,
     n_without_gain,
     rank,
     run_arguments,
@@ -214,10 +222,17 @@ class SyntaxTrainer(RunTrainer, Trainer):
         self.state.best_metric = scores_at(best, self.state.log_history)[JUDGED_BY[self.config.best_by][0]]
         return best == self.state.global_step
 
-    def _wanted_checkpoints(self, numbered: list[Path]) -> list[Path]:
-        """The last checkpoints, as many as are kept or averaged, and those around the best one."""
-        last = numbered[-max(self.config.keep_checkpoints, self.config.average) :]
-        return last + around(numbered, self.state.best_global_step, self.config.average)
+    def _wanted_checkpoints(self, numbered: list[Path], n_last: int | None = None) -> list[Path]:
+        """The newest, the last ones, as many as are kept or averaged, and those around the best one."""
+        n_last, evaluated = n_last or self.config.keep_checkpoints, evaluations(self.state.log_history)
+        judged = [path for path in numbered if step_of(path) in evaluated]
+        near = around(judged, self.state.best_global_step, self.config.average)
+        return [*numbered[-1:], *judged[-max(n_last, self.config.average) :], *near]
+
+    def clear_checkpoints(self) -> None:
+        """At the end of a run, delete what resuming it for more updates would not read; with 0 kept, all."""
+        numbered = numbered_checkpoints(Path(self.args.output_dir))
+        self.keep_only(self._wanted_checkpoints(numbered, 1) if self.config.keep_checkpoints else ())
 
     def choose_checkpoints(self) -> tuple[list[Path], dict[str, Any]]:
         """The checkpoints whose mean becomes the model, and its dev scores; every process must call this.
@@ -229,7 +244,8 @@ class SyntaxTrainer(RunTrainer, Trainer):
             ConfigError: The loss of the mean is not finite.
         """
         folder, best_by = Path(self.args.output_dir), self.config.best_by
-        best, near = best_and_near(folder, self.state.best_global_step, self.config.average)
+        wanted = self.state.best_global_step, self.config.average, evaluations(self.state.log_history)
+        best, near = best_and_near(folder, *wanted)
         chosen, scores = [best], scores_at(step_of(best), self.state.log_history)
         if len(near) > 1:
             load_weights(self.model, average_weights(near), best)
@@ -239,7 +255,10 @@ class SyntaxTrainer(RunTrainer, Trainer):
             if rank(mean, best_by) >= rank(scores, best_by):
                 chosen, scores = near, mean
         dev = {f"dev_{name}": value for name, value in scores.items()}
-        return chosen, {**dev, "best_step": step_of(best), "last_step": self.state.global_step}
+        steps = {"best_step": step_of(best), "last_step": self.state.global_step}
+        history = self.state.log_history
+        every = [{"step": step, **scores_at(step, history)} for step in evaluations(history)]
+        return chosen, {**dev, **steps, "evaluations": every}
 
 
 class Flow(TrainerCallback):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import set_seed
 
+from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
 from syntaxformer.base.languages import language_of_side
@@ -163,6 +164,7 @@ def _train(run: Run[Recipe]) -> None:
         # A new network takes the weights, because the trained one may be in shards.
         model, adapters = build(recipe, data)
         finish(run, model, chosen, metrics, adapters)
+        trainer.clear_checkpoints()
 
 
 def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
@@ -175,7 +177,9 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
     """
     data, splits = recipe.data, (recipe.data.train_splits[0], recipe.data.dev)
     dev_text = read_split(data, data.dev)
-    train_text, report = report_train(data, nested_fraction(read_train(data), data.fraction), dev_text)
+    every = read_train(data)
+    train_text, report = report_train(data, nested_fraction(every, data.fraction), dev_text)
+    of_subwords = every if recipe.subwords.of_all_pairs else train_text
     factors = tuple(name for name, _ in recipe.width_plan().factors)
     syntax = recipe.syntax_inputs(training=True)
     annotator = _annotator(recipe, factors, syntax) if needs_annotator(factors, syntax) else None
@@ -202,7 +206,7 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         encoder = load_source_encoder(recipe.output, info)
         start = start and replace(start, source=encoder.tokenizer, target=encoder.target_tokenizer)
     else:
-        encoder, start = _new_encoder(recipe, train_text, train_words or [], factors, start, parent, report)
+        encoder, start = _new_encoder(recipe, of_subwords, train_words or [], factors, start, parent, report)
         info = _info(recipe, encoder, annotator, hashes)
         if parent_info is not None:
             info.rewrites_target = parent_info.rewrites_target
@@ -454,13 +458,17 @@ def describe(recipe: Recipe, model: SyntaxTransformer, data: Prepared) -> str:
     """One line about the run: infusion, widths, number of parameters and pairs, precision."""
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     lengths, kind = data.train.tgt.lengths, f"{recipe.embedding.kind}: {recipe.width_plan().arithmetic()}"
-    if recipe.is_hosted:
+    tags, parts = recipe.predict_target_pos, dict(recipe.infusion.parts)
+    parts |= {} if tags is None else {"predict_target_pos": tags}
+    if not recipe.is_hosted:
+        parts.pop("embedding", None)  # its arithmetic tells more
+    else:
         n_trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
         infused = sum(one.numel() for one in model.infusion.parameters()) if hasattr(model, "infusion") else 0
         kind = f"{model.config.model_type} of {recipe.model.init_from}, {n_trained / 1e6:.2f}M trained, "
         kind += f"{infused / 1e6:.3f}M of them of syntax"
     return (
-        f"{kind}; {n_parameters / 1e6:.2f}M parameters, "
+        f"{'; '.join(filter(None, [kind, sections_in_words(parts)]))}; {n_parameters / 1e6:.2f}M parameters, "
         f"{model.config.vocab_size} pieces; {len(data.train)} pairs, {int(lengths.sum())} target pieces; "
         f"{recipe.training.precision}"
     )

@@ -10,7 +10,13 @@ import pytest
 from scipy.stats import ttest_1samp, ttest_rel
 
 from syntaxformer.base import statistics as significance
-from syntaxformer.base.statistics import bootstrap_interval, detectable_effect, paired_t_test, spread
+from syntaxformer.base.statistics import (
+    bootstrap_interval,
+    detectable_effect,
+    paired_t_test,
+    randomization_p,
+    spread,
+)
 
 
 def test_the_t_test_is_scipys():
@@ -69,3 +75,16 @@ def test_the_effect_that_so_many_seeds_can_show(n, sd):
     drawn = np.random.default_rng(7).normal(effect, sd, (20_000, n))
     assert (ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.8, abs=0.01)
     assert detectable_effect(2 * n, sd) < effect
+
+
+def _share_right(found):
+    return {"accuracy": float(np.mean(np.asarray(found) == 1))}
+
+
+def test_randomization_over_rows_counts_the_exchanges_that_are_as_large():
+    # Of ten rows only three differ, all for the second: 2 of the 8 exchanges give so large a difference.
+    first, second = [1] * 7 + [0] * 3, [1] * 10
+    found = randomization_p(_share_right, first, second, 4000)["accuracy"]
+    assert found == pytest.approx((0.7, 0.3, 0.25), abs=0.025)
+    assert randomization_p(_share_right, first, first) == {"accuracy": (0.7, 0.0, 1.0)}
+    assert randomization_p(_share_right, [0] * 40, [1] * 40, 99) == {"accuracy": (0.0, 1.0, 0.01)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -190,7 +191,6 @@ def test_both_halves_of_experiment_have_help(run, command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "tiny"], "interrupted: with --resume the command continues from its last checkpoint\n"),
         (["--quiet", "annotate", "a"], "interrupted: the same command continues the work\n"),
         (["translate", "runs/sit"], "interrupted\n"),
     ],
@@ -198,6 +198,19 @@ def test_both_halves_of_experiment_have_help(run, command):
 def test_who_interrupts_a_command_reads_how_it_goes_on(run, monkeypatch, arguments, message):
     monkeypatch.setattr(cli_main, "app", lambda **_: 130)
     assert run(*arguments) == (130, "", message)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_verbs_and_options(shell):
+    words = {"COMP_WORDS": "syntaxformer translate --no-r", "COMP_CWORD": "2"}
+    words |= {
+        "_TYPER_COMPLETE_ARGS": "syntaxformer translate --no-r",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    environment = {**os.environ, **words, "_SYNTAXFORMER_COMPLETE": f"complete_{shell}"}
+    command = [sys.executable, "-m", "syntaxformer.cli.main"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert "--no-repeat-ngram-size" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("verb", [[], ["train"], ["experiment"], ["experiment", "run"]])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sys
 from dataclasses import replace
 
@@ -226,6 +228,33 @@ def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path):
     finished_at = (broken / "model.safetensors").stat().st_mtime_ns
     assert finetune(config, resume=True) == broken
     assert (broken / "model.safetensors").stat().st_mtime_ns == finished_at
+
+
+def test_a_run_that_ctrl_c_ended_within_an_epoch_goes_on_as_an_unbroken_one(
+    config_of, monkeypatch, caplog, tmp_path
+):
+    whole = finetune(config_of("training.epochs=2", output=tmp_path / "whole"))
+    config, step, calls = (
+        config_of("training.epochs=2", output=tmp_path / "broken"),
+        FinetuneTrainer.training_step,
+        [],
+    )
+
+    def pressed(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, *arguments, **options)
+
+    monkeypatch.setattr(FinetuneTrainer, "training_step", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(config)
+    assert "broken: with --resume the command continues from the last checkpoint" in caplog.text
+    (written,) = config.output.glob("checkpoints/*/checkpoint-*")
+    assert written.name == "checkpoint-2"
+    finetune(config, resume=True)
+    one, two = (load_file(folder / "model.safetensors") for folder in (whole, config.output))
+    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def _flip_a_byte(path):

@@ -43,6 +43,20 @@ def test_predict_reproduces_the_dev_score(run, cola_model, cola, tmp_path):
     assert label == str(int(float(second) > float(first)))
 
 
+def test_shuffled_tags_are_scored_beside_the_unchanged_ones(run, cola_model, cola):
+    folder, value = cola_model
+    plain, blank = ("--quiet", "predict", folder, "--data", cola), ("--blank", "pos")
+    found = json.loads(run(*plain, *blank, "--json").out)
+    test = found["against_unchanged"]["matthews"]
+    assert test["unchanged"] == pytest.approx(value, abs=1e-4)
+    assert test["difference"] == pytest.approx(found["matthews"] - test["unchanged"])
+    assert 0 < test["p"] <= 1
+    line = f"matthews {found['matthews']:.4f}; unchanged {value:.4f}, difference {test['difference']:+.4f}, "
+    assert run(*plain, *blank).out.splitlines() == [
+        f"{line}p = {test['p']:.3f} (approximate randomization over 13 rows)"
+    ]
+
+
 def test_a_file_for_the_glue_server(run, cola_model, cola, tmp_path):
     folder, _ = cola_model
     (tmp_path / "submission").mkdir()

@@ -56,6 +56,18 @@ def test_words_are_cut_as_glove_has_them():
     assert list(count_words(["The THE"], lowercase=True)) == ["the"]
 
 
+def test_of_trees_only_the_words_are_taken(files):
+    (files / "train.txt").write_text("(3 (2 The) (2 (1 Dog) (2 bark)))\n\n(2 (2 -LRB-) (2 .))\n")
+    report = build(files)
+    # Of The, Dog, bark, ( and . only the bracket has no vector.
+    assert "5 words of 5 in the text, 4 of them with a vector" in report
+    assert report.endswith("80.0% of the running words")
+    (files / "train.txt").write_text("(The dog (it barks) sleeps.)\n")
+    assert "8 words of 10 in the text" in build_scratch_encoder(
+        [files / "train.txt"], files / "prose", None, SHAPE
+    )
+
+
 def test_the_embedding_table_holds_glove(files):
     build(files)
     tokenizer = AutoTokenizer.from_pretrained(files / "out")

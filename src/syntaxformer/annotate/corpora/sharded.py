@@ -239,7 +239,7 @@ def _on_ray(
 ) -> Iterator[tuple[Shard, str | None]]:
     started = connect(address, n_workers + 1)
     try:
-        logging.getLogger("ray.data").setLevel(logging.WARNING)
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
         rows = [{"shard": json.dumps(asdict(shard))} for shard in shards]
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False

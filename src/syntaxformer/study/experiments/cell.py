@@ -23,7 +23,6 @@ from syntaxformer.base.files import MANIFEST, hash_file, read_json, read_lines, 
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
 from syntaxformer.encoders.tasks import OWN_TASKS, find_task
-from syntaxformer.runs.checkpoints import numbered_checkpoints
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
 from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec, in_words
 from syntaxformer.study.experiments.store import StoredRun, own_runs
@@ -214,9 +213,11 @@ def _train(cell: Cell, folder: Path) -> dict[str, Any]:
     recipe: Any = resolve(cell, model)
     if not (model / MANIFEST).exists():
         train_translator(recipe, resume=_has_begun(model))
-    found = _facts(model, _loss_curve(model), recipe)
     run = read_json(model / "run.json")
-    found["metrics"] = {name: run[name] for name in ("dev_loss", "dev_bleu") if name in run}
+    logged = run.get("evaluations", ())  # the dev loss at each evaluation, and BLEU where it was measured
+    curve = [{"step": one["step"], "value": one["loss"]} | _only(one, "bleu") for one in logged]
+    found = _facts(model, curve, recipe)
+    found["metrics"] = _only(run, "dev_loss", "dev_bleu")
     if cell.test is not None:
         found["metrics"] = {**_translate(cell, folder, found), **found["metrics"]}
     return found
@@ -275,27 +276,17 @@ def _has_begun(model: Path) -> bool:
 def _facts(model: Path, curve: list[dict[str, float]], recipe: Recipe | FinetuneConfig) -> dict[str, Any]:
     """The facts about any run whose model is written."""
     run = read_json(model / "run.json")
-    facts: dict[str, Any] = {name: run[name] for name in _FACTS if name in run}
     return {
-        **facts,
+        **_only(run, *_FACTS),
         "n_parameters": count_parameters(model),
         "curve": curve,
         "recipe": recipe_settings(recipe),
     }
 
 
-def _loss_curve(model: Path) -> list[dict[str, float]]:
-    """The dev loss at each evaluation, and BLEU where it was measured, read from the newest checkpoint."""
-    newest = numbered_checkpoints(model / "checkpoints")[-1:]
-    logged = [
-        one for state in newest for one in read_json(state / "trainer_state.json").get("log_history", [])
-    ]
-    return [
-        {"step": one["step"], "value": one["eval_loss"]}
-        | ({"bleu": one["eval_bleu"]} if "eval_bleu" in one else {})
-        for one in logged
-        if "eval_loss" in one
-    ]
+def _only(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Some of the facts, if they are there."""
+    return {name: facts[name] for name in names if name in facts}
 
 
 def check_experiment(spec: Spec, runs: Mapping[str, StoredRun]) -> None:

@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from tokenizers import processors
 from transformers import PreTrainedTokenizerFast
 
@@ -18,12 +19,15 @@ from syntaxformer.translation.prepare import (
     annotated_columns,
     encode_pairs,
     get_tokenizer,
+    get_tokenizers,
     needs_annotator,
     nested_fraction,
     source_encoder,
 )
+from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
 from syntaxformer.translation.subwords import SubwordConfig
+from syntaxformer.translation.training import prepare
 from syntaxformer.trees import Sentence, write_conllu
 
 SRC, TGT = ["the cat sat", "cats", "the cat"], ["die Katze", "Katzen", "die Katze"]
@@ -188,6 +192,44 @@ def test_a_user_column_and_a_fraction(tmp_path, annotator):
 @pytest.mark.parametrize(("factors", "needed"), [((), False), (("mine",), True), (("case",), True)])
 def test_every_factor_needs_words(factors, needed):
     assert needs_annotator(factors) is needed
+
+
+def test_two_vocabularies_of_two_sizes():
+    sides = ([f"{word}{row} ran{row}" for row in range(99)] for word in ("house", "haus"))
+    text, corpus = ParallelText(*sides, Path("a"), Path("b")), CorpusConfig(dir=Path(), src="en", tgt="de")
+    config = SubwordConfig(vocab_size=305, target_vocab_size=302, joint=False, min_frequency=1)
+    source, target = get_tokenizers(text, config, corpus)
+    assert target is not None
+    assert (len(source), len(target)) == (305, 302)
+    with pytest.raises(ValidationError, match="target_vocab_size: expected joint=false beside it, got true"):
+        SubwordConfig(target_vocab_size=302)
+
+
+def test_one_vocabulary_for_all_fractions(tmp_path):
+    for split, n_lines in (("train", 60), ("valid", 3)):
+        for ending, word in (("en", "house"), ("de", "haus")):
+            (tmp_path / f"{split}.{ending}").write_text(
+                "".join(f"{word}{row} in {split}{row % 9}\n" for row in range(n_lines))
+            )
+
+    def pieces(fraction: float, of_all: str) -> dict[str, int]:
+        recipe = load_recipe(
+            "tiny",
+            [
+                *(
+                    f"data.dir={tmp_path}",
+                    "data.cache=null",
+                    "infusion.kind=none",
+                    f"data.fraction={fraction}",
+                ),
+                *(f"output={tmp_path / 'out'}", f"subwords.of_all_pairs={of_all}", "subwords.vocab_size=340"),
+            ],
+        )
+        prepared = prepare(recipe)
+        assert len(prepared.train) == round(60 * fraction)
+        return prepared.encoder.tokenizer.get_vocab()
+
+    assert pieces(0.1, "true") == pieces(1.0, "true") == pieces(1.0, "false") != pieces(0.1, "false")
 
 
 def test_a_tokenizer_that_is_not_there(tmp_path):

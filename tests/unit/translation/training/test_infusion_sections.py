@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import numpy as np
 import pytest
+import torch
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.runs.trainer import TallyBook
 from syntaxformer.translation.recipe import load_recipe
+from syntaxformer.translation.training import describe
 
 
 def _problems(*overrides: str) -> list[str]:
@@ -48,6 +54,25 @@ def test_a_bias_is_of_the_trees_of_masks():
         "tiny", ["masks={max_distance: 7, without: [sibling]}", "relation_bias={}"]
     ).infusion.relation_bias
     assert (bias.max_distance, bias.without) == (7, ("sibling",))
+
+
+def test_the_header_says_what_is_trained():
+    model = SimpleNamespace(parameters=lambda: [torch.zeros(7)], config=SimpleNamespace(vocab_size=11))
+    pairs = MagicMock(tgt=SimpleNamespace(lengths=np.array([3, 2])), __len__=lambda _: 2)
+    data = SimpleNamespace(train=pairs)
+    recipe = load_recipe(
+        "tiny",
+        [
+            *("infusion.kind=none", "masks={mode: additive, trees: [dependency]}", "lisa={layers: [0]}"),
+            *("predict_target_pos.annotator=de", "training.precision=fp32"),
+        ],
+    )
+    parts = "masks (trees dependency, mode additive), lisa (layers 0), predict_target_pos (annotator de)"
+    counts = "0.00M parameters, 11 pieces; 2 pairs, 5 target pieces; fp32"
+    width = recipe.model.d_model
+    assert describe(recipe, model, data) == f"none: {width} (word) = {width}; {parts}; {counts}"
+    plain = load_recipe("tiny", ["infusion.kind=none", "training.precision=fp32"])
+    assert describe(plain, model, data) == f"none: {width} (word) = {width}; {counts}"
 
 
 def test_lisa_in_the_second_encoder_alone():

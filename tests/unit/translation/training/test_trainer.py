@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -86,6 +87,71 @@ def test_an_interrupted_run_ends_like_an_unbroken_one(tiny_trainer, tiny_recipe,
         torch.testing.assert_close(_weights(resumed)[name], tensor, atol=1e-5, rtol=0)
     assert resumed.state.best_global_step == unbroken.state.best_global_step
     assert resumed.state.best_metric == pytest.approx(unbroken.state.best_metric, abs=1e-5)
+
+
+class CtrlC(TrainerCallback):
+    """Presses Ctrl-C after an update."""
+
+    def __init__(self, step: int, times: int = 1) -> None:
+        self.step, self.times = step, times
+
+    def on_step_begin(self, args, state, control, **_) -> None:
+        if state.global_step + 1 == self.step:
+            for _ in range(self.times):
+                os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_writes_a_checkpoint_that_is_not_averaged(tiny_trainer, tmp_path, caplog):
+    """At update 17 of 29, with evaluations at 7, 14, 21, 28, 29."""
+    settings = {**LONG, "training__average": 3, "training__keep_checkpoints": 1}
+    unbroken = tiny_trainer(**settings, output=tmp_path / "unbroken")
+    unbroken.train()
+    interrupted = tiny_trainer(**settings)
+    interrupted.add_callback(CtrlC(17))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.train_from(None)
+    assert "interrupted: a checkpoint is written first; Ctrl-C again leaves without it" in caplog.text
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    folder = tmp_path / "run" / "checkpoints"
+    names = [path.name for path in complete_checkpoints(folder)[0]]
+    assert names == ["checkpoint-7", "checkpoint-14", "checkpoint-17"]
+    resumed = tiny_trainer(**settings)
+    # The checkpoint would be nearer to the best one than those that are averaged.
+    resumed.train_from(folder / "checkpoint-17")
+    for name, tensor in _weights(unbroken).items():
+        torch.testing.assert_close(_weights(resumed)[name], tensor, atol=1e-5, rtol=0)
+    kept = {path.name for path in complete_checkpoints(folder)[0]}
+    assert kept == {path.name for path in complete_checkpoints(tmp_path / "unbroken" / "checkpoints")[0]}
+    shutil.copytree(folder / "checkpoint-29", folder / "checkpoint-27")
+    chosen, report = resumed.choose_checkpoints()
+    assert "checkpoint-27" not in [path.name for path in chosen]
+    assert [one["step"] for one in report["evaluations"]] == [7, 14, 21, 28, 29]
+    assert report["evaluations"][0]["loss"] == pytest.approx(
+        unbroken.choose_checkpoints()[1]["evaluations"][0]["loss"], abs=1e-5
+    )
+
+
+def test_a_second_ctrl_c_leaves_at_once(tiny_trainer, tmp_path):
+    trainer = tiny_trainer()
+    trainer.add_callback(CtrlC(7, times=2))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train_from(None)
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["checkpoint-5"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "average", "left"), [(5, 1, {15, 35}), (5, 3, {10, 15, 20, 25, 30, 35}), (0, 1, set())]
+)
+def test_at_the_end_stays_what_a_longer_run_reads(tiny_trainer, tmp_path, keep, average, left):
+    given = iter([1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0])
+    trainer = tiny_trainer(
+        lambda: {"bleu": next(given)}, training__best_by="bleu", training__max_steps=35,
+        training__average=average, training__keep_checkpoints=keep,
+    )  # fmt: skip
+    trainer.train()
+    trainer.clear_checkpoints()
+    kept, _ = complete_checkpoints(tmp_path / "run" / "checkpoints")
+    assert {path.name for path in kept} == {f"checkpoint-{step}" for step in left}
 
 
 @pytest.mark.parametrize("step", [7, 13])

@@ -157,6 +157,14 @@ def test_another_annotator_for_a_translator(monkeypatch, tmp_path, plain):
     assert given == [("en", "cpu", False), (None, None, True)]
 
 
+def test_an_encoder_is_loaded_without_bars(tmp_path, tokenizer, bert, capfd):
+    bert.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    capfd.readouterr()
+    assert load_word_encoder(tmp_path, device="cpu").n_states == bert.config.num_hidden_layers + 1
+    assert capfd.readouterr().err == ""
+
+
 def _grown_treebank(n: int):
     """Random trees with vectors that hold them: each word is its governor's vector plus a direction of its own."""
     drawn = np.random.default_rng(7)

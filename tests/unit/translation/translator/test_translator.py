@@ -162,7 +162,7 @@ def test_the_score_is_a_log_probability(plain):
     with torch.no_grad():
         found = plain.model.generate(
             input_ids=ids, max_new_tokens=99, num_beams=3, length_penalty=power, do_sample=False,
-            logits_processor=[LengthLimit(torch.tensor([2 * len(source.pieces) + 10]), 2, 3)],
+            logits_processor=[LengthLimit(torch.tensor([2 * len(source.pieces) + 10]), 2, 3, torch.device("cpu"))],
         )  # fmt: skip
         target = found[:, 1:]
         logits = plain.model(input_ids=ids, labels=target).logits

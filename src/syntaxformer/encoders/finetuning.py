@@ -342,7 +342,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         [replace(one, label=task_type.target(one.label)) for one in train],
         dev,
         lengths[data.train.name][0],
-        SyntaxCollator(tokenizer, config.infusion.fitted(sentences), max_length=longest),
+        SyntaxCollator(tokenizer, config.infusion.fitted(sentences), max_length=longest, pool=sentences),
         info,
         task_type,
         task_type.scorer(tokenizer),

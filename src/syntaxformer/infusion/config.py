@@ -213,7 +213,9 @@ class InfusionConfig(_Section):
         default=None,
         description="a biaffine head that points at governors (Bai et al. 2021, Kapadia et al. 2020)",
     )
-    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="seed of random masks and of new parameters")
+    seed: int = Field(
+        default=0, ge=0, le=MAX_SEED, description="seed of the controls of trees and of new parameters"
+    )
 
     shorthands: ClassVar[tuple[str, ...]] = tuple(EmbeddingConfig.model_fields)
     """Keys of `embedding` that a recipe may give as keys of `infusion`."""
@@ -400,4 +402,4 @@ def _as_mapping(section: Any) -> dict[str, Any] | None:
     """The keys that were set in a section, which is a mapping or an object; None if it is off."""
     if isinstance(section, BaseModel):
         return section.model_dump(exclude_unset=True)
-    return dict(section) if isinstance(section, Mapping) else None
+    return dict(TreeOptions._renamed(section)) if isinstance(section, Mapping) else None

@@ -162,7 +162,7 @@ def test_a_run_with_several_factors_stores_their_values(config_of, cola):
 def test_ablation_switches_reach_the_masks(config_of):
     config = config_of("infusion.masks.without=parent,child", "infusion.masks.random=true", infuse="masks")
     assert config.infusion.masks.without == ("parent", "child")
-    assert config.infusion.masks.random is True
+    assert config.infusion.masks.control == "permuted"
     assert config_of("infusion.masks.without=dependency", infuse="masks").infusion.masks.used_trees == (
         "constituency",
     )

@@ -84,7 +84,7 @@ def test_keys_of_an_older_version_that_switched_nothing_on_are_passed_over():
 def test_biases_take_the_trees_of_masks():
     config = InfusionConfig(masks=MaskConfig(max_distance=5, random=True), relation_bias={"layers": [0]})
     assert config.relation_bias.max_distance == 5
-    assert config.relation_bias.random
+    assert config.relation_bias.control == "permuted"
     assert config.relation_bias.layers == (0,)
     assert InfusionConfig(relation_bias={"max_distance": 3}).tree_options.max_distance == 3
     assert InfusionConfig(lisa={}).tree_options is None

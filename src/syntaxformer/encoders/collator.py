@@ -338,8 +338,8 @@ class SyntaxCollator:
         if n_words not in self._said:
             self._said.add(n_words)
             _log.warning(
-                "control other_sentence: no other sentence of the pool has %d words; sentences of this length "
-                "get a random tree",
+                "control other_sentence: no other sentence of the pool has %d words; such sentences get a "
+                "random tree",
                 n_words,
             )
 

@@ -17,7 +17,7 @@ from syntaxformer.syntax.relations import NO_PHRASE, PhraseColumns, phrase_colum
 from syntaxformer.trees import ROOT, Tree
 
 TreeControl = Literal["random_tree", "linear_chain", "other_sentence"]
-"""A tree drawn at random, the order of the words alone, or the tree of another sentence of the same length."""
+"""A tree drawn at random, the order of the words alone, or the tree of another sentence of that length."""
 
 
 def random_governors(n_words: int, drawn: np.random.Generator) -> NDArray[np.int64]:
@@ -91,7 +91,7 @@ class TreePool:
         """The rows as lists: checksum, governors, and the three columns of phrases."""
         return [
             [
-                checksum,
+                f"{checksum:08x}",
                 None if trees.governors is None else trees.governors.tolist(),
                 None if trees.phrases is None else [column.tolist() for column in trees.phrases.arrays],
             ]
@@ -103,7 +103,7 @@ class TreePool:
         """Read what `to_json` returned."""
         return cls(
             (
-                checksum,
+                int(checksum, 16),
                 WordTrees.of_sentence(
                     len(governors if phrases is None else phrases[0]),
                     governors,
@@ -119,10 +119,10 @@ def control_trees(
 ) -> WordTrees:
     """The trees that a control puts in the place of a sentence's own, of the same kinds.
 
-    `random_tree` draws the dependency tree and the bracketing, and takes the heads of phrases from the former.
-    `linear_chain` hangs each word on the word before it, and branches to the right. Each word stays as many
-    edges below its lowest phrase as it is. `other_sentence` takes `other`, or without one what `random_tree`
-    draws.
+    `random_tree` draws the dependency tree and the bracketing, and takes the heads of phrases from the
+    former. `linear_chain` hangs each word on the word before it, and branches to the right. Each word stays
+    as many edges below its lowest phrase as it is. `other_sentence` takes `other`, or without one what
+    `random_tree` draws.
     """
     n_words = len(trees)
     if control == "other_sentence" and other is not None:

@@ -61,9 +61,9 @@ class TreeOptions(BaseModel):
     )
     control: TreeControl | Literal["permuted"] | None = Field(
         default=None,
-        description="in place of the trees, as a control: random_tree (uniformly drawn), linear_chain (on the "
-        "word before; right-branching phrases), other_sentence (its trees, if it has as many words), or "
-        "permuted (the relations of each sentence shuffled; not a tree)",
+        description="in place of the trees, as a control: random_tree (uniformly drawn), linear_chain (on "
+        "the word before; right-branching phrases), other_sentence (of as many words), or permuted (the "
+        "relations of each sentence shuffled: not a tree); null: none",
     )
 
     @model_validator(mode="before")

@@ -486,9 +486,7 @@ def test_another_sentence_lends_its_tree(tokenizer, tmp_path, caplog):
         assert batch["syntax"][0].equal(expected[0])
         assert batch["syntax"].shape[-1] == 5
     one([sf.SyntaxExample((MAN,))])
-    assert (
-        "no other sentence of the pool has 6 words; sentences of this length get a random tree" in caplog.text
-    )
+    assert "no other sentence of the pool has 6 words; such sentences get a random tree" in caplog.text
     with pytest.raises(
         ConfigError, match=r"^pool: expected sentences whose trees the control other_sentence"
     ):

@@ -111,6 +111,8 @@ def _finetune(run: Run[FinetuneConfig]) -> Path:
     with run.team.main_process_first():  # the other processes then find the parses in the cache
         inputs = _prepare(config)
     _log.info("%s", _describe(config, inputs, _build(config, inputs)))
+    if config.infusion.warning is not None:
+        _log.warning("%s", config.infusion.warning)
     if run.writes:
         _open(run, inputs)
     run.team.wait_for_everyone()

@@ -20,13 +20,22 @@ from syntaxformer.nn.infused_embedding import (
     WidthPlan,
     plan_widths,
 )
+from syntaxformer.nn.relation_biases import BiasStart
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.factors import FACTORS, FactorVocabulary, build_vocabularies, check_factors
 from syntaxformer.syntax.inputs import TreeOptions
 from syntaxformer.trees.sentence import PER_WORD, Sentence
 
-Preset = Literal["preserving", "paper"]
-"""With full attention as one more sub-network and a gate that starts closed, or syntax alone."""
+Preset = Literal["preserving", "paper", "authors_code"]
+"""How full attention comes in: behind a gate that starts closed, not at all, or as one more sub-network."""
+
+_OF_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"summation": "sum"},
+    "authors_code": {"mode": "additive", "on_empty_row": "full", "topical": False, "summation": "scaled"},
+}
+"""Keys of `masks` that a preset sets. `authors_code` is what the code published with the paper would compute
+with its masks on: it adds -10,000 to masked logits, so a row without keys attends to all, and has no topical
+attention. `paper` takes these keys as they are given."""
 
 TagPlace = Literal["interleaved", "prefix"]
 """Each tag before its word, or all tags before all words."""
@@ -53,7 +62,7 @@ class MaskConfig(TreeOptions):
     """Syntax attention (Bai et al. 2021): one sub-network for each relation."""
 
     preset: Preset | None = Field(
-        default=None, description="how the sub-networks start; null: as infusion.preset says (preserving)"
+        default=None, description="as infusion.preset, which it replaces; null: that one (preserving)"
     )
     mode: Literal["multiplicative", "additive"] = Field(
         default="multiplicative",
@@ -64,7 +73,9 @@ class MaskConfig(TreeOptions):
     )
     topical: bool = Field(default=True, description="topical attention; false: a simple summation")
     summation: Literal["sum", "scaled", "mean"] = Field(
-        default="scaled", description="without topical attention: Σ, Σ/√m (the authors' code), or the mean"
+        default="scaled",
+        description="without topical attention: Σ (as printed; the default with preset paper), Σ/√m (the "
+        "authors' code), or the mean",
     )
     per_layer: bool = Field(default=False, description="each layer has topical parameters of its own")
     layers: tuple[int, ...] | None = Field(default=None, description="layers, from 0; null: all")
@@ -77,6 +88,23 @@ class RelationBiasConfig(TreeOptions):
     """A learned bias for each head and relation, added to the logits of plain attention (ours)."""
 
     layers: tuple[int, ...] | None = Field(default=None, description="layers, from 0; null: all")
+    init: BiasStart = Field(
+        default="zero",
+        description="biases at the start: zero, or -d²/2σ² with d edges in the tree (distance; Peng et al. "
+        "2021) or from the word's governor (governor; after Bugliarello & Okazaki 2020)",
+    )
+    sigma: float = Field(default=1.0, gt=0, description="σ of init, in edges (Bugliarello & Okazaki 2020: 1)")
+
+    @model_validator(mode="after")
+    def _can_start(self) -> RelationBiasConfig:
+        if self.init != "zero" and self.siblings == "all":
+            raise ValueError(f"init: expected zero with siblings: all, got {self.init}.")
+        if self.init == "governor" and self.used_trees != ("dependency",):
+            raise ValueError(
+                f"init: expected zero or distance for trees {', '.join(self.used_trees)}, got governor. Set "
+                "trees: [dependency]."
+            )
+        return self
 
 
 class LisaConfig(_Section):
@@ -201,7 +229,8 @@ class InfusionConfig(_Section):
 
     preset: Preset = Field(
         default="preserving",
-        description="preserving: full attention and a gate that starts closed; paper: sub-networks only",
+        description="preserving: full attention and a gate that starts closed; paper: sub-networks only; "
+        "authors_code: what the code of Bai et al. (2021) computes, additive and summed with full attention",
     )
     embedding: EmbeddingConfig | None = Field(
         default=None,
@@ -242,6 +271,10 @@ class InfusionConfig(_Section):
                 f"{' and '.join(_OLDER[1:])}, got {content[older[0]]!r}."
             )
         masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
+        if masks is not None:
+            preset = str(masks.get("preset") or content.get("preset"))
+            masks = {**_OF_PRESETS.get(preset, {}), **masks}
+            content = {**content, "masks": masks}
         if masks is None or bias is None:
             return content
         taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
@@ -258,6 +291,19 @@ class InfusionConfig(_Section):
             ]
             if problems:
                 raise ValueError("\n".join(problems))
+        return self
+
+    @model_validator(mode="after")
+    def _as_the_preset_says(self) -> InfusionConfig:
+        of_preset = _OF_PRESETS["authors_code"] if self.preset_of_masks == "authors_code" else {}
+        problems = [
+            f"masks.{key}: expected {expected!r}, as preset authors_code sets it, got "
+            f"{getattr(self.masks, key)!r}. Leave it out, or take preset paper."
+            for key, expected in of_preset.items()
+            if self.masks is not None and getattr(self.masks, key) != expected
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
 
     def __init__(self, **content: Any) -> None:
@@ -278,6 +324,17 @@ class InfusionConfig(_Section):
     def preset_of_masks(self) -> Preset:
         """The preset of `masks`, or else that of the whole infusion."""
         return (self.masks and self.masks.preset) or self.preset
+
+    @property
+    def warning(self) -> str | None:
+        """What to know before a pretrained checkpoint is trained with a preset that destroys it."""
+        if self.masks is None or self.preset_of_masks == "preserving":
+            return None
+        return (
+            f"infusion.preset {self.preset_of_masks}: this is another network than the one that was "
+            "pretrained, whose attention is lost from the first step on. Expect less than from the plain "
+            "checkpoint after few epochs; preserving keeps it. Encoders from scratch lose nothing."
+        )
 
     @property
     def is_plain(self) -> bool:

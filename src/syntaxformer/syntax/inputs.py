@@ -26,6 +26,7 @@ from syntaxformer.syntax.piece_relations import (
     pair_words_of_pieces,
     phrases_of_lines,
     piece_relations,
+    with_all_siblings,
     word_relations,
 )
 from syntaxformer.syntax.ragged import Ragged, lengths_of, places_of, splits_of
@@ -50,7 +51,14 @@ class TreeOptions(BaseModel):
     )
     max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (Bai et al. 2021: 15)")
     nodes: Literal["headed", "leaves"] = Field(
-        default="headed", description="headed: words own the phrases that they head; leaves: siblings only"
+        default="headed",
+        description="headed: words own the phrases that they head (ours); leaves: words are leaves of the "
+        "constituency tree and only siblings (Bai et al. 2021)",
+    )
+    siblings: Literal["apart", "all"] = Field(
+        default="apart",
+        description="apart: words of which neither is the other's ancestor; all: ancestors and descendants "
+        "count as siblings too, as Bai et al. (2021) print the definition",
     )
     specials: Literal["root", "none"] = Field(
         default="root",
@@ -91,12 +99,24 @@ class TreeOptions(BaseModel):
         """Trees of the relation tensor: those in `trees`, except those left out."""
         return tuple(tree for tree in self.trees if tree not in self.without)
 
+    @property
+    def planes(self) -> tuple[TreeKind, ...]:
+        """The tree of each matrix of the relation tensor. With `siblings: all`, each tree has two of them."""
+        return tuple(tree for tree in self.used_trees for _ in range(1 + (self.siblings == "all")))
+
     def active_networks(self, left_out: Collection[str]) -> list[bool]:
         """Which sub-networks (or biases) of the used trees take part, in the order of relation ids."""
-        kinds = ("parent", "child", "sibling")
-        of_tree = [kind not in left_out for kind in kinds for _ in range(self.max_distance)]
-        of_tree.append("pair" not in left_out)
-        return [used and tree not in left_out for tree in self.used_trees for used in of_tree]
+        parts: list[tuple[str, ...]] = [("parent", "child", "sibling", "pair")]
+        if self.siblings == "all":
+            parts = [("parent", "child", "pair"), ("sibling",)]
+        sizes = {"parent": self.max_distance, "child": self.max_distance, "sibling": self.max_distance}
+        return [
+            kind in part and not {kind, tree} & set(left_out)
+            for tree in self.used_trees
+            for part in parts
+            for kind, size in (*sizes.items(), ("pair", 1))
+            for _ in range(size)
+        ]
 
 
 class SyntaxInputs(BaseModel):
@@ -252,6 +272,8 @@ def segment_syntax(
         relations = word_relations(seen, options.max_distance, trees=options.used_trees, nodes=options.nodes)
         if change is not None:
             change(seen, relations)
+        if options.siblings == "all":
+            relations = with_all_siblings(relations, options.max_distance)
         found["syntax"] = piece_relations(relations, words, first_special, options.specials)
     if inputs.governors:
         seen, words = own

@@ -8,6 +8,7 @@ whole batch at once, and keeps what repeats between epochs (phrases of a sentenc
 from __future__ import annotations
 
 import json
+import logging
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,16 +42,20 @@ from syntaxformer.syntax import (
     segment_offsets,
 )
 from syntaxformer.syntax.columns import word_offsets
+from syntaxformer.syntax.controls import TreePool, control_trees
 from syntaxformer.syntax.inputs import segment_syntax
 from syntaxformer.syntax.piece_relations import sentence_trees, shown
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees import Sentence
+
+_log = logging.getLogger("syntaxformer.data")
 
 COLLATOR_FILE = "collator.json"
 IGNORED_LABEL = -100
 LABELS = ("label", "labels", "label_ids")
 """Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())
+_CONTROL = "trees of the control"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,11 @@ class SyntaxExample:
     @property
     def checksum(self) -> int:
         """Checksum of the text, a seed that makes random draws independent of the rest of the batch."""
-        return zlib.crc32("\0".join(one.text for one in self.segments).encode("utf-8", "replace"))
+        return _checksum("\0".join(one.text for one in self.segments))
+
+
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "replace"))
 
 
 class SyntaxCollator:
@@ -85,13 +94,14 @@ class SyntaxCollator:
         pad_to_multiple_of: Round the length of batches up to a multiple; 8 suits tensor cores.
         text: Column of the text of rows without annotation, or the two columns of pairs.
         annotator: Annotates such rows, each time anew; None if no row needs it.
+        pool: For the control `other_sentence`: the sentences whose trees it draws from.
 
     Attributes:
         n_truncated: Number of examples cut so far.
         annotators: Name and version of each annotator of the rows so far, if the rows tell it.
 
     Raises:
-        ConfigError: The tokenizer gives no character offsets, or a length is invalid.
+        ConfigError: The tokenizer gives no character offsets, a length is invalid, or a pool is missing.
     """
 
     def __init__(
@@ -103,6 +113,7 @@ class SyntaxCollator:
         pad_to_multiple_of: int | None = None,
         text: str | tuple[str, str] = "text",
         annotator: str | Annotator | None = None,
+        pool: Sequence[Sentence] | TreePool = (),
     ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(
@@ -118,11 +129,18 @@ class SyntaxCollator:
         self.pad_to_multiple_of = pad_to_multiple_of
         self.text = (text,) if isinstance(text, str) else tuple(text)
         self.annotator = load_annotator(annotator) if isinstance(annotator, str) else annotator
-        self.n_truncated, self.annotators = 0, set[str]()
+        self.n_truncated, self.annotators, self._said = 0, set[str](), set[int]()
         self._vocabularies = self.config.vocabularies
         options, lisa = self.config.tree_options, self.config.lisa is not None
         self._inputs = SyntaxInputs(trees=options, governors=lisa)
         self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
+        self._control, self._pool = options and options.control, TreePool(())
+        if self._control == "other_sentence":
+            self._pool = pool if isinstance(pool, TreePool) else self._pool_of(pool)
+            if not self._pool.rows:
+                raise ConfigError(
+                    "pool: expected sentences whose trees the control other_sentence draws from, got none."
+                )
 
     def __call__(self, examples: Sequence[SyntaxExample | Mapping[str, Any]]) -> dict[str, Tensor]:
         """Build a batch.
@@ -179,6 +197,7 @@ class SyntaxCollator:
             "infusion": self.config.model_dump(mode="json"),
         }
         content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
+        content |= {"pool": self._pool.to_json()} if self._pool.rows else {}
         (Path(folder) / COLLATOR_FILE).write_text(json.dumps(content, indent=1), "utf-8")
         write_card(Path(folder))
 
@@ -194,7 +213,8 @@ class SyntaxCollator:
         content = read_json(path)
         config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
         content.pop("annotators", None)
-        return cls(AutoTokenizer.from_pretrained(folder), config, **content, **options)
+        pool = TreePool.from_json(content.pop("pool", ()))
+        return cls(AutoTokenizer.from_pretrained(folder), config, **{"pool": pool, **content, **options})
 
     def _kept_inputs(self, encoded: Any) -> list[str]:
         return [name for name in encoded if name != "special_tokens_mask"]
@@ -289,11 +309,39 @@ class SyntaxCollator:
             trees = [sentence_trees(sentence, self._trees) for sentence in sentences]
             special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
             first_special = np.where(special.any(1), special.argmax(1), -1)
-            options = self._inputs.trees
-            change = partial(self._shuffle, examples) if options and options.random else None
-            found = segment_syntax(self._inputs, trees, owners, first_special, 2, change)
+            change = partial(self._shuffle, examples) if self._control == "permuted" else None
+            has_trees = self._control is not None and change is None
+            shown = list(map(self._control_trees, sentences, trees)) if has_trees else None
+            found = segment_syntax(self._inputs, trees, owners, first_special, 2, change, shown)
             batch |= {name: torch.from_numpy(array) for name, array in found.items()}
         return batch
+
+    def _pool_of(self, sentences: Sequence[Sentence]) -> TreePool:
+        return TreePool((_checksum(one.text), sentence_trees(one, self._trees)) for one in sentences)
+
+    def _control_trees(self, sentence: Sentence, trees: WordTrees) -> WordTrees:
+        """The trees of the control, drawn with a seed of the sentence's own and kept as long as it."""
+        memory = vars(sentence)
+        config, found = memory.get(_CONTROL, (None, None))
+        if config is not self.config:
+            checksum = _checksum(sentence.text)
+            drawn = np.random.default_rng([self.config.seed, checksum])
+            other = self._pool.other(len(trees), checksum, drawn)
+            if self._control == "other_sentence" and other is None and len(trees):
+                self._say_without_other(len(trees))
+            found = control_trees(trees, self._control, drawn, other)
+            memory[_CONTROL] = self.config, found
+        return found
+
+    def _say_without_other(self, n_words: int) -> None:
+        """Say once for each length that no other sentence of the pool has it."""
+        if n_words not in self._said:
+            self._said.add(n_words)
+            _log.warning(
+                "control other_sentence: no other sentence of the pool has %d words; such sentences get a "
+                "random tree",
+                n_words,
+            )
 
     def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged) -> Tensor:
         needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}

@@ -90,10 +90,8 @@ class FinetuneTraining(RunTraining):
         min_length=1,
         description="learning rates that auto tries (Sundararaman et al. 2019)",
     )
-    infusion_learning_rate: float = Field(
-        default=1e-3,
-        gt=0,
-        description="learning rate of the new, untrained parameters (our choice)",
+    infusion_learning_rate: float | None = Field(
+        default=None, gt=0, description="of the parameters that syntax adds; null: learning_rate"
     )
     warmup_frac: float = Field(
         default=0.1,

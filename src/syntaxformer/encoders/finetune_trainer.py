@@ -32,7 +32,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         model: The network, which computes its own loss.
         config: Settings of training.
         learning_rate: Learning rate of the checkpoint's parameters.
-        infusion_names: Names of the parameters that use `config.infusion_learning_rate`.
+        infusion_names: Names of the parameters that use `config.infusion_learning_rate`, if there is one.
         train: Training examples.
         lengths: Number of pieces of each.
         collate: Makes a batch from examples.
@@ -95,9 +95,9 @@ class FinetuneTrainer(RunTrainer, Trainer):
         return self.accelerator.prepare(super().get_train_dataloader())
 
     def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
-        """Return the parameter group and the learning rate; infusion parameters have their own rate."""
-        is_new = name in self.infusion_names
-        rate = self.config.infusion_learning_rate if is_new else self.args.learning_rate
+        """Return the parameter group and the learning rate; infusion parameters may have their own rate."""
+        is_new, own = name in self.infusion_names, self.config.infusion_learning_rate
+        rate = own if is_new and own is not None else self.args.learning_rate
         return 2 * is_new + (parameter.dim() > 1), rate
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

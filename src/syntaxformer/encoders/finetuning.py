@@ -112,6 +112,8 @@ def _finetune(run: Run[FinetuneConfig]) -> Path:
     with run.team.main_process_first():  # the other processes then find the parses in the cache
         inputs = _prepare(config)
     _log.info("%s", _describe(config, inputs, _build(config, inputs)))
+    if config.infusion.warning is not None:
+        _log.warning("%s", config.infusion.warning)
     if run.writes:
         _open(run, inputs)
     run.team.wait_for_everyone()
@@ -344,7 +346,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         [replace(one, label=task_type.target(one.label)) for one in train],
         dev,
         lengths[data.train.name][0],
-        SyntaxCollator(tokenizer, config.infusion.fitted(sentences), max_length=longest),
+        SyntaxCollator(tokenizer, config.infusion.fitted(sentences), max_length=longest, pool=sentences),
         info,
         task_type,
         task_type.scorer(tokenizer),

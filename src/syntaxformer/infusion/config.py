@@ -20,13 +20,22 @@ from syntaxformer.nn.infused_embedding import (
     WidthPlan,
     plan_widths,
 )
+from syntaxformer.nn.relation_biases import BiasStart
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.factors import FACTORS, FactorVocabulary, build_vocabularies, check_factors
 from syntaxformer.syntax.inputs import TagPlace, TreeOptions
 from syntaxformer.trees.sentence import PER_WORD, Sentence
 
-Preset = Literal["preserving", "paper"]
-"""With full attention as one more sub-network and a gate that starts closed, or syntax alone."""
+Preset = Literal["preserving", "paper", "authors_code"]
+"""How full attention comes in: behind a gate that starts closed, not at all, or as one more sub-network."""
+
+_OF_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"summation": "sum"},
+    "authors_code": {"mode": "additive", "on_empty_row": "full", "topical": False, "summation": "scaled"},
+}
+"""Keys of `masks` that a preset sets. `authors_code` is what the code published with the paper would compute
+with its masks on: it adds -10,000 to masked logits, so a row without keys attends to all, and has no topical
+attention. `paper` takes these keys as they are given."""
 
 MAX_WIDTH = 2**20
 """Wider than any encoder, for checking widths before the encoder is known."""
@@ -50,7 +59,7 @@ class MaskConfig(TreeOptions):
     """Syntax attention (Bai et al. 2021): one sub-network for each relation."""
 
     preset: Preset | None = Field(
-        default=None, description="how the sub-networks start; null: as infusion.preset says (preserving)"
+        default=None, description="as infusion.preset, which it replaces; null: that one (preserving)"
     )
     mode: Literal["multiplicative", "additive"] = Field(
         default="multiplicative",
@@ -61,7 +70,9 @@ class MaskConfig(TreeOptions):
     )
     topical: bool = Field(default=True, description="topical attention; false: a simple summation")
     summation: Literal["sum", "scaled", "mean"] = Field(
-        default="scaled", description="without topical attention: Σ, Σ/√m (the authors' code), or the mean"
+        default="scaled",
+        description="without topical attention: Σ (as printed; the default with preset paper), Σ/√m (the "
+        "authors' code), or the mean",
     )
     per_layer: bool = Field(default=False, description="each layer has topical parameters of its own")
     layers: tuple[int, ...] | None = Field(default=None, description="layers, from 0; null: all")
@@ -74,6 +85,23 @@ class RelationBiasConfig(TreeOptions):
     """A learned bias for each head and relation, added to the logits of plain attention (ours)."""
 
     layers: tuple[int, ...] | None = Field(default=None, description="layers, from 0; null: all")
+    init: BiasStart = Field(
+        default="zero",
+        description="biases at the start: zero, or -d²/2σ² with d edges in the tree (distance; Peng et al. "
+        "2021) or from the word's governor (governor; after Bugliarello & Okazaki 2020)",
+    )
+    sigma: float = Field(default=1.0, gt=0, description="σ of init, in edges (Bugliarello & Okazaki 2020: 1)")
+
+    @model_validator(mode="after")
+    def _can_start(self) -> RelationBiasConfig:
+        if self.init != "zero" and self.siblings == "all":
+            raise ValueError(f"init: expected zero with siblings: all, got {self.init}.")
+        if self.init == "governor" and self.used_trees != ("dependency",):
+            raise ValueError(
+                f"init: expected zero or distance for trees {', '.join(self.used_trees)}, got governor. Set "
+                "trees: [dependency]."
+            )
+        return self
 
 
 class LisaConfig(_Section):
@@ -198,7 +226,8 @@ class InfusionConfig(_Section):
 
     preset: Preset = Field(
         default="preserving",
-        description="preserving: full attention and a gate that starts closed; paper: sub-networks only",
+        description="preserving: full attention and a gate that starts closed; paper: sub-networks only; "
+        "authors_code: what the code of Bai et al. (2021) computes, additive and summed with full attention",
     )
     embedding: EmbeddingConfig | None = Field(
         default=None,
@@ -210,7 +239,9 @@ class InfusionConfig(_Section):
         default=None,
         description="a biaffine head that points at governors (Bai et al. 2021, Kapadia et al. 2020)",
     )
-    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="seed of random masks and of new parameters")
+    seed: int = Field(
+        default=0, ge=0, le=MAX_SEED, description="seed of the controls of trees and of new parameters"
+    )
 
     shorthands: ClassVar[tuple[str, ...]] = tuple(EmbeddingConfig.model_fields)
     """Keys of `embedding` that a recipe may give as keys of `infusion`."""
@@ -237,6 +268,10 @@ class InfusionConfig(_Section):
                 f"{' and '.join(_OLDER[1:])}, got {content[older[0]]!r}."
             )
         masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
+        if masks is not None:
+            preset = str(masks.get("preset") or content.get("preset"))
+            masks = {**_OF_PRESETS.get(preset, {}), **masks}
+            content = {**content, "masks": masks}
         if masks is None or bias is None:
             return content
         taken = {key: masks[key] for key in TreeOptions.model_fields if key in masks}
@@ -253,6 +288,19 @@ class InfusionConfig(_Section):
             ]
             if problems:
                 raise ValueError("\n".join(problems))
+        return self
+
+    @model_validator(mode="after")
+    def _as_the_preset_says(self) -> InfusionConfig:
+        of_preset = _OF_PRESETS["authors_code"] if self.preset_of_masks == "authors_code" else {}
+        problems = [
+            f"masks.{key}: expected {expected!r}, as preset authors_code sets it, got "
+            f"{getattr(self.masks, key)!r}. Leave it out, or take preset paper."
+            for key, expected in of_preset.items()
+            if self.masks is not None and getattr(self.masks, key) != expected
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
 
     def __init__(self, **content: Any) -> None:
@@ -279,6 +327,17 @@ class InfusionConfig(_Section):
         """What is infused: name of the section → the section."""
         found = {name: getattr(self, name) for name in ("embedding", "masks", "relation_bias", "lisa")}
         return {name: one for name, one in found.items() if one and getattr(one, "kind", None) != "none"}
+
+    @property
+    def warning(self) -> str | None:
+        """What to know before a pretrained checkpoint is trained with a preset that destroys it."""
+        if self.masks is None or self.preset_of_masks == "preserving":
+            return None
+        return (
+            f"infusion.preset {self.preset_of_masks}: this is another network than the one that was "
+            "pretrained, whose attention is lost from the first step on. Expect less than from the plain "
+            "checkpoint after few epochs; preserving keeps it. Encoders from scratch lose nothing."
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -403,4 +462,4 @@ def _as_mapping(section: Any) -> dict[str, Any] | None:
     """The keys that were set in a section, which is a mapping or an object; None if it is off."""
     if isinstance(section, BaseModel):
         return section.model_dump(exclude_unset=True)
-    return dict(section) if isinstance(section, Mapping) else None
+    return dict(TreeOptions._renamed(section)) if isinstance(section, Mapping) else None

@@ -188,13 +188,13 @@ class Infusion(nn.Module):
             width = parts.output(0).out_features
             for owner in layers if masks.per_layer else [_SHARED]:
                 self.topical[owner] = TopicalAttention(width, parts.n_heads)
-        if masks and self.includes_full:
+        if masks and self.config.preset_of_masks == "preserving":
             of_heads = parts.n_heads if masks.gate == "head" else None
             self.gates.update({layer: SyntaxGate(of_heads) for layer in layers})
 
     def _add_heads(self, parts: Parts) -> None:
         bias, lisa, n_layers = self.config.relation_bias, self.config.lisa, len(parts.layers)
-        shape = (parts.n_heads, len(bias.used_trees), bias.max_distance) if bias else ()
+        shape = (parts.n_heads, len(bias.planes), bias.max_distance, bias.init, bias.sigma) if bias else ()
         self.relation_bias = nn.ModuleDict(
             {str(layer): RelationBias(*shape) for layer in _chosen(bias, n_layers)}
         )
@@ -239,7 +239,7 @@ class Infusion(nn.Module):
     @property
     def includes_full(self) -> bool:
         """Whether full attention is one of the sub-networks."""
-        return self.config.masks is not None and self.config.preset_of_masks == "preserving"
+        return self.config.masks is not None and self.config.preset_of_masks != "paper"
 
     def topical_of(self, layer: int) -> TopicalAttention | None:
         """Topical attention of a layer; None for a summation."""
@@ -275,7 +275,7 @@ class Infusion(nn.Module):
     def active(self) -> tuple[bool, ...] | None:
         """Which sub-networks take part, not counting that of full attention; None for all."""
         options = self.config.tree_options
-        networks = options.active_networks(self.left_out) if self.left_out and options else [True]
+        networks = options.active_networks(self.left_out) if options else [True]
         return None if all(networks) else tuple(networks)
 
     @contextmanager
@@ -365,7 +365,7 @@ def _check(config: InfusionConfig, given: Mapping[str, Tensor | None], shape: to
     batch, n_pieces = shape
     options = config.tree_options
     wanted = {
-        "syntax": [batch, len(options.used_trees), n_pieces, n_pieces] if options else None,
+        "syntax": [batch, len(options.planes), n_pieces, n_pieces] if options else None,
         "factor_ids": [batch, n_pieces, len(config.factors)] if config.embedding else None,
     }
     for name, expected in wanted.items():

@@ -189,7 +189,7 @@ def _spoil_relations(
 ) -> Tensor:
     """Permute the words of relations `[batch, trees, pieces, pieces]`, or remove relations."""
     spoiled = relations.clone()
-    for place, tree in enumerate(options.used_trees):
+    for place, tree in enumerate(options.planes):
         if {"syntax", tree} & set(ablation.shuffle):
             for row, roles in enumerate(torch.from_numpy(of_pieces.roles(tree, ablation.seed))):
                 spoiled[row, place] = relations[row, place][roles][:, roles]

@@ -422,7 +422,7 @@ def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> Subn
         return torch.stack(shown).float().cpu().numpy()
 
     topical, logits, attention = map(of_passes, (seen.weights, seen.logits, seen.attention))
-    names, masks = _networks(batch["syntax"][0].numpy(), config.masks.used_trees, config.masks.max_distance)
+    names, masks = _networks(batch["syntax"][0].numpy(), config.masks.planes, config.masks.max_distance)
     if topical.shape[-1] == len(names) + 1:
         names, masks = [*names, FULL], np.concatenate([masks, np.ones_like(masks[:1])])
     return SubnetworkView(

@@ -6,7 +6,7 @@ governors and phrases of lines, from which the matrices are made again for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import WordColumns
+from syntaxformer.syntax.controls import TreeControl
 from syntaxformer.syntax.piece_relations import (
     DEFAULT_TREES,
     TreeKind,
@@ -25,6 +26,7 @@ from syntaxformer.syntax.piece_relations import (
     pair_words_of_pieces,
     phrases_of_lines,
     piece_relations,
+    with_all_siblings,
     word_relations,
 )
 from syntaxformer.syntax.ragged import Ragged, lengths_of, places_of, splits_of
@@ -52,7 +54,14 @@ class TreeOptions(BaseModel):
     )
     max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (Bai et al. 2021: 15)")
     nodes: Literal["headed", "leaves"] = Field(
-        default="headed", description="headed: words own the phrases that they head; leaves: siblings only"
+        default="headed",
+        description="headed: words own the phrases that they head (ours); leaves: words are leaves of the "
+        "constituency tree and only siblings (Bai et al. 2021)",
+    )
+    siblings: Literal["apart", "all"] = Field(
+        default="apart",
+        description="apart: words of which neither is the other's ancestor; all: ancestors and descendants "
+        "count as siblings too, as Bai et al. (2021) print the definition",
     )
     specials: Literal["root", "none"] = Field(
         default="root",
@@ -61,9 +70,22 @@ class TreeOptions(BaseModel):
     without: tuple[Omitted, ...] = Field(
         default=(), description="trees and kinds of relation left out (Bai et al. 2021, table 5)"
     )
-    random: bool = Field(
-        default=False, description="shuffle the relations of each sentence: same density, no syntax"
+    control: TreeControl | Literal["permuted"] | None = Field(
+        default=None,
+        description="in place of the trees, as a control: random_tree (uniformly drawn), linear_chain (on "
+        "the word before; right-branching phrases), other_sentence (of as many words), or permuted (the "
+        "relations of each sentence shuffled: not a tree); null: none",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, content: Any) -> Any:
+        """Read `random` of older versions, true for `control: permuted`."""
+        if isinstance(content, Mapping) and content.get("random") in (True, False):
+            rest = {key: value for key, value in content.items() if key != "random"}
+            if not content["random"] or rest.setdefault("control", "permuted") == "permuted":
+                return rest
+        return content
 
     @model_validator(mode="after")
     def _something_is_left(self) -> TreeOptions:
@@ -80,12 +102,24 @@ class TreeOptions(BaseModel):
         """Trees of the relation tensor: those in `trees`, except those left out."""
         return tuple(tree for tree in self.trees if tree not in self.without)
 
+    @property
+    def planes(self) -> tuple[TreeKind, ...]:
+        """The tree of each matrix of the relation tensor. With `siblings: all`, each tree has two of them."""
+        return tuple(tree for tree in self.used_trees for _ in range(1 + (self.siblings == "all")))
+
     def active_networks(self, left_out: Collection[str]) -> list[bool]:
         """Which sub-networks (or biases) of the used trees take part, in the order of relation ids."""
-        kinds = ("parent", "child", "sibling")
-        of_tree = [kind not in left_out for kind in kinds for _ in range(self.max_distance)]
-        of_tree.append("pair" not in left_out)
-        return [used and tree not in left_out for tree in self.used_trees for used in of_tree]
+        parts: list[tuple[str, ...]] = [("parent", "child", "sibling", "pair")]
+        if self.siblings == "all":
+            parts = [("parent", "child", "pair"), ("sibling",)]
+        sizes = {"parent": self.max_distance, "child": self.max_distance, "sibling": self.max_distance}
+        return [
+            kind in part and not {kind, tree} & set(left_out)
+            for tree in self.used_trees
+            for part in parts
+            for kind, size in (*sizes.items(), ("pair", 1))
+            for _ in range(size)
+        ]
 
 
 class SyntaxInputs(BaseModel):
@@ -215,6 +249,7 @@ def segment_syntax(
     first_special: IntArray,
     per_row: int = 1,
     change: Callable[[Sequence[WordTrees], RelationArray], None] | None = None,
+    shown: Sequence[WordTrees] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Build what the encoder reads of the trees of a batch.
 
@@ -225,29 +260,42 @@ def segment_syntax(
         first_special: Position of the piece that is the parent of all roots, `[rows]`, -1 for none.
         per_row: Segments in a row, 1 or 2.
         change: A function that changes the relations of words in place.
+        shown: Trees whose relations are shown instead; `trees` then only give governors.
 
     Returns:
         Those that `inputs` asks for: `syntax` uint8 `[rows, trees, pieces, pieces]`, `governors` int64 and
         `first_pieces` bool `[rows, pieces]`.
     """
     options = inputs.trees
-    trees = _seen(trees, owners, options.max_distance if options else 1)
+    reach = options.max_distance if options else 1
+    own = _in_rows(trees, owners, reach, per_row)
+    found: dict[str, NDArray[Any]] = {}
+    if options is not None:
+        seen, words = own if shown is None else _in_rows(shown, owners, reach, per_row)
+        relations = word_relations(seen, options.max_distance, trees=options.used_trees, nodes=options.nodes)
+        if change is not None:
+            change(seen, relations)
+        if options.siblings == "all":
+            relations = with_all_siblings(relations, options.max_distance)
+        found["syntax"] = piece_relations(relations, words, first_special, options.specials)
+    if inputs.governors:
+        seen, words = own
+        governors = Ragged.of([() if tree.governors is None else tree.governors for tree in seen])
+        found["governors"] = governor_targets(governors.padded(-1), words)
+        found["first_pieces"] = first_pieces(words)
+    return found
+
+
+def _in_rows(
+    trees: Sequence[WordTrees], owners: Ragged, max_distance: int, per_row: int
+) -> tuple[list[WordTrees], NDArray[np.int64]]:
+    """The trees of each row, as far as they are seen, and the word of each piece in them, -1 for none."""
+    trees = _seen(trees, owners, max_distance)
     if per_row == 2:
         numbered = pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, trees))))
         owners = Ragged(*numbered)
         trees = [WordTrees.of_pair(*pair) for pair in zip(trees[::2], trees[1::2], strict=True)]
-    words = owners.padded(-1)
-    found: dict[str, NDArray[Any]] = {}
-    if options is not None:
-        relations = word_relations(trees, options.max_distance, trees=options.used_trees, nodes=options.nodes)
-        if change is not None:
-            change(trees, relations)
-        found["syntax"] = piece_relations(relations, words, first_special, options.specials)
-    if inputs.governors:
-        governors = Ragged.of([() if tree.governors is None else tree.governors for tree in trees])
-        found["governors"] = governor_targets(governors.padded(-1), words)
-        found["first_pieces"] = first_pieces(words)
-    return found
+    return trees, owners.padded(-1)
 
 
 def _seen(trees: Sequence[WordTrees], owners: Ragged, max_distance: int) -> list[WordTrees]:

@@ -130,6 +130,21 @@ def word_relations(
     return relations
 
 
+def with_all_siblings(relations: RelationArray, max_distance: int = MAX_DISTANCE) -> RelationArray:
+    """Two matrices for each tree: without siblings, and with every pair that a tree links as siblings.
+
+    Relations are `[rows, trees, words, words]`, the result is `[rows, 2 * trees, words, words]`.
+
+    Source: Bai et al. (2021), section 3.2: siblings are all i and j that have a lowest common ancestor.
+    """
+    ids = np.arange(3 * max_distance + 2)
+    linked = (ids > 0) & (ids <= 3 * max_distance)
+    others = np.where(linked & (ids > 2 * max_distance), 0, ids).astype(np.uint8)
+    siblings = np.where(linked, 2 * max_distance + (ids - 1) % max_distance + 1, ids).astype(np.uint8)
+    both = np.stack([others[relations], siblings[relations]], 2)
+    return both.reshape(len(both), -1, *both.shape[3:])
+
+
 _T = TypeVar("_T")
 _Built = tuple[RelationArray, NDArray[np.integer[Any]]]
 

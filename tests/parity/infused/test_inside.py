@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import syntaxformer as sf
 from syntaxformer.nn import syntax_attention_reference
+from syntaxformer.syntax.piece_relations import with_all_siblings
 
 
 def _heads(linear, states, n_heads=3):
@@ -247,3 +248,70 @@ def test_copies_and_pickles_are_models_of_their_own(tiny):
         assert not torch.equal(other(**batch.inputs, **batch.syntax).logits, expected)
         assert torch.equal(model(**batch.inputs, **batch.syntax).logits, expected)
         assert other.save_pretrained.__self__ is other
+
+
+def _first_attention(model, batch):
+    """Logits and values of the heads in layer 0 of a BERT, and what its attention gives after W_O."""
+    seen = _states_before(model, batch, 0)
+    attention = model.bert.encoder.layer[0].attention
+    module = attention.self
+    query, key, value = (
+        _heads(linear, seen["before"]) for linear in (module.query, module.key, module.value)
+    )
+    logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    return logits.masked_fill(~batch.mask[:, None, None], -torch.inf), value, seen["after"], attention.output
+
+
+def test_the_authors_code(tiny):
+    """A loop over all masks and a full one: masked logits get -10,000, and the sum is divided by √m."""
+    model, batch = tiny.model("bert"), tiny.batch()
+    sf.infuse(model, sf.InfusionConfig(preset="authors_code", masks={}))
+    assert sf.infusion_parameters(model) == []
+    logits, value, found, output = _first_attention(model, batch)
+    total, n_masks = torch.zeros_like(value), 0
+    for tree in batch.syntax["syntax"].unbind(1):
+        for relation in range(1, 47):
+            masked = logits.double() + 10_000.0 * ((tree == relation)[:, None].double() - 1)
+            total, n_masks = total + masked.softmax(-1).nan_to_num().to(value.dtype) @ value, n_masks + 1
+    total, n_masks = total + logits.softmax(-1) @ value, n_masks + 1
+    assert n_masks == 93
+    expected = output.dense((total / n_masks**0.5).transpose(1, 2).flatten(2))
+    assert_close(found[batch.mask], expected[batch.mask], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["multiplicative", "additive"])
+def test_siblings_as_printed(tiny, mode):
+    """A loop over the printed definitions: the mask of siblings holds ancestors and descendants too."""
+    model, batch = tiny.model("bert"), tiny.batch()
+    masks = {"topical": False, "siblings": "all", "max_distance": 15, "mode": mode, "on_empty_row": "zero"}
+    sf.infuse(model, sf.InfusionConfig(preset="paper", masks=masks))
+    ids = batch.syntax["syntax"]
+    batch.syntax["syntax"] = torch.from_numpy(with_all_siblings(ids.numpy(), 15))
+    logits, value, found, output = _first_attention(model, batch)
+    total = torch.zeros_like(value)
+    for tree in ids.unbind(1):
+        distance = torch.where((tree > 0) & (tree <= 45), (tree.int() - 1) % 15 + 1, 0)
+        of_siblings = [distance == d for d in range(1, 16)]
+        others = [tree == relation for relation in (*range(1, 31), 46)]
+        for mask in (*others, *of_siblings):
+            if mode == "multiplicative":
+                weights = torch.where(mask[:, None] | logits.isinf(), logits, 0.0).softmax(-1)
+            else:
+                weights = logits.masked_fill(~mask[:, None], -torch.inf).softmax(-1).nan_to_num()
+            total = total + weights @ value
+    expected = output.dense(total.transpose(1, 2).flatten(2))
+    assert_close(found[batch.mask], expected[batch.mask], atol=1e-4, rtol=1e-4)
+
+
+def test_a_bias_by_distance_multiplies_the_weights(tiny):
+    """softmax(s - d²/2σ²) are the weights of the plain layer times a Gaussian, normalised."""
+    model, batch = tiny.model("bert"), tiny.batch()
+    options = {"init": "distance", "sigma": 2.0, "trees": ["dependency"]}
+    sf.infuse(model, sf.InfusionConfig(relation_bias=options))
+    batch.syntax["syntax"] = ids = batch.syntax["syntax"][:, :1]
+    logits, value, found, output = _first_attention(model, batch)
+    distance = torch.where((ids > 0) & (ids <= 45), (ids.int() - 1) % 15 + 1, 0)
+    weights = logits.softmax(-1) * torch.exp(-(distance.float() ** 2) / 8)
+    mixed = (weights / weights.sum(-1, keepdim=True)) @ value
+    expected = output.dense(mixed.transpose(1, 2).flatten(2))
+    assert_close(found[batch.mask], expected[batch.mask], atol=1e-5, rtol=1e-5)

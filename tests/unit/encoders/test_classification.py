@@ -164,13 +164,14 @@ def test_a_run_with_several_factors_stores_their_values(config_of, cola):
 def test_ablation_switches_reach_the_masks(config_of):
     config = config_of("infusion.masks.without=parent,child", "infusion.masks.random=true", infuse="masks")
     assert config.infusion.masks.without == ("parent", "child")
-    assert config.infusion.masks.random is True
+    assert config.infusion.masks.control == "permuted"
     assert config_of("infusion.masks.without=dependency", infuse="masks").infusion.masks.used_trees == (
         "constituency",
     )
 
 
-def test_new_parameters_have_their_own_rate(config_of, monkeypatch):
+@pytest.mark.parametrize(("settings", "rate"), [(["training.infusion_learning_rate=0.5"], 0.5), ([], 0.01)])
+def test_new_parameters_have_the_rate_of_the_rest_or_their_own(config_of, monkeypatch, settings, rate):
     groups = {}
 
     def remember(self, checkpoint):
@@ -180,9 +181,10 @@ def test_new_parameters_have_their_own_rate(config_of, monkeypatch):
 
     monkeypatch.setattr(FinetuneTrainer, "train_from", remember)
     with pytest.raises(InterruptedError):
-        finetune(config_of("training.infusion_learning_rate=0.5", infuse="pos_add"))
-    assert set(groups) == {0.01, 0.5}
-    assert [parameter.shape[1] for parameter in groups[0.5]] == [24]
+        finetune(config_of(*settings, infuse="pos_add"))
+    assert set(groups) == {0.01, rate}
+    assert groups[rate][-1].shape[1] == 24
+    assert rate == 0.01 or len(groups[rate]) == 1
 
 
 def test_auto_takes_the_rate_that_is_best_on_dev(config_of):
@@ -558,3 +560,16 @@ def test_train_and_dev_have_their_own_parses(config_of, cola, tmp_path):
     (tmp_path / "dev.conllu").unlink()
     with pytest.raises(DataError, match="expected the parsed file of the split 'dev', found none"):
         finetune(config_of(*settings, infuse="pos_add"), overwrite=True)
+
+
+@pytest.mark.parametrize("control", ["random_tree", "other_sentence"])
+def test_a_control_is_the_same_in_training_and_in_prediction(config_of, cola, control):
+    """Its trees come from the texts, the seed and the folder alone."""
+    folder = finetune(
+        config_of("training.epochs=1", f"infusion.relation_bias.control={control}", infuse="relation_bias")
+    )
+    classifier = Classifier.from_folder(folder)
+    dev = read_split(TASKS["cola"], cola, "dev")
+    scores = classifier.score(dev, classifier.predict_set(dev))
+    report = json.loads((folder / "run.json").read_text())
+    assert scores["matthews"] == pytest.approx(report["dev"]["matthews"], abs=1e-6)

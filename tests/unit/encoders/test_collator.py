@@ -450,3 +450,70 @@ def test_folder_round_trip(tokenizer, tmp_path):
     (tmp_path / "collator.json").write_text('{"infusion": {"mask": {}}}', "utf-8")
     with pytest.raises(ConfigError, match=r"collator\.json: mask: unknown key\. Nearest: masks\.$"):
         sf.SyntaxCollator.from_pretrained(tmp_path)
+
+
+LONG = sentence("old dogs bark", [1, 2, -1], "ADJ NOUN VERB", deprels=("amod", "nsubj", "root"))
+LOUD = sentence("the man bark", [1, 2, -1], "DET NOUN VERB", deprels=("det", "nsubj", "root"))
+FLAT = sentence("a b c", [-1, 0, 0], "X X X", deprels=("root", "dep", "dep"))
+
+
+def controlled(tokenizer, control, kind="relation_bias", trees=("dependency",), **options):
+    config = sf.InfusionConfig(**{kind: {"control": control, "trees": trees, "max_distance": 5}}, seed=3)
+    return sf.SyntaxCollator(tokenizer, config, **options)
+
+
+def test_the_control_of_a_chain(tokenizer):
+    """[CLS] old dogs bark [SEP]: ancestors by position, whatever the parse; [CLS] is above all."""
+    batch = controlled(tokenizer, "linear_chain")([sf.SyntaxExample((LONG,))])
+    assert batch["syntax"][0, 0].tolist() == [
+        [0, 1, 2, 3, 0],
+        [6, 0, 1, 2, 0],
+        [7, 6, 0, 1, 0],
+        [8, 7, 6, 0, 0],
+        [0, 0, 0, 0, 0],
+    ]
+
+
+def test_another_sentence_lends_its_tree(tokenizer, tmp_path, caplog):
+    """Only FLAT has as many words and another text, so LONG gets its relations, in a loaded folder too."""
+    made = controlled(tokenizer, "other_sentence", pool=[LONG, FLAT, MAN])
+    expected = sf.SyntaxCollator(
+        tokenizer, sf.InfusionConfig(relation_bias={"trees": ("dependency",), "max_distance": 5})
+    )([sf.SyntaxExample((FLAT,))])["syntax"]
+    made.save_pretrained(tmp_path)
+    for one in (made, sf.SyntaxCollator.from_pretrained(tmp_path)):
+        batch = one([sf.SyntaxExample((LONG,)), sf.SyntaxExample((LOUD,))])
+        assert batch["syntax"][0].equal(expected[0])
+        assert batch["syntax"].shape[-1] == 5
+    one([sf.SyntaxExample((MAN,))])
+    assert "no other sentence of the pool has 6 words; such sentences get a random tree" in caplog.text
+    with pytest.raises(
+        ConfigError, match=r"^pool: expected sentences whose trees the control other_sentence"
+    ):
+        controlled(tokenizer, "other_sentence")
+
+
+@pytest.mark.parametrize("trees", [("dependency",), ("constituency",), ("dependency", "constituency")])
+def test_random_trees_depend_on_seed_and_text_alone(tokenizer, trees):
+    """The same in any batch and any process; a real tree, whose parents are the transpose of its children."""
+    one, two = (controlled(tokenizer, "random_tree", trees=trees) for _ in range(2))
+    first = one([sf.SyntaxExample((replace(MAN),))])["syntax"]
+    again = two([sf.SyntaxExample((DOGS,)), sf.SyntaxExample((replace(MAN),))])["syntax"][1:]
+    assert first.equal(again)
+    for relations in first[0]:
+        upward = (relations > 0) & (relations <= 5)
+        assert relations.T[upward].equal(relations[upward] + 5)
+    other = sf.SyntaxCollator(tokenizer, two.config.model_copy(update={"seed": 4}))
+    assert not other([sf.SyntaxExample((replace(MAN),))])["syntax"].equal(first)
+
+
+def test_governors_of_lisa_stay_those_of_the_parse(tokenizer):
+    config = sf.InfusionConfig(lisa={}, masks={"control": "random_tree"})
+    pair = [sf.SyntaxExample((MAN, DOGS))]
+    expected, found = (sf.SyntaxCollator(tokenizer, one)(pair) for one in ("masks,lisa", config))
+    assert found["governors"].equal(expected["governors"])
+    assert not found["syntax"].equal(expected["syntax"])
+    assert found["syntax"].shape == expected["syntax"].shape
+    across = expected["syntax"] == PAIR
+    assert across.any()
+    assert (found["syntax"] == PAIR).equal(across), "words of two sentences stay a pair"

@@ -84,7 +84,7 @@ def test_keys_of_an_older_version_that_switched_nothing_on_are_passed_over():
 def test_biases_take_the_trees_of_masks():
     config = InfusionConfig(masks=MaskConfig(max_distance=5, random=True), relation_bias={"layers": [0]})
     assert config.relation_bias.max_distance == 5
-    assert config.relation_bias.random
+    assert config.relation_bias.control == "permuted"
     assert config.relation_bias.layers == (0,)
     assert InfusionConfig(relation_bias={"max_distance": 3}).tree_options.max_distance == 3
     assert InfusionConfig(lisa={}).tree_options is None
@@ -142,3 +142,44 @@ def test_unknown_shorthand():
         ConfigError, match=r"^infuse: expected embedding once, got it twice in 'let,pos_add'\.$"
     ):
         InfusionConfig.parse("let,pos_add")
+
+
+def test_what_presets_set():
+    assert InfusionConfig(masks={}).masks.summation == "scaled", "as stored experiments have it"
+    assert InfusionConfig(preset="paper", masks={"topical": False}).masks.summation == "sum", "as printed"
+    assert InfusionConfig(masks={"preset": "paper", "summation": "mean"}).masks.summation == "mean"
+    for given in ({"preset": "authors_code", "masks": {}}, {"masks": MaskConfig(preset="authors_code")}):
+        masks = InfusionConfig(**given).masks
+        found = (masks.mode, masks.topical, masks.summation, masks.on_empty_row)
+        assert found == ("additive", False, "scaled", "full")
+    again = InfusionConfig(preset="authors_code", masks={"max_distance": 4})
+    assert InfusionConfig.from_json(again.model_dump(mode="json"), "x") == again
+    with pytest.raises(
+        ConfigError, match=r"masks\.mode: expected 'additive', as preset authors_code sets it, got 'm"
+    ):
+        InfusionConfig(preset="authors_code", masks={"mode": "multiplicative"})
+
+
+def test_presets_that_destroy_a_checkpoint_say_so():
+    for preset in ("paper", "authors_code"):
+        warning = InfusionConfig(preset=preset, masks={}).warning
+        assert warning is not None
+        assert warning.startswith(
+            f"infusion.preset {preset}: this is another network than the one that was pre"
+        )
+        assert InfusionConfig(preset=preset, lisa={}).warning is None
+    assert InfusionConfig(masks={}).warning is None
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"init": "governor"},
+         r"relation_bias: init: expected zero or distance for trees dependency, constituency, got governor\. Set t"),
+        ({"init": "distance", "siblings": "all"}, r"relation_bias: init: expected zero with siblings: all, got dis"),
+        ({"sigma": 0}, r"relation_bias\.sigma: expected greater than 0"),
+    ],
+)  # fmt: skip
+def test_starts_that_cannot_be(section, message):
+    with pytest.raises(ConfigError, match=message):
+        InfusionConfig(relation_bias=section)

@@ -52,8 +52,10 @@ def test_what_is_frozen_and_what_is_plain():
     model = sf.infuse(MODELS["bert"](), "pos_add")
     for name, one in model.named_parameters():
         one.requires_grad_(name.startswith("infusion."))
-    (group,) = sf.param_groups(model)
+    (group,) = sf.param_groups(model, infusion_lr=2e-3)
     assert (group["lr"], group["weight_decay"]) == (2e-3, 0.0)
+    (group,) = sf.param_groups(model, lr=0.3)
+    assert group["lr"] == 0.3, "new parameters train at the host's rate unless told otherwise"
     assert names_of(model, group) == {name for name, _ in sf.infusion_parameters(model)}
     assert {group["lr"] for group in sf.param_groups(MODELS["bert"](), lr=0.3)} == {0.3}
 
@@ -64,7 +66,7 @@ def test_within_peft():
 
     options = {"target_modules": ["query"], "modules_to_save": ["infusion"]}
     model = peft.get_peft_model(sf.infuse(MODELS["bert"](), "masks,lisa"), peft.LoraConfig(r=2, **options))
-    groups = sf.param_groups(model, weight_decay=0.1)
+    groups = sf.param_groups(model, infusion_lr=2e-3, weight_decay=0.1)
     found = [one for group in groups for one in group["params"]]
     assert {id(one) for one in found} == {id(one) for one in model.parameters() if one.requires_grad}
     assert all("lora" in name for group in groups if group["lr"] == 3e-5 for name in names_of(model, group))

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from syntaxformer.nn import RelationBias, attend, relation_bias
+from syntaxformer.nn.relation_biases import starting_biases
+from syntaxformer.syntax import dependency_relations
 
 BATCH, TREES, KEYS, HEADS, MAX_DISTANCE = 2, 3, 7, 5, 2
 N_IDS = 3 * MAX_DISTANCE + 2
@@ -69,3 +71,29 @@ def test_relations_that_take_no_part_have_no_bias() -> None:
     expected[0, 3] = 0
     assert torch.equal(module.weight_of(active.tolist()), expected)
     assert torch.equal(module(_relations(), active.tolist()), relation_bias(_relations(), expected))
+
+
+def test_starts_by_distance_in_a_tree_by_hand() -> None:
+    """0 <- 1 -> 2 -> 3, D = 3: word 3 hangs on word 2, whose governor is word 1, the root."""
+    ids = torch.from_numpy(dependency_relations([1, -1, 1, 2], 3))[None, None]
+    edges = torch.tensor([[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1], [3, 2, 1, 0]])
+    for start, sigma, distances in (
+        ("distance", 1.0, edges),
+        ("distance", 2.0, edges),
+        ("governor", 1.0, torch.stack([edges[1], edges[1] + 1, edges[1], edges[2]])),  # of the root: one more
+        ("zero", 1.0, edges * 0),
+    ):
+        module = RelationBias(HEADS, 1, 3, start, sigma)
+        expected = -(distances.float() ** 2) / (2 * sigma**2)
+        for head in module(ids)[0]:
+            assert head.equal(expected), start
+        with torch.no_grad():
+            module.weight += 1
+        module.reset_parameters()
+        assert module(ids)[0, 0].equal(expected)
+    assert starting_biases("distance", 3)[-1] == starting_biases("governor", 3)[-1] == 0, "other segments"
+
+
+def test_a_wide_gaussian_is_no_bias() -> None:
+    assert starting_biases("distance", 15, 1e9).abs().max() < 1e-15
+    assert starting_biases("governor", 15, 1e9).abs().max() < 1e-15

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from syntaxformer.syntax import NO_GOVERNOR, first_pieces, governor_targets
+from syntaxformer.syntax import (
+    NO_GOVERNOR,
+    TreeOptions,
+    dependency_relations,
+    first_pieces,
+    governor_targets,
+)
+from syntaxformer.syntax.piece_relations import with_all_siblings
 
 # [CLS] the cat ##s sleep [SEP] [PAD]: the <- cats <- sleep; and [CLS] go [SEP] and padding.
 WORDS_OF_PIECES = np.array([[-1, 0, 1, 1, 2, -1, -1], [-1, 0, -1, -1, -1, -1, -1]])
@@ -45,3 +52,19 @@ def test_targets_of_nothing() -> None:
 def test_refuses_words_that_are_not_there(governors: list, words: list, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         governor_targets(np.array(governors), np.array(words))
+
+
+def test_siblings_as_printed_by_hand():
+    """0 <- 1 -> 2 -> 3, D = 3. Siblings are all pairs that a tree links, at their distance (Bai et al. 2021)."""
+    governors, reach = [1, -1, 1, 2], 3
+    edges = np.array([[0, 1, 2, 3], [1, 0, 1, 2], [2, 1, 0, 1], [3, 2, 1, 0]])
+    apart = dependency_relations(governors, reach)
+    others, siblings = with_all_siblings(np.stack([apart])[None], reach)[0]
+    assert siblings.tolist() == np.where(edges > 0, 2 * reach + edges, 0).tolist()
+    assert others.tolist() == np.where(apart > 2 * reach, 0, apart).tolist()
+    options = TreeOptions(trees=("dependency",), max_distance=reach, siblings="all")
+    assert options.planes == ("dependency", "dependency")
+    on = options.active_networks(())
+    assert on == [True] * 6 + [False] * 3 + [True] + [False] * 6 + [True] * 3 + [False]
+    assert sum(on) == sum(TreeOptions(trees=("dependency",), max_distance=reach).active_networks(()))
+    assert not any(options.active_networks(("parent", "child", "pair"))[:10])

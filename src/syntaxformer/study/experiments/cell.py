@@ -22,6 +22,8 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import MANIFEST, hash_file, read_json, read_lines, write_text
 from syntaxformer.base.languages import choose_annotator, language_of_side
 from syntaxformer.encoders.finetune_config import FinetuneConfig, load_finetune
+from syntaxformer.encoders.tables import TextSet, hash_examples
+from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import OWN_TASKS, find_task
 from syntaxformer.runs.run_folder import NO_EFFECT, Stopwatch
 from syntaxformer.study.experiments.spec import Cell, ScoredText, SearchConfig, Spec, in_words
@@ -262,7 +264,36 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     curve = [{"step": place, "value": point["score"]} for place, point in enumerate(best, 1)]
     found = _facts(model, curve, config)
     found["metrics"] = {"score": dev.get("mean", next(iter(dev.values()))), **dev}
+    if cell.test is not None:
+        texts = _labelled_split(config, cell.test["split"])
+        found["metrics"] |= _test_scores(model, config, texts)
+        found["test_sha256"] = {texts.name: hash_examples(texts.examples)}
     return {**found, "learning_rate": rate, "model_sha256": checkpoint_sha256(config.model)}
+
+
+def _test_scores(model: Path, config: FinetuneConfig, texts: TextSet) -> dict[str, float]:
+    """Scores on a labelled split, with the epoch that was best on dev; each name begins with "test_"."""
+    from syntaxformer.encoders.classifier import Classifier
+
+    classifier = Classifier.from_folder(model, trust_annotator=True)
+    scores = classifier.score(texts, classifier.predict_set(texts, cache=config.data.cache))
+    scores = {"score": scores.get("mean", next(iter(scores.values()))), **scores}
+    return {f"test_{name}": round(value, 6) for name, value in scores.items()}
+
+
+def _labelled_split(config: FinetuneConfig, split: str) -> TextSet:
+    """A split of an official task.
+
+    Raises:
+        ConfigError: The task is no official one, or has no such split, or the split has no labels.
+        DataError: It cannot be read.
+    """
+    if config.task in OWN_TASKS or config.data.dir is None:
+        raise ConfigError(f"test_split: expected a task with official files in data.dir, got {config.task}.")
+    texts = read_any_split(find_task(config.task), config.data.dir, split)
+    if any(one.label is None for one in texts.examples):
+        raise ConfigError(f"test_split: expected one with labels, got {split!r} of {config.task}.")
+    return texts
 
 
 VERBS: dict[str, Callable[[Cell, Path], dict[str, Any]]] = {"train": _train, "finetune": _finetune}
@@ -320,6 +351,8 @@ def _problems(spec: Spec, cell: Cell) -> list[str]:
         if isinstance(config, FinetuneConfig):
             if config.task not in OWN_TASKS:
                 find_task(config.task)
+            if cell.test is not None:
+                _labelled_split(config, cell.test["split"])
             return [] if spec.search is None else list(_metric_problems(spec.search, config))
         return [] if spec.test is None else list(_input_problems(spec.test, config))
     except ConfigError as error:

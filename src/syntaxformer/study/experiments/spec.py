@@ -211,6 +211,9 @@ class Spec(_Section):
     )
     exclude: list[dict[str, str]] = Field(default=[], description="combinations to leave out")
     test: ScoredText | None = Field(default=None, description="train: text to translate and score")
+    test_split: str | None = Field(
+        default=None, description="finetune: a labelled split, such as test, that is scored besides dev"
+    )
     search: SearchConfig | None = Field(default=None, description="search settings for each combination")
     tune: TuneConfig | None = Field(
         default=None, description="choose settings on dev for each combination before the runs of all seeds"
@@ -236,6 +239,8 @@ class Spec(_Section):
             yield "recipe: expected a recipe for the verb train, got none."
         if self.verb == "finetune" and (self.recipe or self.test):
             yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
+        if self.verb == "train" and self.test_split is not None:
+            yield f"test_split: expected none for train, got {self.test_split!r}. Give test.src and test.ref."
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
         given |= {"report.controls": self.report.controls}
         if (primary := self.report.primary) is not None:
@@ -298,7 +303,8 @@ class Spec(_Section):
         """The names of all metrics that a run of this experiment may have."""
         if self.verb == "train":
             return [*(["bleu", "chrf"] if self.test else []), "dev_loss", "dev_bleu"]
-        return ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
+        names = ["score", "mean", *CLASSIFICATION_METRICS, *REGRESSION_METRICS]
+        return [*names, *(f"test_{name}" for name in names if self.test_split is not None)]
 
     def _level_problems(self, place: str, part: Mapping[str, str]) -> Iterator[str]:
         for axis, level in part.items():
@@ -373,6 +379,7 @@ class Spec(_Section):
                 settings |= self.levels(axis)[level]
         settings |= {**self._chosen.get(without_seed(labels), {}), **(extra or {})}
         test = None if self.test is None else self.test.as_settings()
+        test = test if self.test_split is None else {"split": self.test_split}
         return Cell(self.verb, self.recipe, dict(labels), settings, test)
 
 
@@ -380,7 +387,8 @@ class Spec(_Section):
 class Cell:
     """One run: axis → level, key → value over the recipe, and the text that is translated and scored.
 
-    `test` has src, ref, factors.NAME and annotator; `stored_name` is the folder of a run in a store.
+    `test` has src, ref, factors.NAME and annotator, or the split of a task; `stored_name` is the folder of a
+    run in a store.
     """
 
     verb: str

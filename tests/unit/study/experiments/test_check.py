@@ -382,3 +382,27 @@ def test_experiments_look_for_corpora_where_the_variable_says(
     assert str(done.exception).count(f"{tmp_path}/multi30k/none.") == 2
     monkeypatch.delenv("SYNTAXFORMER_DATA")
     assert resolve(cell).data.dir == Path("../shared/data/multi30k")
+
+
+def test_a_test_split_has_labels(content, write_spec, tmp_path):
+    """Official CoLA's has none; the treebank's has, and a table of one's own has no splits."""
+    for name, lines in {
+        "test.tsv": "index\tsentence\n0\tHe sleeps .\n",
+        "dev.txt": "(3 (2 He) (2 sleeps))\n",
+    }.items():
+        (tmp_path / name).write_text(lines)
+    content |= deepcopy(FINETUNE) | {"test_split": "test"}
+    content["settings"]["data.dir"] = str(tmp_path)
+    assert _problems(load_spec(write_spec(content))) == [
+        "test_split: expected one with labels, got 'test' of cola."
+    ]
+    content["settings"]["task"] = "classify"
+    assert _problems(load_spec(write_spec(content))) == [
+        "test_split: expected a task with official files in data.dir, got classify."
+    ]
+    content |= {"test_split": "dev"}
+    content["settings"]["task"] = "sst2_trees"
+    check_experiment(load_spec(write_spec(content)), {})
+    content |= {"verb": "train", "recipe": "multi30k"}
+    with pytest.raises(ConfigError, match=r"test_split: expected none for train, got 'dev'\. Give test\.src"):
+        load_spec(write_spec(content))

@@ -204,6 +204,10 @@ def test_metrics_are_those_of_the_verb(content, write_spec, problems):
     content |= {"verb": "finetune", "recipe": None, "test": None, "search": None}
     content["report"] = {"metrics": ["score", "mean", "spearman", "f1"]}
     assert load_spec(write_spec(content)).report.metrics[0] == "score"
+    content["report"]["metrics"] = ["test_score"]
+    assert problems() == ["report.metrics: unknown metric 'test_score'. Nearest: score."]
+    spec = load_spec(write_spec(content | {"test_split": "test"}))
+    assert {cell.test["split"] for cell in spec.cells()} == {"test"}
 
 
 def test_where_a_level_stands():

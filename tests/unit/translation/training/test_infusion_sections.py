@@ -129,7 +129,7 @@ def test_places_of_tags():
                 "masks.layers: expected layers 0 to 1 of the encoder, got -1.",
                 "lisa.layers: expected layers 0 to 1 of the encoder, got 2.",
                 "lisa.attn_head: expected 0 to 3, a head of the encoder, got 4.",
-                "masks.random: expected false in a translator, got true.",
+                "masks.control: expected none in a translator, got permuted.",
                 "lisa.keys: expected head in a translator, got model.",
             ],
         ),

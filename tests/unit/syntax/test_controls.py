@@ -1,0 +1,104 @@
+"""Controls: trees drawn uniformly, the chain, trees of other sentences; each by hand or by counting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from syntaxformer.base.errors import TreeError
+from syntaxformer.syntax import PhraseColumns, TreeOptions, WordTrees, dependency_relations, phrase_columns
+from syntaxformer.syntax.controls import (
+    TreePool,
+    control_trees,
+    random_bracketing,
+    random_governors,
+    right_branching,
+)
+from syntaxformer.trees import check_governors, format_tree
+
+
+def is_tree(governors):
+    try:
+        check_governors(list(governors))
+    except TreeError:
+        return False
+    return list(governors).count(-1) == 1
+
+
+@pytest.mark.parametrize("n_words", [1, 2, 3, 4])
+def test_random_trees_are_uniform_over_all_rooted_trees(n_words):
+    """All vectors of governors are enumerated; n^(n - 1) of them are trees (Cayley), each as likely."""
+    drawn, n_draws = np.random.default_rng(7), 6400
+    every = [one for one in product(range(-1, n_words), repeat=n_words) if is_tree(one)]
+    assert len(every) == n_words ** (n_words - 1)
+    found = Counter(tuple(random_governors(n_words, drawn).tolist()) for _ in range(n_draws))
+    assert found.keys() == set(every)
+    assert n_words == 1 or chisquare([found[one] for one in every]).pvalue > 0.001
+
+
+@pytest.mark.parametrize(("n_words", "catalan"), [(1, 1), (2, 1), (3, 2), (4, 5), (5, 14)])
+def test_random_bracketings_are_uniform(n_words, catalan):
+    drawn = np.random.default_rng(5)
+    found = Counter(format_tree(random_bracketing(n_words, drawn)) for _ in range(4200))
+    assert len(found) == catalan
+    assert catalan == 1 or chisquare(list(found.values())).pvalue > 0.001
+
+
+def test_a_chain_branches_to_the_right():
+    """(a (b (c d))): the phrases over the gaps are 0, 1 and 2 edges below the top, headed by a, b and c."""
+    made = right_branching(4)
+    by_hand = phrase_columns("(X a (X b (X c d)))", [-1, 0, 1, 2])
+    assert [column.tolist() for column in made.arrays] == [column.tolist() for column in by_hand.arrays]
+    assert made.word_depths.tolist() == [1, 2, 3, 3]
+    chain = control_trees(
+        WordTrees.of_sentence(3, [2, 2, -1]), "linear_chain", np.random.default_rng(0)
+    ).governors
+    assert chain is not None
+    assert chain.tolist() == [-1, 0, 1]
+    relations = dependency_relations(chain.tolist(), 5)
+    assert relations[0].tolist() == [0, 1, 2], "the first word is an ancestor of the others, by their place"
+
+
+@pytest.mark.parametrize("control", ["random_tree", "linear_chain"])
+@pytest.mark.parametrize("n_words", [0, 1, 2, 7])
+def test_words_keep_their_tags(control, n_words):
+    """A word that is two edges below its lowest phrase, as in SST, is so in the control too."""
+    leaves = " ".join(f"(2 w{word})" for word in range(n_words))
+    phrases = phrase_columns(f"(3 {leaves})") if n_words else PhraseColumns.join([])
+    made = control_trees(WordTrees.of_sentence(n_words, None, phrases), control, np.random.default_rng(3))
+    assert made.governors is None
+    assert made.phrases is not None
+    gaps = [*made.phrases.gap_depths.tolist(), -1]
+    lowest = [max(gaps[word], gaps[word + 1]) for word in range(n_words)]
+    expected = [2 if n_words > 1 else 3] * n_words  # (3 (2 w0)) is three edges below "no phrase", at -1
+    assert (made.phrases.word_depths - np.array(lowest, int)).tolist() == expected
+
+
+def test_other_sentences_have_the_length_and_another_text():
+    pool = TreePool((number, WordTrees.of_sentence(n, [-1] * n)) for number, n in enumerate([2, 3, 3, 5]))
+    again = TreePool.from_json(pool.to_json())
+    for one in (pool, again):
+        drawn = np.random.default_rng(1)
+        assert one.other(3, 1, drawn) is one.rows[2][1], "the only other sentence of three words"
+        assert one.other(5, 3, drawn) is None
+        assert {id(one.other(3, 9, drawn)) for _ in range(40)} == {id(one.rows[1][1]), id(one.rows[2][1])}
+
+
+def test_phrases_of_a_pool_are_written_and_read():
+    phrases = phrase_columns("(X (X a b) c)", [-1, 0, 0])
+    (row,) = TreePool.from_json(TreePool([(4, WordTrees.of_sentence(3, None, phrases))]).to_json()).rows
+    assert row[0] == 4
+    assert row[1].governors is None
+    assert [one.tolist() for one in row[1].phrases.arrays] == [one.tolist() for one in phrases.arrays]
+
+
+def test_the_older_name_of_permuted():
+    assert TreeOptions(random=True) == TreeOptions(control="permuted")
+    assert TreeOptions(random=False) == TreeOptions()
+    for wrong in ({"random": True, "control": "linear_chain"}, {"random": "yes"}):
+        with pytest.raises(ValueError, match="random"):
+            TreeOptions(**wrong)

@@ -1,8 +1,10 @@
-"""Small samples of Multi30k and of the news test sets, with tags of the source words, real and permuted.
+"""Small samples of parallel text, with tags of the source words, real and permuted.
 
-    python experiments/little_data.py ../shared/data runs/little
+    python experiments/little_data.py ../shared/data runs/little          multi30k and news
+    python experiments/little_data.py runs/tatoeba runs/little tatoeba    from what split_tatoeba.py wrote
 
-It writes OUTPUT/multi30k (1,450 pairs, one in twenty) and OUTPUT/news (5,000 pairs), each as
+It writes OUTPUT/multi30k (1,450 pairs, one in twenty), OUTPUT/news (5,000 pairs) and OUTPUT/tatoeba (8,280
+pairs, those that `data.fraction=0.05` of the recipe `tatoeba` keeps, with all of dev and test), each as
 SPLIT.{en,de,tag,permuted} for train, dev and test. The tags are the parts of speech of the bundled English
 annotator, one for each of its words. The permuted ones are the same tags in a random order within the
 sentence: a control with the same values in each sentence, which say nothing about the words they stand on.
@@ -12,10 +14,13 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import syntaxformer as sf
 from syntaxformer.base.files import atomic_file, read_lines
+from syntaxformer.translation.corpora import CorpusConfig, read_split, read_train
+from syntaxformer.translation.prepare import nested_fraction
 
 SEED, N_DEV, N_TEST = 20261125, 500, 1000
 NEWS_YEARS = ("2008", "2009", "2010", "2011", "2012", "2015", "2016", "2017", "2018", "2020", "2020-deen")
@@ -43,14 +48,32 @@ def sample_pairs(folder: Path, files: list[str], n: int, chosen: random.Random) 
     return chosen.sample([pair for pair in pairs if all(pair)], n)
 
 
-def main(data: Path, output: Path) -> None:
-    """Read DATA/{multi30k,wmt}, write OUTPUT/CORPUS/SPLIT.{en,de,tag,permuted}."""
+Pairs = list[tuple[str, str]]
+
+
+def samples(data: Path, name: str, chosen: random.Random) -> Iterator[tuple[str, Pairs]]:
+    """The splits of a corpus of DATA/{multi30k,wmt}."""
+    splits, folder, n_train = CORPORA[name]
+    for split, files in splits.items():
+        n = {"train": n_train, "dev": N_DEV, "test": N_TEST}[split]
+        yield split, sample_pairs(data / folder, files, n, chosen)
+
+
+def tatoeba(folder: Path) -> Iterator[tuple[str, Pairs]]:
+    """The splits that the recipe `tatoeba` reads with `data.fraction=0.05`."""
+    config = CorpusConfig(dir=folder, src="en", tgt="de", exclude=["dev", "test"])
+    texts = {"train": nested_fraction(read_train(config), 0.05)}
+    texts |= {split: read_split(config, split) for split in ("dev", "test")}
+    for split, text in texts.items():
+        yield split, list(zip(text.src, text.tgt, strict=True))
+
+
+def main(data: Path, output: Path, *names: str) -> None:
+    """Write OUTPUT/CORPUS/SPLIT.{en,de,tag,permuted} of some corpora, by default those of `CORPORA`."""
     annotator = sf.load_annotator("en")
-    for name, (splits, folder, n_train) in CORPORA.items():
+    for name in names or CORPORA:
         chosen = random.Random(SEED)
-        for split, files in splits.items():
-            n = {"train": n_train, "dev": N_DEV, "test": N_TEST}[split]
-            pairs = sample_pairs(data / folder, files, n, chosen)
+        for split, pairs in tatoeba(data) if name == "tatoeba" else samples(data, name, chosen):
             tags = [list(one.upos or ()) for one in annotator.annotate([source for source, _ in pairs])]
             permuted = [chosen.sample(one, len(one)) for one in tags]
             columns = {
@@ -65,4 +88,4 @@ def main(data: Path, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, product
@@ -41,7 +42,7 @@ from syntaxformer.syntax import (
     segment_offsets,
 )
 from syntaxformer.syntax.columns import word_offsets
-from syntaxformer.syntax.inputs import segment_syntax
+from syntaxformer.syntax.inputs import SyntaxDropout, segment_syntax
 from syntaxformer.syntax.piece_relations import sentence_trees, shown
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees import Sentence
@@ -120,6 +121,7 @@ class SyntaxCollator:
         self.annotator = load_annotator(annotator) if isinstance(annotator, str) else annotator
         self.n_truncated, self.annotators = 0, set[str]()
         self._vocabularies = self.config.vocabularies
+        self._dropout: SyntaxDropout | None = None
         options, lisa = self.config.tree_options, self.config.lisa is not None
         self._inputs = SyntaxInputs(trees=options, governors=lisa)
         self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
@@ -149,6 +151,12 @@ class SyntaxCollator:
         if not self.config.is_plain:
             batch |= self._syntax(examples, encoded)
         return batch
+
+    def dropping(self, prob: float, seed: int, batches: Any) -> SyntaxCollator:
+        """The same for training with `training.syntax_dropout`; `batches` is the sampler of the batches."""
+        made = copy(self)
+        made._dropout = SyntaxDropout.of(prob, seed, batches, list(self._vocabularies))
+        return made
 
     def words_of_pieces(
         self, examples: Sequence[SyntaxExample | Mapping[str, Any]]
@@ -283,24 +291,27 @@ class SyntaxCollator:
         sentences, shape = _two_each(examples), encoded["input_ids"].shape
         owners = _owners(sentences, encoded)
         batch: dict[str, Tensor] = {}
+        ids = [2 * one.checksum + segment for one in examples for segment in (0, 1)]
         if self._vocabularies:
-            batch["factor_ids"] = self._factor_ids(sentences, owners).view(*shape, -1)
+            batch["factor_ids"] = self._factor_ids(sentences, owners, ids).view(*shape, -1)
         if self._trees:
             trees = [sentence_trees(sentence, self._trees) for sentence in sentences]
             special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
             first_special = np.where(special.any(1), special.argmax(1), -1)
             options = self._inputs.trees
             change = partial(self._shuffle, examples) if options and options.random else None
-            found = segment_syntax(self._inputs, trees, owners, first_special, 2, change)
+            found = segment_syntax(self._inputs, trees, owners, first_special, 2, change, self._dropout, ids)
             batch |= {name: torch.from_numpy(array) for name, array in found.items()}
         return batch
 
-    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged) -> Tensor:
+    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged, numbers: Sequence[int]) -> Tensor:
         needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
         _check_annotated(sentences, needs)
         words, unseen = WordColumns.from_sentences(sentences, only=needs), UnseenValues()
         ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
         unseen.warn()
+        if self._dropout is not None:
+            ids = self._dropout.tags(ids, np.asarray(numbers)[owners.row_of_item], owners.values)
         return torch.from_numpy(ids.astype(np.int64))
 
     def _shuffle(

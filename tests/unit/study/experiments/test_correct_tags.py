@@ -53,7 +53,7 @@ def test_the_sample_is_what_a_fraction_of_the_recipe_keeps(tmp_path):
         for language in ("en", "de"):
             lines = "".join(f"{language} {chosen.randrange(10**6)}\n" for _ in range(n_lines))
             (tmp_path / f"{split}.{language}").write_text(lines)
-    found = dict(module.tatoeba(tmp_path))
+    found = dict(module.of_recipe(tmp_path, "tatoeba"))
     data = load_recipe("tatoeba", [f"data.dir={tmp_path}", "data.fraction=0.05"]).data
     kept = nested_fraction(read_train(data), data.fraction)
     assert found["train"] == list(zip(kept.src, kept.tgt, strict=True))

@@ -259,7 +259,7 @@ class EpochDraws:
             mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             mixed = mixed ^ (mixed >> np.uint64(31))
-        return (mixed >> np.uint64(11)) * 2.0**-53
+        return np.asarray((mixed >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class SyntaxDropout:
 
     def cut(self, trees: Sequence[WordTrees], ids: Sequence[int]) -> list[WordTrees]:
         """Trees without the edges drawn; `ids` are the numbers of their examples."""
-        found = []
+        found: list[WordTrees] = []
         for tree, example in zip(trees, ids, strict=True):
             gone = self.draws.uniform(EDGE, example, np.arange(len(tree))) < self.prob
             governors = None if tree.governors is None else np.where(gone, ROOT, tree.governors)
@@ -362,8 +362,8 @@ def segment_syntax(
     words = owners.padded(-1)
     found: dict[str, NDArray[Any]] = {}
     if options is not None:
-        of_tree = {"trees": options.used_trees, "nodes": options.nodes}
-        relations = word_relations(related, options.max_distance, **of_tree)
+        read, nodes = options.used_trees, options.nodes
+        relations = word_relations(related, options.max_distance, trees=read, nodes=nodes)
         if change is not None:
             change(related, relations)
         found["syntax"] = piece_relations(relations, words, first_special, options.specials)

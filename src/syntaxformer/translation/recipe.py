@@ -409,10 +409,10 @@ class Recipe(RunConfig):
         return problems + dropped
 
     def _dropout_problems(self) -> list[str]:
-        prob = self.training.syntax_dropout
+        prob, has_trees = self.training.syntax_dropout, self.infusion.tree_options is not None
         if prob and self.embedding.kind == "prepend":
             return [f"training.syntax_dropout: expected 0 with infusion.kind=prepend, got {prob:g}."]
-        return dropout_problems(prob, self.width_plan().factor_widths, self.infusion.tree_options is not None)
+        return dropout_problems(prob, self.width_plan().factor_widths, has_trees) if prob else []
 
     def _unserved_problems(self) -> list[str]:
         """What an encoder of sentences for classification has, and a translator's has not."""

@@ -149,7 +149,7 @@ def _bootstrap_rows(
     store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]], metric: str
 ) -> tuple[list[float], tuple[float, float] | None]:
     """As `_bootstrap`, over examples; nothing where a run has no predictions, as in earlier stores."""
-    sides = [one.result.get("dev_predictions") for pair in pairs for one in pair]
+    sides: list[Any] = [one.result.get("dev_predictions") for pair in pairs for one in pair]
     own = [name for name in pairs[0][0].metrics if name in CLASSIFICATION_METRICS | REGRESSION_METRICS]
     if None in sides or len({one["gold"] for one in sides}) > 1 or metric not in ("score", "mean", *own):
         return [], None

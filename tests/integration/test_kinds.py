@@ -124,7 +124,7 @@ def test_an_annotator_without_tags_or_trees(train, corpus, tmp_path):
     done = train(tmp_path / "trees", "masks={}", annotator)
     assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
     assert (
-        "masks, relation_bias, lisa: expected governors and constituency from the annotator, got none"
+        "masks, relation_bias, lisa, parse_task: expected governors and constituency from the annotator, got none"
         in done.err
     )
 

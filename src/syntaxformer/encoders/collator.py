@@ -11,6 +11,7 @@ import json
 import logging
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, product
@@ -43,7 +44,7 @@ from syntaxformer.syntax import (
 )
 from syntaxformer.syntax.columns import word_offsets
 from syntaxformer.syntax.controls import TreePool, control_trees
-from syntaxformer.syntax.inputs import segment_syntax
+from syntaxformer.syntax.inputs import SyntaxDropout, segment_syntax
 from syntaxformer.syntax.piece_relations import sentence_trees, shown
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees import Sentence
@@ -131,6 +132,7 @@ class SyntaxCollator:
         self.annotator = load_annotator(annotator) if isinstance(annotator, str) else annotator
         self.n_truncated, self.annotators, self._said = 0, set[str](), set[int]()
         self._vocabularies = self.config.vocabularies
+        self._dropout: SyntaxDropout | None = None
         options, lisa = self.config.tree_options, self.config.lisa is not None
         self._inputs = SyntaxInputs(trees=options, governors=lisa)
         self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
@@ -167,6 +169,12 @@ class SyntaxCollator:
         if not self.config.is_plain:
             batch |= self._syntax(examples, encoded)
         return batch
+
+    def dropping(self, prob: float, seed: int, batches: Any) -> SyntaxCollator:
+        """The same for training with `training.syntax_dropout`; `batches` is the sampler of the batches."""
+        made = copy(self)
+        made._dropout = SyntaxDropout.of(prob, seed, batches, list(self._vocabularies))
+        return made
 
     def words_of_pieces(
         self, examples: Sequence[SyntaxExample | Mapping[str, Any]]
@@ -303,8 +311,9 @@ class SyntaxCollator:
         sentences, shape = _two_each(examples), encoded["input_ids"].shape
         owners = _owners(sentences, encoded)
         batch: dict[str, Tensor] = {}
+        ids = [2 * one.checksum + segment for one in examples for segment in (0, 1)]
         if self._vocabularies:
-            batch["factor_ids"] = self._factor_ids(sentences, owners).view(*shape, -1)
+            batch["factor_ids"] = self._factor_ids(sentences, owners, ids).view(*shape, -1)
         if self._trees:
             trees = [sentence_trees(sentence, self._trees) for sentence in sentences]
             special = (encoded["special_tokens_mask"] == 1) & (encoded["attention_mask"] == 1)
@@ -312,7 +321,9 @@ class SyntaxCollator:
             change = partial(self._shuffle, examples) if self._control == "permuted" else None
             has_trees = self._control is not None and change is None
             shown = list(map(self._control_trees, sentences, trees)) if has_trees else None
-            found = segment_syntax(self._inputs, trees, owners, first_special, 2, change, shown)
+            found = segment_syntax(
+                self._inputs, trees, owners, first_special, 2, change, shown, self._dropout, ids
+            )
             batch |= {name: torch.from_numpy(array) for name, array in found.items()}
         return batch
 
@@ -343,12 +354,14 @@ class SyntaxCollator:
                 n_words,
             )
 
-    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged) -> Tensor:
+    def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged, numbers: Sequence[int]) -> Tensor:
         needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}
         _check_annotated(sentences, needs)
         words, unseen = WordColumns.from_sentences(sentences, only=needs), UnseenValues()
         ids = piece_factors(words, owners.values, owners.splits, self._vocabularies, unseen)
         unseen.warn()
+        if self._dropout is not None:
+            ids = self._dropout.tags(ids, np.asarray(numbers)[owners.row_of_item], owners.values)
         return torch.from_numpy(ids.astype(np.int64))
 
     def _shuffle(

@@ -16,6 +16,7 @@ from syntaxformer.base.config import apply_overrides, corpus_path, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
+from syntaxformer.syntax.inputs import dropout_problems
 
 _LISTS = frozenset({"without", "trees", "layers", "learning_rates", "factors"})
 """Settings that are lists."""
@@ -151,9 +152,11 @@ class FinetuneConfig(RunConfig):
     def _settled(self) -> FinetuneConfig:
         """Check the factors; give the infusion the run's seed, unless it has its own."""
         try:
-            _ = self.infusion.factors
+            factors, prob = self.infusion.factors, self.training.syntax_dropout
         except ConfigError as error:
             raise ValueError("\n".join(f"infusion.{one}" for one in error.problems)) from error
+        if problems := dropout_problems(prob, factors, self.infusion.tree_options is not None):
+            raise ValueError(*problems)
         if "seed" not in self.infusion.model_fields_set:
             self.infusion = self.infusion.model_copy(update={"seed": self.seed})
         return self

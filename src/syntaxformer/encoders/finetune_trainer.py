@@ -35,7 +35,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         infusion_names: Names of the parameters that use `config.infusion_learning_rate`, if there is one.
         train: Training examples.
         lengths: Number of pieces of each.
-        collate: Makes a batch from examples.
+        collate: Makes a batch from examples; a `SyntaxCollator`, if syntax is dropped.
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
         seed: Seed of dropout and data order.
@@ -52,13 +52,15 @@ class FinetuneTrainer(RunTrainer, Trainer):
         infusion_names: Sequence[str],
         train: Sequence[Any],
         lengths: Sequence[int],
-        collate: Callable[[list[Any]], dict[str, torch.Tensor]],
+        collate: Any,
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
         seed: int,
     ) -> None:
         self.infusion_names, self.evaluate_dev, self.clock = frozenset(infusion_names), evaluate_dev, _Clock()
         batches = LengthBatches(lengths, config.batch_size, seed)
+        if config.syntax_dropout:
+            collate = collate.dropping(config.syntax_dropout, seed, batches)
         n_updates = len(batches) * config.epochs
         arguments = run_arguments(
             config,

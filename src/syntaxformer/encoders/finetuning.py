@@ -165,7 +165,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
     def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
         tally = TallyBook()
         with _counting_governors(trained, tally):
-            scores, _ = _scores(trained, inputs)
+            scores, *_ = _scores(trained, inputs)
         score = scores.get("mean", next(iter(scores.values())))
         return {**scores, **tally.take(), "score": score}
 
@@ -217,12 +217,16 @@ def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractCon
     return nullcontext() if infusion is None else model.register_forward_hook(count)
 
 
-def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, int]]:
-    """Official metrics on dev, and the classes of dev that are never predicted."""
+def _scores(
+    model: PreTrainedModel, inputs: _Inputs
+) -> tuple[dict[str, float], dict[str, int], dict[str, str]]:
+    """Official metrics on dev, the classes of dev that are never predicted, and labels and predictions."""
     size, task_type = inputs.info.eval_batch_size, inputs.task_type
     found = task_type.decide(batch_outputs(model, inputs.scorer, inputs.collator, inputs.dev, size))
     gold = [one.label for one in inputs.data.dev.examples]
-    return task_type.score(inputs.info.metrics, gold, found), task_type.never_predicted(gold, found)
+    missed, sides = task_type.never_predicted(gold, found), {"gold": gold, "found": found}
+    written = {name: " ".join(f"{value:.6g}" for value in values) for name, values in sides.items()}
+    return task_type.score(inputs.info.metrics, gold, found), missed, written
 
 
 def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> None:
@@ -232,8 +236,8 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
     model = _build(config, inputs)
     load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    (scores, missed), gates = _scores(model, inputs), _open_gates(model)
-    report = _report(inputs, trials, best, scores) | {"never_predicted": missed}
+    (scores, missed, written), gates = _scores(model, inputs), _open_gates(model)
+    report = _report(inputs, trials, best, scores) | {"never_predicted": missed, "dev_predictions": written}
 
     def save(folder: Path) -> None:
         model.eval().save_pretrained(folder)

@@ -32,6 +32,9 @@ class RunTraining(Section):
     sharded: bool = Field(
         default=False, description="each of several processes keeps a part of weights and optimizer (FSDP)"
     )
+    syntax_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="probability that a word loses its tags in training, or its edge"
+    )
     log_every: int = Field(default=50, ge=1, description="updates between log lines")
 
 

@@ -6,17 +6,19 @@ governors and phrases of lines, from which the matrices are made again for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.controls import TreeControl
+from syntaxformer.syntax.factors import FACTORS, FactorVocabulary
 from syntaxformer.syntax.piece_relations import (
     DEFAULT_TREES,
     TreeKind,
@@ -30,7 +32,9 @@ from syntaxformer.syntax.piece_relations import (
     word_relations,
 )
 from syntaxformer.syntax.ragged import Ragged, lengths_of, places_of, splits_of
-from syntaxformer.syntax.relations import PhraseColumns, RelationArray
+from syntaxformer.syntax.relations import NO_PHRASE, PhraseColumns, RelationArray
+from syntaxformer.trees.phrase_structure import linearised
+from syntaxformer.trees.sentence import ROOT
 
 TagPlace = Literal["interleaved", "prefix"]
 """Tags as pieces: each before its word, or all before all words."""
@@ -128,24 +132,34 @@ class SyntaxInputs(BaseModel):
     Args:
         trees: The trees whose relations it reads; None for none.
         governors: Whether it reads the positions of governors.
+        words: Whether to keep which word each piece belongs to, if no tree needs it; in training only.
+        brackets: Labels of the constituency tree that the decoder learns to write, None for none; likewise.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     trees: TreeOptions | None = None
     governors: bool = False
+    words: bool = Field(default=False, exclude=True)
+    brackets: tuple[str, ...] | None = Field(default=None, exclude=True)
 
     @classmethod
-    def of(cls, trees: TreeOptions | None, governors: bool) -> SyntaxInputs:
+    def of(cls, trees: TreeOptions | None, governors: bool, **training: Any) -> SyntaxInputs:
         """Make them from a section that has other settings besides `TreeOptions`."""
         fields = None if trees is None else {name: getattr(trees, name) for name in TreeOptions.model_fields}
-        return cls(trees=None if fields is None else TreeOptions(**fields), governors=governors)
+        return cls(trees=None if fields is None else TreeOptions(**fields), governors=governors, **training)
+
+    @property
+    def reads_phrases(self) -> bool:
+        """Whether it reads relations of the constituency tree."""
+        return self.trees is not None and "constituency" in columns_of_trees(self.trees.used_trees)
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The annotations that it needs."""
         of_trees = [] if self.trees is None else columns_of_trees(self.trees.used_trees)
-        return tuple(dict.fromkeys([*(["governors"] if self.governors else []), *of_trees]))
+        written = [] if self.brackets is None else ["constituency"]
+        return tuple(dict.fromkeys([*(["governors"] if self.governors else []), *of_trees, *written]))
 
 
 def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str) -> None:
@@ -157,8 +171,8 @@ def check_syntax(inputs: SyntaxInputs, provides: frozenset[str], annotator: str)
     missing = [need for need in inputs.needs if need not in provides]
     if missing:
         raise ConfigError(
-            f"masks, relation_bias, lisa: expected {' and '.join(missing)} from the annotator, got none from "
-            f"{annotator}. Use one that parses, or leave these sections out."
+            f"masks, relation_bias, lisa, parse_task: expected {' and '.join(missing)} from the annotator, "
+            f"got none from {annotator}. Use one that parses, or leave these sections out."
         )
 
 
@@ -172,6 +186,8 @@ class LineSyntax:
         word_splits: `[lines + 1]`.
         governors: `[words]`, within the line, -1 for roots; None if they are not needed.
         phrases: Those of all words; None if they are not needed.
+        labels: The `linearised` tree of each line: 1 for an unknown label, then those of `inputs.brackets`
+            from 2; None if the decoder learns none.
     """
 
     inputs: SyntaxInputs
@@ -179,6 +195,7 @@ class LineSyntax:
     word_splits: NDArray[np.int64]
     governors: IntArray | None
     phrases: PhraseColumns | None
+    labels: Ragged | None = None
 
     @classmethod
     def of(cls, inputs: SyntaxInputs, words: WordColumns, owners: IntArray) -> LineSyntax | None:
@@ -187,27 +204,29 @@ class LineSyntax:
         Raises:
             ConfigError: The annotation lacks something that is needed.
         """
-        if not inputs.needs:
+        if not (inputs.needs or inputs.words):
             return None
         check_syntax(inputs, words.provides, "the annotation")
         governors = words.governors if "governors" in inputs.needs else None
-        phrases = phrases_of_lines(words) if "constituency" in inputs.needs else None
+        phrases = phrases_of_lines(words) if inputs.reads_phrases else None
         small = None if governors is None else _narrow(governors)
-        return cls(
-            inputs, _narrow(owners), words.row_splits, small, None if phrases is None else _joined([phrases])
-        )
+        joined = None if phrases is None else _joined([phrases])
+        labels = None if inputs.brackets is None else _label_ids(words, inputs.brackets)
+        return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels)
 
     @classmethod
     def join(cls, parts: Sequence[LineSyntax]) -> LineSyntax:
         """Lines of several texts, one after the other."""
         governors = [part.governors for part in parts if part.governors is not None]
         phrases = [part.phrases for part in parts if part.phrases is not None]
+        labels = [part.labels for part in parts if part.labels is not None]
         return cls(
             parts[0].inputs,
             np.concatenate([part.owners for part in parts]),
             splits_of(np.concatenate([np.diff(part.word_splits) for part in parts])),
             np.concatenate(governors) if governors else None,
             _joined(phrases) if phrases else None,
+            Ragged.join(labels) if labels else None,
         )
 
     def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
@@ -219,15 +238,20 @@ class LineSyntax:
             splits_of(lengths_of(self.word_splits, rows)),
             None if self.governors is None else self.governors[flat],
             None if self.phrases is None else self.phrases[flat],
+            None if self.labels is None else self.labels.take(rows),
         )
 
-    def batch(self, rows: Sequence[int], splits: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def batch(
+        self, rows: Sequence[int], splits: NDArray[np.int64], dropout: SyntaxDropout | None = None
+    ) -> dict[str, NDArray[Any]]:
         """Arrays of some lines, as `segment_syntax` gives them; the end piece is the parent of all roots."""
+        if self.inputs.trees is None and not self.inputs.governors:
+            return {}
         owners = Ragged(self.owners, splits).take(rows)
         last = owners.splits[1:] - 1
         ends = np.where(owners.values[last] < 0, owners.lengths - 1, -1)
         trees = [self._trees(row) for row in rows]
-        return segment_syntax(self.inputs, trees, owners, ends)
+        return segment_syntax(self.inputs, trees, owners, ends, dropout=dropout, ids=rows)
 
     def words_of_pieces(self, rows: Sequence[int], splits: NDArray[np.int64]) -> NDArray[np.int64]:
         """Word of each piece within its line, -1 for none, `[rows, src]`; arguments as in `batch`."""
@@ -242,6 +266,100 @@ class LineSyntax:
         )
 
 
+def _label_ids(words: WordColumns, brackets: tuple[str, ...]) -> Ragged:
+    """Ids of the linearised tree of each line."""
+    lines = [linearised(tree) if tree else [] for tree in words.constituency or ()]
+    ids = FactorVocabulary("parse_task", brackets).encode(list(chain.from_iterable(lines)))
+    return Ragged(ids, splits_of(list(map(len, lines))))
+
+
+TAG, EDGE, BATCH = range(3)
+"""What is drawn: a word's tags, its edge, a batch; each has draws of its own."""
+
+
+@dataclass(frozen=True)
+class EpochDraws:
+    """Uniform numbers by seed, epoch of the sampler and what is drawn, the same in a resumed run."""
+
+    seed: int
+    batches: Any
+
+    def uniform(self, what: int, ids: ArrayLike, words: ArrayLike) -> NDArray[np.float64]:
+        """Numbers from 0 up to 1, of the shape of ids and words together.
+
+        Source: Steele et al. (2014), "Fast Splittable Pseudorandom Number Generators", the mix of SplitMix64.
+        """
+        mixed = np.zeros(1, np.uint64)
+        for part in (self.seed, self.batches.epoch, what, ids, words):
+            mixed = mixed ^ np.asarray(part).astype(np.uint64)
+            mixed = mixed + np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed = mixed ^ (mixed >> np.uint64(31))
+        return np.asarray((mixed >> np.uint64(11)) * 2.0**-53, np.float64)
+
+
+@dataclass(frozen=True)
+class SyntaxDropout:
+    """Leaves tags and edges of trees out at random, in training only.
+
+    In each epoch, each word draws twice. With probability p its tags become `<none>`. With probability p the
+    edge to its governor is cut, so that it is a root; a constituency tree is cut in two before the word.
+    LISA's targets stay. Nothing is scaled, and nothing is left out after training.
+
+    Args:
+        prob: p.
+        draws: What it draws from.
+        annotated: Which factors come from an annotation, `[factors]`; case and place in the word stay.
+
+    Source: word dropout (Gal & Ghahramani 2016), put on annotations.
+    """
+
+    prob: float
+    draws: EpochDraws
+    annotated: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, prob: float, seed: int, batches: Any, factors: Iterable[str]) -> SyntaxDropout | None:
+        """For named factors; None for a probability of 0."""
+        annotated = np.array(list(map(is_annotated, factors)), bool)
+        return cls(prob, EpochDraws(seed, batches), annotated) if prob else None
+
+    def tags(self, factor_ids: IntArray, ids: ArrayLike, words: IntArray) -> IntArray:
+        """Factor ids with `<none>` for the words drawn.
+
+        Args:
+            factor_ids: `[..., factors]`.
+            ids: Number of each piece's example.
+            words: Word of each piece, -1 for none, `[...]`.
+        """
+        gone = (self.draws.uniform(TAG, ids, words) < self.prob) & (words >= 0)
+        return np.where(gone[..., None] & self.annotated, 0, factor_ids)
+
+    def cut(self, trees: Sequence[WordTrees], ids: Sequence[int]) -> list[WordTrees]:
+        """Trees without the edges drawn; `ids` are the numbers of their examples."""
+        found: list[WordTrees] = []
+        for tree, example in zip(trees, ids, strict=True):
+            gone = self.draws.uniform(EDGE, example, np.arange(len(tree))) < self.prob
+            governors = None if tree.governors is None else np.where(gone, ROOT, tree.governors)
+            if (phrases := tree.phrases) is not None:
+                phrases = replace(phrases, gap_depths=np.where(gone, NO_PHRASE, phrases.gap_depths))
+            found.append(replace(tree, governors=governors, phrases=phrases))
+        return found
+
+
+def is_annotated(factor: str) -> bool:
+    """Whether a factor comes from an annotation, as the user's own do, and not from the text alone."""
+    return factor not in FACTORS or bool(FACTORS[factor].needs)
+
+
+def dropout_problems(prob: float, factors: Iterable[str], has_trees: bool) -> list[str]:
+    """What is wrong with a `training.syntax_dropout` that could leave nothing out."""
+    if not prob or has_trees or any(map(is_annotated, factors)):
+        return []
+    return [f"training.syntax_dropout: expected 0 without tags or relations to leave out, got {prob:g}."]
+
+
 def segment_syntax(
     inputs: SyntaxInputs,
     trees: Sequence[WordTrees],
@@ -250,6 +368,8 @@ def segment_syntax(
     per_row: int = 1,
     change: Callable[[Sequence[WordTrees], RelationArray], None] | None = None,
     shown: Sequence[WordTrees] | None = None,
+    dropout: SyntaxDropout | None = None,
+    ids: Sequence[int] = (),
 ) -> dict[str, NDArray[Any]]:
     """Build what the encoder reads of the trees of a batch.
 
@@ -261,6 +381,8 @@ def segment_syntax(
         per_row: Segments in a row, 1 or 2.
         change: A function that changes the relations of words in place.
         shown: Trees whose relations are shown instead; `trees` then only give governors.
+        dropout: Cuts edges of the trees whose relations are read.
+        ids: Number of each segment, for its draws.
 
     Returns:
         Those that `inputs` asks for: `syntax` uint8 `[rows, trees, pieces, pieces]`, `governors` int64 and
@@ -271,7 +393,10 @@ def segment_syntax(
     own = _in_rows(trees, owners, reach, per_row)
     found: dict[str, NDArray[Any]] = {}
     if options is not None:
-        seen, words = own if shown is None else _in_rows(shown, owners, reach, per_row)
+        seen, words = own
+        if shown is not None or dropout is not None:
+            related = trees if shown is None else shown
+            seen, words = _in_rows(related, owners, reach, per_row, dropout, ids)
         relations = word_relations(seen, options.max_distance, trees=options.used_trees, nodes=options.nodes)
         if change is not None:
             change(seen, relations)
@@ -287,10 +412,16 @@ def segment_syntax(
 
 
 def _in_rows(
-    trees: Sequence[WordTrees], owners: Ragged, max_distance: int, per_row: int
+    trees: Sequence[WordTrees],
+    owners: Ragged,
+    max_distance: int,
+    per_row: int,
+    dropout: SyntaxDropout | None = None,
+    ids: Sequence[int] = (),
 ) -> tuple[list[WordTrees], NDArray[np.int64]]:
     """The trees of each row, as far as they are seen, and the word of each piece in them, -1 for none."""
     trees = _seen(trees, owners, max_distance)
+    trees = trees if dropout is None else dropout.cut(trees, ids)
     if per_row == 2:
         numbered = pair_words_of_pieces(owners.values, owners.splits, splits_of(list(map(len, trees))))
         owners = Ragged(*numbered)

@@ -68,15 +68,15 @@ def governor_task(
     return Auxiliary("governor_accuracy", weight * torch.stack(list(losses)).mean(), right, total)
 
 
-def tag_task(
-    logits: Float[Tensor, "batch tgt tags"], tag_labels: Int[Tensor, "batch tgt"], weight: float
+def label_task(
+    name: str, logits: Float[Tensor, "batch tgt labels"], labels: Int[Tensor, "batch tgt"], weight: float
 ) -> Auxiliary:
-    """The decoder predicts the tag of its next piece; pieces that belong to no word do not count.
+    """The decoder predicts labels, such as the tag of its next piece; those of -100 do not count.
 
     Source: Kapadia et al. (2020), "Augmented Transformer for Machine Translation", section 2.
     """
-    flat, labels = logits.float().flatten(0, 1), tag_labels.flatten()
+    flat, labels = logits.float().flatten(0, 1), labels.flatten()
     losses = F.cross_entropy(flat, labels, ignore_index=IGNORED_LABEL, reduction="sum")
     counted = labels != IGNORED_LABEL
     right, total = ((flat.detach().argmax(-1) == labels) & counted).sum(), counted.sum()
-    return Auxiliary("target_pos_accuracy", weight * losses / total.clamp(min=1), right, total)
+    return Auxiliary(f"{name}_accuracy", weight * losses / total.clamp(min=1), right, total)

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset, Sampler
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.nn.kernels.cross_entropy import IGNORED_LABEL
+from syntaxformer.syntax.inputs import BATCH, EpochDraws, SyntaxDropout
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.source import EncodedText, source_batch
 
@@ -133,10 +134,13 @@ class EncodedPairs(Dataset[int]):
 
 @dataclass(frozen=True)
 class TranslationCollator:
-    """Builds a batch."""
+    """Builds a batch; in training with a dropout of syntax, and the parse task in a share of the batches."""
 
     pairs: EncodedPairs
     pad_id: int
+    dropout: SyntaxDropout | None = None
+    parse_share: float = 1.0
+    draws: EpochDraws | None = None
 
     def __call__(self, rows: Sequence[int]) -> dict[str, Tensor]:
         """Pad the rows on the right.
@@ -145,13 +149,18 @@ class TranslationCollator:
             `input_ids` [batch, src] and `labels` [batch, tgt]. Also `factor_ids` [batch, src, factors] if
             there are factors, `attention_mask` [batch, src] if something is padded, the tensors of
             `LineSyntax.batch` if the encoder reads trees, and `target_tags` [batch, tgt] if the target is
-            tagged, with -100 for pieces without a known tag.
+            tagged, with -100 for pieces without a known tag. With a parse task also `parse` [batch, labels],
+            -100 for padding, in the share of the batches that `draws` chooses, or in all without it.
         """
-        batch = source_batch(self.pairs.src, rows, self.pad_id)
+        batch = source_batch(self.pairs.src, rows, self.pad_id, self.dropout)
         tgt = self.pairs.tgt
         labels = Ragged(tgt.pieces, tgt.splits).padded(IGNORED_LABEL, rows)
         batch["labels"] = torch.from_numpy(labels)
         if tgt.factors.shape[1]:
             tags = Ragged(tgt.factors[:, 0], tgt.splits).padded(NO_TAG, rows)
             batch["target_tags"] = torch.from_numpy(np.where(tags <= UNKNOWN_TAG, IGNORED_LABEL, tags))
+        written = self.pairs.src.syntax and self.pairs.src.syntax.labels
+        draw = None if self.draws is None else self.draws.uniform(BATCH, rows[0], len(rows))[0]
+        if written and (draw is None or draw < self.parse_share):
+            batch["parse"] = torch.from_numpy(written.padded(IGNORED_LABEL, rows))
         return batch

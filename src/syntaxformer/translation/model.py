@@ -37,8 +37,8 @@ from syntaxformer.translation.auxiliary import (
     Auxiliary,
     TranslationOutput,
     governor_task,
+    label_task,
     shift_right,
-    tag_task,
 )
 from syntaxformer.translation.decoding import (
     Hypothesis,
@@ -84,6 +84,10 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         target_pos = config.target_pos
         self.target_tagger = nn.Linear(config.d_model, len(target_pos["tags"])) if target_pos else None
         self.target_pos_weight = target_pos["weight"] if target_pos else 0.0
+        self.parse_labels = None
+        if config.parse_task:  # a last table, which draws nothing here: other weights start as without it
+            empty = torch.empty(len(config.parse_task["labels"]), config.d_model)
+            self.parse_labels = nn.Embedding(*empty.shape, _weight=empty)
         if config.shares_source_table:
             self._tied_weights_keys = {
                 "encoder.embedding.word.weight": "decoder.embedding.weight",
@@ -207,6 +211,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         decoder_input_ids: Int[Tensor, "batch tgt"] | None = None,
         labels: Int[Tensor, "batch tgt"] | None = None,
         target_tags: Int[Tensor, "batch tagged"] | None = None,
+        parse: Int[Tensor, "batch written"] | None = None,
         encoder_outputs: BaseModelOutput | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         cache: EncoderDecoderCache | None = None,
@@ -229,6 +234,7 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             decoder_input_ids: Target pieces shifted right; made from `labels` if absent.
             labels: Target pieces, -100 where no loss is wanted.
             target_tags: Part of speech of each target piece, -100 for none; without them no tag is predicted.
+            parse: Labels of the linearised parse of the source, -100 for padding; needs `labels`.
             encoder_outputs: An earlier result of the encoder.
             past_key_values: Cache of an incremental decoding.
             cache: The same under the name that transformers 5.24 gives it.
@@ -265,7 +271,10 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         states = decoded.last_hidden_state
         tasks = [] if labels is None else self._auxiliary(encoder_outputs, governors, first_pieces)
         if self.target_tagger is not None and labels is not None and target_tags is not None:
-            tasks.append(tag_task(self.target_tagger(states), target_tags, self.target_pos_weight))
+            tagged = self.target_tagger(states)
+            tasks.append(label_task("target_pos", tagged, target_tags, self.target_pos_weight))
+        if labels is not None and parse is not None:
+            tasks += self._parse_task(memory, attention_mask, parse)
         needs_logits = not self.training or labels is None or not is_dict or not _is_plain(self.output)
         logits = self.output(states) if needs_logits else None
         output = TranslationOutput(
@@ -297,6 +306,19 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
             return []
         weight = LisaConfig(**self.config.lisa).weight
         return [governor_task(losses, encoded.pointed_at[-1], governors, first_pieces, weight)]
+
+    def _parse_task(self, memory: Tensor, mask: Tensor | None, parse: Tensor) -> list[Auxiliary]:
+        """The decoder writes the source's linearised parse: row 0 of its labels is the tag of this task.
+
+        Source: Currey & Heafield (2019), "Incorporating Source Syntax into Transformer-Based Neural Machine
+        Translation". Differs: labels have a table of their own, and both tasks share each encoder pass.
+        """
+        table, weight = self.parse_labels, (self.config.parse_task or {}).get("weight", 0.0)
+        if table is None or not weight or not parse.numel():
+            return []
+        before = nn.functional.pad(parse[:, :-1], (1, 0)).clamp(min=0)
+        states = self.decoder(before, memory, mask, table=table).last_hidden_state
+        return [label_task("parse", states @ table.weight.T, parse, weight)]
 
     def _loss(
         self,
@@ -385,8 +407,11 @@ class Decoder(Stack):
         cache: EncoderDecoderCache | None = None,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
+        table: nn.Embedding | None = None,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """Return the states of the target pieces; if asked for, also the states and weights of each layer.
+
+        `table` embeds pieces of another task.
 
         Raises:
             ValueError: The cache has a fixed length, or the backward pass would fill it a second time.
@@ -402,7 +427,7 @@ class Decoder(Stack):
                 "attend to its empty slots: leave cache_implementation out of generate."
             )
         first = 0 if cache is None else cache.get_seq_length()
-        states = self.dropout(self.positions(self.embedding(pieces) * self.scale, first))
+        states = self.dropout(self.positions((table or self.embedding)(pieces) * self.scale, first))
         mask = None if memory_mask is None else memory_mask.bool()[:, None, None, :]
         hidden, own, cross = [states], [], []
         for place, layer in enumerate(self.layers):

@@ -39,6 +39,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
         masks: `MaskConfig` as a mapping; None for no masks.
         relation_bias: `RelationBiasConfig` as a mapping; None for no biases.
         target_pos: Tags that the decoder also predicts in training, `{"tags": [...], "weight": w}`.
+        parse_task: Labels of the source's tree that the decoder also learns to write, as `target_pos`.
         source_table_width: Columns of the source word table, if they are fewer than the word width.
         label_smoothing: Smoothing of the loss, in training mode only.
     """
@@ -72,6 +73,7 @@ class SyntaxTransformerConfig(PreTrainedConfig):
     masks: dict[str, Any] | None = None
     relation_bias: dict[str, Any] | None = None
     target_pos: dict[str, Any] | None = None
+    parse_task: dict[str, Any] | None = None
     source_table_width: int | None = None
     label_smoothing: float = 0.0
     is_encoder_decoder: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -22,7 +23,9 @@ from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
 from syntaxformer.syntax import CodedColumn, PhraseColumns, WordColumns, build_vocabularies, read_user_column
 from syntaxformer.syntax.columns import DEFAULT_COLUMNS
+from syntaxformer.syntax.factors import FactorVocabulary
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
+from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
@@ -41,6 +44,7 @@ from syntaxformer.translation.subwords import (
     stored_subwords,
     train_subwords,
 )
+from syntaxformer.trees.phrase_structure import linearised
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import AnnotatedCorpus, Annotator
@@ -304,7 +308,7 @@ def _identity(encoder: SourceEncoder) -> dict[str, Any]:
         "vocabularies": [vocabulary.to_dict() for vocabulary in encoder.vocabularies.values()],
         "preparation": asdict(encoder.preparation),
         "prepend": encoder.prepend,
-        "syntax": encoder.syntax.model_dump(mode="json"),
+        "syntax": repr(encoder.syntax),
     }
 
 
@@ -321,6 +325,8 @@ def _arrays(
             (phrases, PHRASES),
         ):
             found |= {f"{side}.{name}": getattr(owner, name, None) for name in names}
+        if text.syntax is not None and (labels := text.syntax.labels) is not None:
+            found |= {f"{side}.labels": labels.values, f"{side}.label_splits": labels.splits}
         sizes = [len(vocabulary) for vocabulary in encoder.vocabularies.values()]
         highest = {"pieces": len(encoder.tokenizer) + sum(sizes), "factors": max(sizes, default=0)}
         for name, number in highest.items():
@@ -336,7 +342,8 @@ def _text_of(arrays: dict[str, NDArray[Any]], side: str, syntax: SyntaxInputs) -
         return text
     phrases = PhraseColumns(*(own[name] for name in PHRASES)) if PHRASES[0] in own else None
     parts = (own["owners"], own["word_splits"], own.get("governors"), phrases)
-    return replace(text, syntax=LineSyntax(syntax, *parts))
+    labels = Ragged(own["labels"], own["label_splits"]) if "labels" in own else None
+    return replace(text, syntax=LineSyntax(syntax, *parts, labels))
 
 
 def encoded_chunks(
@@ -430,6 +437,24 @@ class TargetPosConfig(BaseModel):
 
     annotator: str = Field(description="who tags the target side: en, de, spacy:NAME, conllu:PATH, …")
     weight: float = Field(default=0.1, gt=0, description="weight of its loss; that of translation has 1")
+
+
+class ParseTaskConfig(BaseModel):
+    """Training the decoder to write the parse of its source as well (Currey & Heafield 2019)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    weight: float = Field(default=1.0, ge=0, description="weight of its loss; that of translation has 1")
+    share: float = Field(default=1.0, gt=0, le=1, description="share of the batches in which it is learned")
+
+
+def parse_labels(columns: Sequence[WordColumns]) -> tuple[str, ...]:
+    """The labels of the linearised trees of a text, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for chunk in columns:
+        for tree in chunk.constituency or ():
+            counts.update(linearised(tree) if tree else ())
+    return FactorVocabulary.from_counts("parse_task", counts).values
 
 
 def target_annotator(name: str, tokenized: bool) -> Annotator:

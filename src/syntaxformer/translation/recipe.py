@@ -20,7 +20,7 @@ from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.runs.loading import TRANSLATOR, is_own
 from syntaxformer.syntax import FactorVocabulary, check_factors
-from syntaxformer.syntax.inputs import SyntaxInputs
+from syntaxformer.syntax.inputs import SyntaxInputs, dropout_problems
 from syntaxformer.translation.checkpoint import (
     host_sections,
     local_folder,
@@ -29,7 +29,7 @@ from syntaxformer.translation.checkpoint import (
 )
 from syntaxformer.translation.corpora import CorpusConfig
 from syntaxformer.translation.decoding import DecodingConfig
-from syntaxformer.translation.prepare import TargetPosConfig
+from syntaxformer.translation.prepare import ParseTaskConfig, TargetPosConfig
 from syntaxformer.translation.pretrained_tables import PretrainedConfig, pretrained_problems
 from syntaxformer.translation.subwords import SubwordConfig
 from syntaxformer.trees.sentence import PER_WORD
@@ -188,6 +188,9 @@ class Recipe(RunConfig):
     predict_target_pos: TargetPosConfig | None = Field(
         default=None, description="train the decoder to predict the target's parts of speech as well"
     )
+    parse_task: ParseTaskConfig | None = Field(
+        default=None, description="train the decoder to write the parse of its source as well"
+    )
     pretrained_embeddings: PretrainedConfig | None = Field(
         default=None, description="tables that start from vectors of a Hugging Face encoder"
     )
@@ -280,7 +283,7 @@ class Recipe(RunConfig):
         except ConfigError as error:
             return error.problems
         where = "a pretrained translator" if is_hosted else "a translator of our own"
-        refused: dict[str, Any] = {"pretrained_embeddings": self.pretrained_embeddings}
+        refused: dict[str, Any] = {key: getattr(self, key) for key in ("pretrained_embeddings", "parse_task")}
         if is_hosted:
             refused |= {"predict_target_pos": self.predict_target_pos}
         else:
@@ -391,8 +394,9 @@ class Recipe(RunConfig):
 
     def _syntax_problems(self) -> list[str]:
         """Settings that the encoder lacks layers or heads for, or that a translator does not support."""
+        dropped = self._dropout_problems()
         if self.is_hosted:
-            return self._hosted_problems() + self._unserved_problems()
+            return dropped + self._hosted_problems() + self._unserved_problems()
         section, lisa = self.infusion, self.infusion.lisa
         problems = self.embedding.misplaced({"place": "prepend", "tag_layers": "pos_encoder"})
         if self.embedding.kind == "prepend" and "subword" in (self.embedding.factors or ()):
@@ -407,7 +411,13 @@ class Recipe(RunConfig):
         problems += self._unserved_problems()
         if lisa is not None and lisa.keys != "head":
             problems.append(f"lisa.keys: expected head in a translator, got {lisa.keys}.")
-        return problems
+        return problems + dropped
+
+    def _dropout_problems(self) -> list[str]:
+        prob, has_trees = self.training.syntax_dropout, self.infusion.tree_options is not None
+        if prob and self.embedding.kind == "prepend":
+            return [f"training.syntax_dropout: expected 0 with infusion.kind=prepend, got {prob:g}."]
+        return dropout_problems(prob, self.width_plan().factor_widths, has_trees) if prob else []
 
     def _unserved_problems(self) -> list[str]:
         """What an encoder of sentences for classification has, and a translator's has not."""
@@ -474,7 +484,8 @@ class Recipe(RunConfig):
         """What the encoder reads of trees; governors are targets in training and are injected outside it."""
         lisa = self.infusion.lisa
         wanted = lisa is not None and (lisa.inject is not None or (training and lisa.supervised))
-        return SyntaxInputs.of(self.infusion.tree_options, wanted)
+        learned = {"words": self.training.syntax_dropout > 0, "brackets": self.parse_task and ()}
+        return SyntaxInputs.of(self.infusion.tree_options, wanted, **learned if training else {})
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = (), overrides_from: str | None = None) -> Recipe:

@@ -36,7 +36,7 @@ from syntaxformer.syntax import (
     encoding_offsets,
     piece_factors,
 )
-from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs, TagPlace
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxDropout, SyntaxInputs, TagPlace
 from syntaxformer.syntax.ragged import Ragged, splits_of
 from syntaxformer.trees.locate import given_words, spans_of_given_words
 
@@ -291,7 +291,9 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
     return backend.encode_batch(list(lines))
 
 
-def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str, Tensor]:
+def source_batch(
+    src: EncodedText, rows: Sequence[int], pad_id: int, dropout: SyntaxDropout | None = None
+) -> dict[str, Tensor]:
     """Make the encoder's inputs for some rows; see `TranslationCollator`."""
     import torch
 
@@ -303,7 +305,10 @@ def source_batch(src: EncodedText, rows: Sequence[int], pad_id: int) -> dict[str
     if src.factors.shape[1]:
         batch["factor_ids"] = Ragged(src.factors, src.splits).padded(0, rows)
     if src.syntax is not None:
-        batch |= src.syntax.batch(rows, src.splits)
+        if dropout is not None and "factor_ids" in batch:
+            words, ids = src.syntax.words_of_pieces(rows, src.splits), np.array(rows)[:, None]
+            batch["factor_ids"] = dropout.tags(batch["factor_ids"], ids, words)
+        batch |= src.syntax.batch(rows, src.splits, dropout)
     return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 

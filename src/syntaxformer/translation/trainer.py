@@ -40,6 +40,7 @@ from syntaxformer.runs.trainer import (
     run_arguments,
     scores_at,
 )
+from syntaxformer.syntax.inputs import EpochDraws, SyntaxDropout
 from syntaxformer.translation.batches import EncodedPairs, TokenBudgetBatches, TranslationCollator
 from syntaxformer.translation.checkpoint import host_output
 from syntaxformer.translation.model import OF_INFUSION, SyntaxTransformer
@@ -98,6 +99,9 @@ class SyntaxTrainer(RunTrainer, Trainer):
             rank=arguments.process_index,  # the sampler gives each process its share
             world=arguments.world_size,
         )
+        factors = recipe.width_plan().factor_widths
+        dropout = SyntaxDropout.of(config.syntax_dropout, recipe.seed, batches, factors)
+        share = 1.0 if recipe.parse_task is None else recipe.parse_task.share
         formula, warmup, d_model = SCHEDULES[config.schedule], config.warmup_steps, model.config.d_model
         super().__init__(
             *(model, arguments, config, batches),
@@ -105,7 +109,9 @@ class SyntaxTrainer(RunTrainer, Trainer):
             n_updates=config.max_steps,
             curves=recipe.output / "logs",
             callbacks=[Flow(config)],
-            data_collator=TranslationCollator(train_pairs, pad_id),
+            data_collator=TranslationCollator(
+                train_pairs, pad_id, dropout, share, EpochDraws(recipe.seed, batches)
+            ),
             train_dataset=train_pairs,
             eval_dataset=dev_pairs,
         )

@@ -28,7 +28,7 @@ from syntaxformer.runs.run_folder import (
     running,
     same_data,
 )
-from syntaxformer.syntax import FACTORS, WordColumns, check_factors, read_user_values
+from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns, check_factors, read_user_values
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.checkpoint import add_adapters, load_pretrained, save_adapter, stored_infusion
@@ -58,6 +58,7 @@ from syntaxformer.translation.prepare import (
     get_tokenizers,
     needs_annotator,
     nested_fraction,
+    parse_labels,
     prepared_parts,
     source_encoder,
     stored_pairs,
@@ -193,6 +194,8 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
             annotated_columns(text, annotator, data, split, *settings)
             for text, split in zip((train_text, dev_text), splits, strict=True)
         )
+        if syntax.brackets is not None:
+            syntax = syntax.model_copy(update={"brackets": parse_labels(train_words)})
     identities = [_annotators(recipe, factors, annotator, split) for split in splits]
     hashes = {
         "train": train_text.sha256,
@@ -393,6 +396,7 @@ def _take_weights(model: SyntaxTransformer, start: Checkpoint) -> None:
         ConfigError: They are of another network.
     """
     weights, current = load_tensors(Path(start.path) / WEIGHTS), model.state_dict()
+    weights.pop("parse_labels.weight", None)  # of its task, which needs none to be continued without
     for name, tensor in weights.items():
         if name in current and len(current[name]) > len(tensor) == start.n_known:
             n_new = len(current[name]) - len(tensor)
@@ -416,6 +420,7 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
     sections = {name: getattr(infusion, name) for name in ("lisa", "masks", "relation_bias")}
     if infusion.masks is not None and infusion.preset != "preserving":
         sections["masks"] = infusion.masks.model_copy(update={"preset": infusion.preset_of_masks})
+    parse, labels = recipe.parse_task, FactorVocabulary("parse_task", encoder.syntax.brackets or ()).entries
     start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.pad_token_id
     config = SyntaxTransformerConfig(
         **recipe.model.model_dump(),
@@ -426,6 +431,7 @@ def build_model(recipe: Recipe, encoder: SourceEncoder) -> SyntaxTransformer:
         tag_layers=recipe.embedding.tag_layers or 1,
         **{name: one and one.model_dump(mode="json") for name, one in sections.items()},
         target_pos=tags and {"tags": list(target_tags()), "weight": tags.weight},
+        parse_task=parse and {"labels": list(labels), "weight": parse.weight},
         # A narrower source table has a map that widens it to the word width.
         source_table_width=table_width if table_width and table_width < word_width else None,
         factor_sizes={name: len(vocabulary) for name, vocabulary in encoder.vocabularies.items()},
@@ -482,7 +488,8 @@ def dev_bleu(model: Any, data: Prepared, corpus: CorpusConfig) -> dict[str, floa
     lines, annotator = data.dev_text.src, data.annotator
     annotator = annotator and annotator_in_chunks(annotator, corpus.dev, lines)
     clean = data.info.model_copy(update={"unescape": False})  # the lines are already unescaped
-    translator = Translator(model.eval(), data.encoder, clean, annotator)
+    encoder = replace(data.encoder, syntax=data.info.syntax)  # without what is only learned
+    translator = Translator(model.eval(), encoder, clean, annotator)
     user_factors = {
         name: read_user_values(find_file(corpus.dir, corpus.dev, corpus.factor_files[name]))
         for name in data.encoder.factors

@@ -23,7 +23,7 @@ from syntaxformer.trees.phrase_heights import (
     is_clausal,
     starts_with_wh,
 )
-from syntaxformer.trees.ptb import Tree, format_tree
+from syntaxformer.trees.ptb import Tree, events, format_tree, parse_tree
 from syntaxformer.trees.sentence import Sentence
 
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -243,6 +243,27 @@ def phrase_structure(sentence: Sentence) -> Tree:
         TreeError: The governors hold a cycle.
     """
     return _finish(phrases_of_parse(sentence), sentence, sentence.words)
+
+
+def linearised(tree: Tree | str | Sentence) -> list[str]:
+    """A tree as a sequence, with the tag of each word in its place: `(S`, `(NP`, `PRON`, `)`, `VERB`, `)`.
+
+    A phrase is `(LABEL`, its parts and `)`; a word without a tag is `X`. `Sentence`s are converted first.
+
+    Source: Vinyals et al. (2015), "Grammar as a Foreign Language", section 3.
+    """
+    given = phrase_structure(tree) if isinstance(tree, Sentence) else tree
+    found: list[str] = []
+    for event, text in events(parse_tree(given) if isinstance(given, str) else given):
+        if event == "open":
+            found.append(f"({text}")
+        elif event == "word":
+            found.append("")
+        elif found[-1] == "" and found[-2].startswith("("):
+            found[-2:] = [found[-2][1:] or "X"]  # a word with its tag
+        else:
+            found.append(")")
+    return [one or "X" for one in found]
 
 
 def phrases_of_parse(sentence: Sentence) -> Phrase:

@@ -12,6 +12,7 @@ from scipy.stats import ttest_1samp, ttest_rel
 from syntaxformer.base import statistics as significance
 from syntaxformer.base.statistics import (
     bootstrap_interval,
+    bootstrap_rows,
     detectable_effect,
     paired_t_test,
     randomization_p,
@@ -88,3 +89,28 @@ def test_randomization_over_rows_counts_the_exchanges_that_are_as_large():
     assert found == pytest.approx((0.7, 0.3, 0.25), abs=0.025)
     assert randomization_p(_share_right, first, first) == {"accuracy": (0.7, 0.0, 1.0)}
     assert randomization_p(_share_right, [0] * 40, [1] * 40, 99) == {"accuracy": (0.0, 1.0, 0.01)}
+
+
+def test_bootstrap_of_rows_by_a_plain_loop():
+    """Two seeds, 23 rows: the same draws, one score at a time."""
+    rng = np.random.default_rng(7)
+    gold = rng.integers(0, 2, 23)
+    pairs = [(rng.integers(0, 2, 23), np.where(rng.random(23) < 0.8, gold, 1 - gold)) for _ in range(2)]
+
+    def share(labels, found):
+        return float(np.mean(labels == found))
+
+    p_values, gain = bootstrap_rows(share, gold.tolist(), pairs, n_samples=97)
+    draws, samples = np.random.default_rng(12345), []
+    for _ in range(97):
+        rows = draws.integers(0, 23, 23)
+        samples.append([share(gold[rows], new[rows]) - share(gold[rows], old[rows]) for old, new in pairs])
+    measured = [share(gold, new) - share(gold, old) for old, new in pairs]
+    for seed in range(2):
+        mean = sum(one[seed] for one in samples) / 97
+        far = sum(abs(one[seed] - mean) >= abs(measured[seed]) for one in samples)
+        assert p_values[seed] == (1 + far) / 98
+    chosen = draws.integers(0, 2, (97, 2))
+    means = [(one[first] + one[second]) / 2 for one, (first, second) in zip(samples, chosen, strict=True)]
+    assert (gain.low, gain.high) == pytest.approx(np.percentile(means, [2.5, 97.5]).tolist())
+    assert gain.mean == pytest.approx(sum(measured) / 2)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from sklearn.metrics import matthews_corrcoef
 from transformers import (
     BertConfig,
     BertModel,
@@ -58,6 +59,10 @@ def test_a_run_learns_and_predict_gives_the_score_of_run_json(config_of, cola):
     assert classifier.score(dev, predictions) == {
         "matthews": pytest.approx(report["dev"]["matthews"], abs=1e-6)
     }
+    written = report["dev_predictions"]
+    gold, found = (list(map(int, written[side].split())) for side in ("gold", "found"))
+    assert gold == [one.label for one in dev.examples]
+    assert matthews_corrcoef(gold, found) == pytest.approx(report["dev"]["matthews"], abs=1e-6)
     some = [replace(one, label=one.label if place % 2 else None) for place, one in enumerate(dev.examples)]
     assert classifier.predict_set(replace(dev, examples=some)).labels == predictions.labels
     assert len(report["seconds_per_epoch"]) == len(report["processor_seconds_per_epoch"]) == 6
@@ -206,9 +211,13 @@ class _Killed(Exception):
     pass
 
 
-def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path):
-    whole = finetune(config_of("training.epochs=3", output=tmp_path / "whole"))
-    config = config_of("training.epochs=3", output=tmp_path / "broken")
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_resumed_run_equals_an_unbroken_one(config_of, monkeypatch, tmp_path, dropout):
+    """Tags and edges that are left out are drawn again as they were."""
+    settings = ("training.epochs=3", f"training.syntax_dropout={dropout}")
+    infuse = "relation_bias,pos_add" if dropout else ""
+    whole = finetune(config_of(*settings, infuse=infuse, output=tmp_path / "whole"))
+    config = config_of(*settings, infuse=infuse, output=tmp_path / "broken")
     evaluate, calls = FinetuneTrainer.evaluate, []
 
     def dies_in_the_second_epoch(self, *arguments, **options):

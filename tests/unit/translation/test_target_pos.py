@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from syntaxformer.translation.auxiliary import tag_task
+from syntaxformer.translation.auxiliary import label_task
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 
 SHAPE = {"vocab_size": 19, "d_model": 12, "d_ff": 17, "n_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
@@ -22,14 +22,14 @@ def _model(**settings):
 def test_the_loss_is_a_weighted_mean_over_tagged_pieces_and_hits_are_counted():
     logits = torch.zeros(1, 3, 2)
     logits[0, 0, 1] = logits[0, 1, 1] = 2.0
-    task = tag_task(logits, torch.tensor([[1, 0, -100]]), 0.5)
+    task = label_task("target_pos", logits, torch.tensor([[1, 0, -100]]), 0.5)
     right, wrong = torch.log1p(torch.exp(torch.tensor(-2.0))), torch.log1p(torch.exp(torch.tensor(2.0)))
     torch.testing.assert_close(task.loss, 0.5 * (right + wrong) / 2)
     assert (task.name, task.right, task.total) == ("target_pos_accuracy", 1, 2)
 
 
 def test_a_batch_without_a_tagged_piece_has_no_loss():
-    task = tag_task(torch.ones(1, 2, 3), torch.full((1, 2), -100), 1.0)
+    task = label_task("target_pos", torch.ones(1, 2, 3), torch.full((1, 2), -100), 1.0)
     assert (float(task.loss), task.total) == (0.0, 0)
 
 

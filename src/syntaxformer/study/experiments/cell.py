@@ -172,7 +172,7 @@ REFERENCES = "references.txt"
 _FACTS = (
     *("seed", "versions", "data_sha256", "processor", "threads", "precision", "source_table"),
     *("best_step", "last_step", "seconds", "seconds_per_epoch", "processor_seconds_per_epoch"),
-    "never_predicted",
+    *("never_predicted", "dev_predictions"),
 )
 
 

@@ -5,16 +5,21 @@ A group is all seeds of one combination of levels. This module computes numbers;
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from syntaxformer.base.files import hash_file, read_lines, write_text
-from syntaxformer.base.statistics import Spread, paired_t_test, spread
+from syntaxformer.base.statistics import Spread, bootstrap_rows, paired_t_test, spread
+from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS, score_predictions
 from syntaxformer.study.document import Block, Figure, Heading
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES
 from syntaxformer.study.experiments.spec import SEED, PaperNumber, SearchConfig, Spec, matches
@@ -114,7 +119,11 @@ def compare_groups(
     per_seed = [gained - one for one, gained in zip(first, second, strict=True)]
     gains, agree = spread(per_seed), min(per_seed) >= 0 or max(per_seed) <= 0
     pairs = [(other.runs[seed], group.runs[seed]) for seed in seeds]
-    p_sentences, interval = _bootstrap(spec, store, pairs) if metric == "bleu" else ([], None)
+    p_sentences, interval = [], None
+    if metric == "bleu":
+        p_sentences, interval = _bootstrap(spec, store, pairs)
+    elif spec.verb == "finetune":
+        p_sentences, interval = _bootstrap_rows(store, pairs, metric)
     p_seeds = paired_t_test(first, second)
     return Difference(gains.mean, gains.sd, gains.n, p_seeds, p_sentences, agree, interval)
 
@@ -134,6 +143,30 @@ def paper_gain(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -
         return own.value - own.baseline
     baseline = paper_number(spec, {**labels, **spec.report.baseline}, metric, first)
     return None if baseline is None else own.value - baseline.value
+
+
+def _bootstrap_rows(
+    store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]], metric: str
+) -> tuple[list[float], tuple[float, float] | None]:
+    """As `_bootstrap`, over examples; nothing where a run has no predictions, as in earlier stores."""
+    sides: list[Any] = [one.result.get("dev_predictions") for pair in pairs for one in pair]
+    own = [name for name in pairs[0][0].metrics if name in CLASSIFICATION_METRICS | REGRESSION_METRICS]
+    if None in sides or len({one["gold"] for one in sides}) > 1 or metric not in ("score", "mean", *own):
+        return [], None
+    read = [np.array(one["found"].split(), float) for one in sides]
+    gold, names = np.array(sides[0]["gold"].split(), float), [metric] if metric in own else own
+    path = store.folder / "bootstrap.json"
+    known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    if (name := hashlib.sha256(json.dumps([metric, *sides]).encode()).hexdigest()[:32]) not in known:
+
+        def score(labels: np.ndarray, found: np.ndarray) -> float:
+            return fmean(score_predictions(names, labels, found)[one] for one in names)
+
+        p_values, gain = bootstrap_rows(score, gold, list(zip(read[::2], read[1::2], strict=True)))
+        known[name] = [p_values, gain.low, gain.high]
+        write_text(path, json.dumps(known, indent=1, sort_keys=True))
+    p_values, low, high = known[name]
+    return p_values, (low, high) if len(pairs) > 1 else None
 
 
 def _bootstrap(

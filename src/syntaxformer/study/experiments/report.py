@@ -430,8 +430,10 @@ def _reading(spec: Spec, differences: Sequence[Difference | None]) -> str:
         levels = in_words(spec.report.baseline)
         parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
         if any(one and one.p_sentences for one in differences):
-            parts += ["p (sentences) is from a paired bootstrap of BLEU by sacreBLEU, run for each seed"]
-            parts += ["The largest p is shown, if all seeds have translations and differ in one direction"]
+            by = "of BLEU by sacreBLEU" if spec.verb == "train" else "over examples of dev"
+            made = "translations" if spec.verb == "train" else "predictions"
+            parts += [f"p (sentences) is from a paired bootstrap {by}, run for each seed"]
+            parts += [f"The largest p is shown, if all seeds have {made} and differ in one direction"]
         if any(one and one.interval for one in differences):
             parts += ["The 95 % interval is from a bootstrap over seeds and sentences together"]
     if spec.report.paper:

@@ -7,12 +7,14 @@ import shutil
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.stats import ttest_rel
+from sklearn.metrics import matthews_corrcoef
 from typer.testing import CliRunner
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.statistics import detectable_effect
+from syntaxformer.base.statistics import bootstrap_rows, detectable_effect
 from syntaxformer.cli.main import app
 from syntaxformer.study.document import Code, Figure, Heading, Paragraph, Table, to_html, to_markdown
 from syntaxformer.study.experiments import groups as figures
@@ -643,3 +645,61 @@ def test_a_second_program_finds_the_same_p_values_and_intervals(filled, content,
     wrong = second.Page("small", content, store.folder, page)
     wrong.compare()
     assert any("interval [-9.0, 9.0], the store gives" in line for line in wrong.problems)
+
+
+def _fine_tuned(content, write_spec, store, make_result, with_predictions: bool):
+    """Three seeds of two systems on 37 rows; the second is right in more of them."""
+    rng = np.random.default_rng(3)
+    content |= {
+        "verb": "finetune",
+        "recipe": None,
+        "settings": {"task": "cola", "model": "m", "data.dir": "d"},
+    }
+    content["axes"] = {
+        "system": {"base": {"infuse": "none"}, "sit": {"infuse": "pos_add"}},
+        "seed": [1, 2, 3],
+    }
+    content["report"] = {"baseline": {"system": "base"}, "metrics": ["matthews"]}
+    spec, gold = load_spec(write_spec(content)), rng.integers(0, 2, 37)
+    store.add(spec.cells())
+    for cell in spec.cells():
+        right = rng.random(37) < (0.7 if cell.labels["system"] == "base" else 0.9)
+        found = np.where(right, gold, 1 - gold)
+        written = {"gold": " ".join(map(str, gold)), "found": " ".join(map(str, found))}
+        more = {"dev_predictions": written} if with_predictions else {}
+        score = matthews_corrcoef(gold, found)
+        store.finish(
+            cell.key, 60.0, make_result(0.0) | {"metrics": {"score": score, "matthews": score}, **more}
+        )
+    return spec, gold
+
+
+def test_examples_of_fine_tuned_runs_are_resampled(content, write_spec, store, make_result, tmp_path):
+    spec, gold = _fine_tuned(content, write_spec, store, make_result, True)
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    base, sit = group_runs(spec, store.runs())
+    found = compare_groups(spec, store, sit, [base, sit], "matthews", {"system": "base"})
+    pairs = [
+        [np.array(group.runs[seed].result["dev_predictions"]["found"].split(), int) for group in (base, sit)]
+        for seed in "123"
+    ]
+    p_values, gain = bootstrap_rows(matthews_corrcoef, gold, pairs)
+    assert found.p_sentences == pytest.approx(p_values)
+    assert found.interval == pytest.approx((gain.low, gain.high))
+    row = _row(text, "sit")
+    assert row[-3] == f"{gain.low:+.2f} to {gain.high:+.2f}"
+    assert "p (sentences) is from a paired bootstrap over examples of dev, run for each seed" in text
+    assert "if all seeds have predictions and differ" in text
+    figures.bootstrap_rows, kept = None, figures.bootstrap_rows  # the second time it is read from the store
+    try:
+        assert write_report(spec, store, tmp_path / "again").read_text() == text
+    finally:
+        figures.bootstrap_rows = kept
+
+
+def test_a_store_without_predictions_is_read_as_before(content, write_spec, store, make_result, tmp_path):
+    spec, _ = _fine_tuned(content, write_spec, store, make_result, False)
+    text = write_report(spec, store, tmp_path / "report").read_text()
+    assert "interval" not in text
+    assert "p (sentences)" not in text
+    assert not (store.folder / "bootstrap.json").exists()

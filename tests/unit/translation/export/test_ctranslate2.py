@@ -87,7 +87,7 @@ def test_beam_search(model_folder, load, tmp_path):
 
 @pytest.mark.parametrize(
     "changed",
-    [{"norm": "post"}, {"activation": "gelu"}, {"activation": "silu", "encoder_layers": 1}, {"share_source_embedding": False}],
+    [{"norm": "post"}, {"activation": "gelu"}, {"activation": "silu", "encoder_layers": 1}, {"share_source_embedding": False}, {"parse_task": {"labels": ["<none>", "<unk>", "(S"], "weight": 1.0}}],
     ids=str,
 )  # fmt: skip
 def test_shapes_of_the_network(model_folder, load, tmp_path, changed):

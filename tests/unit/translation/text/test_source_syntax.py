@@ -185,7 +185,7 @@ def test_lines_without_words_need_no_tree(tokenizer):
 
 def test_an_annotator_without_trees_is_refused(tokenizer):
     message = (
-        r"^masks, relation_bias, lisa: expected governors and constituency from the annotator, got none from tagger\. "
+        r"^masks, relation_bias, lisa, parse_task: expected governors and constituency from the annotator, got none from tagger\. "
         r"Use one that parses, or leave these sections out\.$"
     )
     with pytest.raises(ConfigError, match=message):

@@ -9,6 +9,7 @@ import pytest
 from transformers import set_seed
 
 from digit_pairs import digit_pairs
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.model import SyntaxTransformer, SyntaxTransformerConfig
 from syntaxformer.translation.recipe import Recipe, load_recipe
@@ -29,7 +30,10 @@ def encoded(texts: list[str], n_factors: int = 0) -> EncodedText:
     rows = [[4 + int(digit) for digit in text.split()] + [2] for text in texts]
     pieces = np.array([piece for row in rows for piece in row], np.int32)
     factors = np.repeat(np.where(pieces > 3, 2 + pieces % 2, 0)[:, None], n_factors, axis=1).astype(np.int32)
-    return EncodedText(pieces, np.cumsum([0, *map(len, rows)]), factors)
+    lengths = np.array(list(map(len, rows)))
+    owners = np.concatenate([[*range(n - 1), -1] for n in lengths])  # each digit is a word
+    words = LineSyntax(SyntaxInputs(words=True), owners, np.cumsum([0, *(lengths - 1)]), None, None)
+    return EncodedText(pieces, np.cumsum([0, *lengths]), factors, words if n_factors else None)
 
 
 def make_pairs(n_pairs: int = 211, seed: int = 1, n_factors: int = 0) -> EncodedPairs:

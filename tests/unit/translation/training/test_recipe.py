@@ -76,7 +76,7 @@ def test_unknown_keys_name_the_nearest():
         "training.max_step: unknown key. Nearest: max_steps.",
         "modle: unknown key. Nearest: model.",
         "zzzz: unknown key. Known: annotation, data, decoding, infusion, lisa, masks, model, output, "
-        "predict_target_pos, pretrained_embeddings, relation_bias, seed, subwords, "
+        "parse_task, predict_target_pos, pretrained_embeddings, relation_bias, seed, subwords, "
         "training.",
     ]
 
@@ -216,3 +216,22 @@ def test_one_setting_in_two_spellings_is_refused(tmp_path):
         ConfigError, match=r"infusion.masks: expected it once, got its shorthand masks as well\."
     ):
         load_recipe(path)
+
+
+def test_a_dropout_of_nothing_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"syntax_dropout: expected 0 without tags or relations to leave out, got 0\.1"
+    ):
+        load_recipe("tiny", ["training.syntax_dropout=0.1", "infusion.kind=none"])
+    with pytest.raises(
+        ConfigError, match=r"syntax_dropout: expected 0 with infusion\.kind=prepend, got 0\.1"
+    ):
+        load_recipe("tiny", ["training.syntax_dropout=0.1", "infusion.kind=prepend"])
+    recipe = load_recipe(
+        "tiny", ["training.syntax_dropout=0.1", "infusion.kind=none", "masks={}", "parse_task={}"]
+    )
+    inputs = recipe.syntax_inputs(training=True)
+    assert (inputs.words, inputs.brackets) == (True, ())
+    inputs = recipe.syntax_inputs(training=False)
+    assert (inputs.words, inputs.brackets) == (False, None)
+    assert {*inputs.model_dump()} == {"trees", "governors"}  # what a model's folder stores

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,9 @@ def _cut(sorted_lengths: NDArray[np.integer[Any]], budget: int) -> list[int]:
 class EncodedPairs(Dataset[int]):
     """Encoded pairs. An item is a row number; the collator fetches whole batches from the flat arrays."""
 
+    again: Callable[[int], EncodedPairs] | None = None
+    """Encodes the same pairs anew for an epoch, at random; None: they stay."""
+
     def __init__(self, src: EncodedText, tgt: EncodedText) -> None:
         if len(src) != len(tgt):
             raise ValueError(f"pairs: expected as many sources as targets, got {len(src)} and {len(tgt)}.")
@@ -129,6 +132,12 @@ class EncodedPairs(Dataset[int]):
 
     def __getitem__(self, row: int) -> int:
         return row
+
+    def set_epoch(self, epoch: int) -> None:
+        """Encode the pairs for an epoch; the trainer calls it."""
+        if self.again is not None:
+            pairs = self.again(epoch)
+            self.src, self.tgt = pairs.src, pairs.tgt
 
 
 @dataclass(frozen=True)

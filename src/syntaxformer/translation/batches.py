@@ -46,6 +46,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         per_update: Batches of one update, over all processes.
         rank: Number of this process.
         world: How many processes there are.
+        at_epoch: Is called with the number of each epoch before its batches.
 
     Raises:
         ValueError: A row is longer than the budget.
@@ -62,6 +63,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         per_update: int = 1,
         rank: int = 0,
         world: int = 1,
+        at_epoch: Callable[[int], None] | None = None,
     ) -> None:
         if len(tgt_lengths) and tgt_lengths.max() > max_batch_tokens:
             raise ValueError(
@@ -78,7 +80,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         self.src_lengths, self.tgt_lengths = (side.astype(np.int32) for side in (src_lengths, tgt_lengths))
         self.seed, self.shuffle = seed, shuffle
         self.per_update, self.rank, self.world = per_update, rank, world
-        self.epoch = 0
+        self.epoch, self.at_epoch = 0, at_epoch
         self._cuts = _cut(np.sort(self.tgt_lengths), max_batch_tokens)
 
     @property
@@ -93,6 +95,8 @@ class TokenBudgetBatches(Sampler[list[int]]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of an epoch; the trainer calls it."""
         self.epoch = epoch
+        if self.at_epoch is not None:
+            self.at_epoch(epoch)
 
     def __iter__(self) -> Iterator[list[int]]:
         random = np.random.default_rng((self.seed, self.epoch))
@@ -119,8 +123,7 @@ def _cut(sorted_lengths: NDArray[np.integer[Any]], budget: int) -> list[int]:
 class EncodedPairs(Dataset[int]):
     """Encoded pairs. An item is a row number; the collator fetches whole batches from the flat arrays."""
 
-    again: Callable[[int], EncodedPairs] | None = None
-    """Encodes the same pairs anew for an epoch, at random; None: they stay."""
+    again: Callable[[int], EncodedPairs] | None = None  # encodes them for an epoch, at random
 
     def __init__(self, src: EncodedText, tgt: EncodedText) -> None:
         if len(src) != len(tgt):
@@ -134,7 +137,7 @@ class EncodedPairs(Dataset[int]):
         return row
 
     def set_epoch(self, epoch: int) -> None:
-        """Encode the pairs for an epoch; the trainer calls it."""
+        """Encode the pairs for an epoch, if each has its own pieces."""
         if self.again is not None:
             pairs = self.again(epoch)
             self.src, self.tgt = pairs.src, pairs.tgt

@@ -7,9 +7,8 @@ a pretrained encoder.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -113,7 +112,9 @@ def _with_bytes_as_pieces(tokenizer: Tokenizer) -> Tokenizer:
     return Tokenizer.from_str(json.dumps(state))
 
 
-class _Cut(NamedTuple):
+class Cut(NamedTuple):
+    """A line in pieces, with their places in it."""
+
     ids: list[int]
     offsets: list[tuple[int, int]]
 
@@ -122,88 +123,51 @@ class BpeDropout:
     """Cuts lines at random, in place of `encode_pieces`: at each step each possible merge may be left out.
 
     Args:
-        prob: Probability that a merge is left out, above 0 and below 1.
+        prob: Probability that a merge is left out.
+        seed: Decides the cuts, together with the lines in their order.
         longest: A line that has or would get more pieces is cut as without dropout.
 
-    Source: Provilkov et al. (2020), algorithm 1. Of the merges that are not left out it makes the earliest
-    learned one, so they are tried in this order, and how many stay until the next is left out is drawn.
+    Source: Provilkov et al. (2020), algorithm 1.
     """
 
-    def __init__(self, prob: float, longest: int) -> None:
-        self.longest, self._log_stay = longest, math.log1p(-prob)
-        self._of: dict[int, tuple[Tokenizer, Callable[[tuple[int, ...]], Any], _Merges]] = {}
-        self.start(0)
-
-    def start(self, seed: object) -> None:
-        """Begin anew; the seed decides all cuts, together with the lines in their order."""
-        self._draw = Random(repr(seed)).random
-        self._n_stay = self._run()
-
-    def _run(self) -> int:
-        """Number of merges that stay until the next one is left out; geometric."""
-        return int(math.log(1 - self._draw()) / self._log_stay)
+    def __init__(self, prob: float, seed: object, longest: int) -> None:
+        self.prob, self.longest, self._draw = prob, longest, Random(repr(seed)).random
 
     def __call__(self, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> list[Any]:
-        """Pieces with their offsets, of each line.
+        """Cut lines. Raises ConfigError if the tokenizer does not make its pieces by merges alone."""
+        letters, merges = _letters_and_merges(tokenizer)
+        cuts = [self._cut(one, merges) for one in letters.encode_batch(list(lines))]
+        both = zip(cuts, encode_pieces(tokenizer, lines), strict=True)
+        return [kept if max(len(one.ids), len(kept.ids)) > self.longest else one for one, kept in both]
 
-        Raises:
-            ConfigError: The tokenizer does not build its pieces by merges of characters.
-        """
-        if id(tokenizer) not in self._of:
-            letters, merges = _letters_and_merges(tokenizer)
-            letters.encode_special_tokens = True
-            whole = lru_cache(2**17)(partial(_merged, merges=merges, leaves_out=lambda: False))
-            self._of[id(tokenizer)] = letters, whole, merges
-        letters, *how = self._of[id(tokenizer)]
-        cuts = [self._cut(one, *how) for one in letters.encode_batch(list(lines))]
-        left = [line for line, one in zip(lines, cuts, strict=True) if one is None]
-        plain = iter(encode_pieces(tokenizer, left))
-        return [one or next(plain) for one in cuts]
-
-    def _cut(self, line: Any, whole: Callable[[tuple[int, ...]], Any], merges: _Merges) -> _Cut | None:
-        """A line of letters as pieces; None if it has too many of them."""
-        found, offsets, n_plain, start = _Cut([], []), line.offsets, 0, 0
-        for _, word in groupby(zip(line.word_ids, line.ids, strict=True), itemgetter(0)):
-            letters = tuple(map(itemgetter(1), word))
-            ids, sizes = whole(letters)
-            n_plain += len(ids)
-            if (n_merges := len(letters) - len(ids)) <= self._n_stay:
-                self._n_stay -= n_merges
-            else:
-                ids, sizes = _merged(letters, merges, self._leaves_out)
-            found.ids.extend(ids)
-            for size in sizes:
-                found.offsets.append((offsets[start][0], offsets[start + size - 1][1]))
-                start += size
-        return found if max(len(found.ids), n_plain) <= self.longest else None
-
-    def _leaves_out(self) -> bool:
-        self._n_stay -= 1
-        if self._n_stay >= 0:
-            return False
-        self._n_stay = self._run()
-        return True
+    def _cut(self, line: Any, merges: _Merges) -> Cut:
+        cut, draw, prob = Cut([], []), self._draw, self.prob
+        for _, word in groupby(zip(line.word_ids, line.ids, line.offsets, strict=True), itemgetter(0)):
+            _, ids, offsets = map(list, zip(*word, strict=True))
+            possible = True
+            while possible and len(ids) > 1:
+                known = enumerate(map(merges.get, pairwise(ids)))
+                possible = sorted((*merge, at) for at, merge in known if merge is not None)
+                # Of the merges that are left in, the earliest learned one is made.
+                for _, piece, at in possible:
+                    if draw() >= prob:
+                        ids[at : at + 2], offsets[at : at + 2] = (
+                            [piece],
+                            [(offsets[at][0], offsets[at + 1][1])],
+                        )
+                        break
+                else:
+                    possible = []
+            cut.ids.extend(ids)
+            cut.offsets.extend(offsets)
+        return cut
 
 
 _Merges = dict[tuple[int, int], tuple[int, int]]
 """Pair of pieces → place of its merge in the order of learning, and its result."""
 
 
-def _merged(
-    letters: tuple[int, ...], merges: _Merges, leaves_out: Callable[[], bool]
-) -> tuple[list[int], list[int]]:
-    """The pieces of a word, and of how many letters each is."""
-    ids, sizes = list(letters), [1] * len(letters)
-    while True:
-        known = enumerate(map(merges.get, pairwise(ids)))
-        possible = sorted((*merge, at) for at, merge in known if merge is not None)
-        chosen = next((one for one in possible if not leaves_out()), None)
-        if chosen is None:
-            return ids, sizes
-        _, piece, at = chosen
-        ids[at : at + 2], sizes[at : at + 2] = [piece], [sizes[at] + sizes[at + 1]]
-
-
+@lru_cache(maxsize=4)
 def _letters_and_merges(tokenizer: PreTrainedTokenizerFast) -> tuple[Tokenizer, _Merges]:
     """The tokenizer without any merge, which cuts into single letters, and its merges."""
     letters = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -214,11 +178,9 @@ def _letters_and_merges(tokenizer: PreTrainedTokenizerFast) -> tuple[Tokenizer, 
             "subwords.dropout: expected pieces of byte-pair encoding, made of nothing but merges, got "
             f"{model['type']}. Set subwords.dropout=0."
         )
-    letters.model.dropout = 1.0
-    ids = model["vocab"]
-    return letters, {
-        (ids[one], ids[other]): (rank, ids[one + other]) for rank, (one, other) in enumerate(model["merges"])
-    }
+    letters.model.dropout, letters.encode_special_tokens, ids = 1.0, True, model["vocab"]
+    merges = enumerate(model["merges"])
+    return letters, {(ids[one], ids[other]): (rank, ids[one + other]) for rank, (one, other) in merges}
 
 
 _PROBE = "a line"

@@ -89,6 +89,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             per_update=config.accumulate,
             rank=arguments.process_index,  # the sampler gives each process its share
             world=arguments.world_size,
+            at_epoch=train_pairs.set_epoch,
         )
         formula, warmup, d_model = SCHEDULES[config.schedule], config.warmup_steps, model.config.d_model
         super().__init__(
@@ -96,7 +97,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             rate=lambda done: formula(done + 1, warmup, d_model),  # the papers count updates from 1
             n_updates=config.max_steps,
             curves=recipe.output / "logs",
-            callbacks=[Flow(config), NewCuts(train_pairs)],
+            callbacks=[Flow(config)],
             data_collator=TranslationCollator(train_pairs, pad_id),
             train_dataset=train_pairs,
             eval_dataset=dev_pairs,
@@ -240,17 +241,6 @@ class SyntaxTrainer(RunTrainer, Trainer):
                 chosen, scores = near, mean
         dev = {f"dev_{name}": value for name, value in scores.items()}
         return chosen, {**dev, "best_step": step_of(best), "last_step": self.state.global_step}
-
-
-class NewCuts(TrainerCallback):
-    """Has the pairs cut anew at the start of each epoch, where BPE-dropout is on."""
-
-    def __init__(self, pairs: EncodedPairs) -> None:
-        self.pairs = pairs
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Encode the pairs of the epoch, the same however often training was interrupted."""
-        self.pairs.set_epoch(int((state.epoch or 0) + 1e-9))
 
 
 class Flow(TrainerCallback):

@@ -233,28 +233,26 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
 
 
 def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
-    """What encodes the training pairs, as `encode_pairs` takes them, with BPE-dropout for an epoch.
+    """What encodes the training pairs with BPE-dropout for an epoch; `sides` as `encode_pairs` takes them.
 
     Raises:
         ConfigError: The pairs are kept on disk, or the pieces are not of byte-pair encoding.
     """
-    text, encoder, words, limit, target, tags = sides
     if keeps_on_disk(recipe.data):
         raise ConfigError(
             "subwords.dropout: expected a training text in memory, which is cut anew in each epoch, got one "
             "on disk. Set data.on_disk=false, or subwords.dropout=0."
         )
-    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None))
+    text, encoder, words, limit, target, tags = sides
     encoder, target = (replace(one, unseen=UnseenValues()) for one in (encoder, target))  # counted already
-
-    cut = BpeDropout(recipe.subwords.dropout, longest)
-    for one in (encoder, target):
-        cut(one.tokenizer, [])  # whether it can
+    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None))
 
     def again(epoch: int) -> EncodedPairs:
-        cut.start((recipe.seed, epoch))
+        cut = BpeDropout(recipe.subwords.dropout, (recipe.seed, epoch), longest)
         return encode_pairs(text, encoder, words, limit, target, tags, cut)
 
+    for one in (encoder, target):
+        BpeDropout(recipe.subwords.dropout, 0, longest)(one.tokenizer, [])  # whether it can
     return again
 
 

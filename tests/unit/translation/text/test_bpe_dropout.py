@@ -44,22 +44,23 @@ def learned() -> PreTrainedTokenizerFast:
 
 
 @pytest.mark.parametrize(
-    ("runs", "pieces"),
+    ("draws", "pieces"),
     [
-        ([9], ["abc"]),  # a+b, ab+c
-        ([0, 9], ["abc"]),  # a+b is left out, so b+c and a+bc
-        ([1, 9], ["ab", "c"]),  # ab+c is left out, and nothing else is possible
-        ([0, 0, 9], ["a", "b", "c"]),  # neither a+b nor b+c
-        ([0, 1, 9], ["a", "bc"]),  # b+c stays, a+bc is left out
+        ([1, 1], ["abc"]),  # a+b, ab+c
+        ([0, 1, 1], ["abc"]),  # a+b is left out, so b+c and a+bc
+        ([1, 0], ["ab", "c"]),  # ab+c is left out, and nothing else is possible
+        ([0, 0], ["a", "b", "c"]),  # neither a+b nor b+c
+        ([0, 1, 0], ["a", "bc"]),  # b+c stays, a+bc is left out
     ],
 )
-def test_cuts_by_hand(abc, monkeypatch, runs, pieces):
-    given = iter(runs)
-    monkeypatch.setattr(BpeDropout, "_run", lambda self: next(given))
-    (cut,) = BpeDropout(0.5, NO_LIMIT)(abc, ["abc"])
-    assert abc.convert_ids_to_tokens(cut.ids) == pieces
+def test_cuts_by_hand(abc, draws, pieces):
+    cut, given = BpeDropout(0.5, 1, NO_LIMIT), iter(draws)
+    cut._draw = lambda: next(given)
+    (found,) = cut(abc, ["abc"])
+    assert abc.convert_ids_to_tokens(found.ids) == pieces
     ends = np.cumsum([len(one) for one in pieces]).tolist()
-    assert cut.offsets == list(zip([0, *ends[:-1]], ends, strict=True))
+    assert found.offsets == list(zip([0, *ends[:-1]], ends, strict=True))
+    assert next(given, None) is None
 
 
 def _by_the_book(word: str, prob: float, draw) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ def _by_the_book(word: str, prob: float, draw) -> tuple[str, ...]:
 
 
 def test_cuts_are_as_frequent_as_those_of_the_papers_algorithm(abc):
-    n, draw, cut = 4000, Random(3).random, BpeDropout(0.3, NO_LIMIT)
+    n, draw, cut = 4000, Random(3).random, BpeDropout(0.3, 1, NO_LIMIT)
     wanted = Counter(_by_the_book("abcab", 0.3, draw) for _ in range(n))
     found = Counter(tuple(abc.convert_ids_to_tokens(one.ids)) for one in cut(abc, ["abcab"] * n))
     assert found.keys() == wanted.keys()
@@ -85,17 +86,15 @@ def test_cuts_are_as_frequent_as_those_of_the_papers_algorithm(abc):
 
 
 def test_where_no_merge_is_left_out_pieces_and_offsets_are_the_tokenizers(learned):
-    cut = BpeDropout(1e-15, NO_LIMIT)(learned, LINES)
+    cut = BpeDropout(0.0, 1, NO_LIMIT)(learned, LINES)
     for one, other in zip(cut, encode_pieces(learned, LINES), strict=True):
         assert (one.ids, one.offsets) == (other.ids, other.offsets)
 
 
 def test_the_text_stays_and_the_seed_decides_the_cuts(learned):
-    cut = BpeDropout(0.5, NO_LIMIT)
     cuts = {}
     for seed in ((1, 0), (1, 1), (1, 0)):
-        cut.start(seed)
-        found = [one.ids for one in cut(learned, LINES)]
+        found = [one.ids for one in BpeDropout(0.5, seed, NO_LIMIT)(learned, LINES)]
         assert found == cuts.setdefault(seed, found)
         assert learned.batch_decode(found, skip_special_tokens=True) == LINES
     assert cuts[1, 0] != cuts[1, 1]
@@ -104,7 +103,7 @@ def test_the_text_stays_and_the_seed_decides_the_cuts(learned):
 def test_a_line_that_would_become_too_long_is_cut_as_ever(learned):
     plain = encode_pieces(learned, LINES)
     longest = max(len(one.ids) for one in plain)
-    found = BpeDropout(0.9, longest)(learned, LINES)
+    found = BpeDropout(0.9, 1, longest)(learned, LINES)
     assert max(len(one.ids) for one in found) == longest
     assert sum(one.ids == other.ids for one, other in zip(found, plain, strict=True)) >= 3
 
@@ -114,7 +113,7 @@ def test_each_piece_has_the_tag_of_its_word(learned, annotator):
     columns = WordColumns.from_sentences(annotator.annotate(lines))
     encoder = SourceEncoder(learned, build_vocabularies([columns], ("pos", "subword")))
     plain = encoder.encode(lines, columns)
-    found = encoder.encode(lines, columns, cut=BpeDropout(0.7, NO_LIMIT))
+    found = encoder.encode(lines, columns, cut=BpeDropout(0.7, 1, NO_LIMIT))
     assert len(found.pieces) > len(plain.pieces)
     for row, line in enumerate(lines):
         own = slice(*found.splits[row : row + 2])
@@ -139,4 +138,4 @@ def test_pieces_that_are_not_made_by_merges_are_refused():
     unigram = _tokenizer(models.Unigram([("?", 0.0), ("a", -1.0)], 0))
     message = r"^subwords\.dropout: expected pieces of byte-pair encoding, .* got Unigram\. Set subwords\.dropout=0\.$"
     with pytest.raises(ConfigError, match=message):
-        BpeDropout(0.1, NO_LIMIT)(unigram, [])
+        BpeDropout(0.1, 1, NO_LIMIT)(unigram, [])

@@ -1,9 +1,10 @@
-"""A run that is stopped and resumed on the command line, its pairs on the disk, is the run that was never stopped."""
+"""A run that is stopped and resumed on the command line, its pairs on the disk or cut by BPE-dropout, is the run that was never stopped."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -14,15 +15,18 @@ SMALL = (
 )  # fmt: skip
 
 
-def test_stopped_and_resumed(digits, cli, tmp_path):
+@pytest.mark.parametrize("setting", ["data.on_disk=true", "subwords.dropout=0.5"])
+def test_stopped_and_resumed(digits, cli, tmp_path, setting):
+    always = [setting] if "dropout" in setting else []
+
     def train(name: str, max_steps: int, *flags: str) -> None:
         where = (f"data.dir={digits.corpus}", f"data.cache={tmp_path / 'cache'}", f"output={tmp_path / name}")
         done = cli("--quiet", "train", "tiny", *where, *SMALL, f"training.max_steps={max_steps}", *flags)
         assert (done.code, done.err) == (0, "")
 
-    train("unbroken", 45)
-    train("stopped", 25, "data.on_disk=true")
-    train("stopped", 45, "data.on_disk=true", "--resume")
+    train("unbroken", 45, *always)
+    train("stopped", 25, setting)
+    train("stopped", 45, setting, "--resume")
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "stopped"))
     assert first.keys() == second.keys()
     for name, tensor in first.items():

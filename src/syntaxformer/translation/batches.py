@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         per_update: Batches of one update, over all processes.
         rank: Number of this process.
         world: How many processes there are.
+        at_epoch: Is called with the number of each epoch before its batches.
 
     Raises:
         ValueError: A row is longer than the budget.
@@ -63,6 +64,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         per_update: int = 1,
         rank: int = 0,
         world: int = 1,
+        at_epoch: Callable[[int], None] | None = None,
     ) -> None:
         if len(tgt_lengths) and tgt_lengths.max() > max_batch_tokens:
             raise ValueError(
@@ -79,7 +81,7 @@ class TokenBudgetBatches(Sampler[list[int]]):
         self.src_lengths, self.tgt_lengths = (side.astype(np.int32) for side in (src_lengths, tgt_lengths))
         self.seed, self.shuffle = seed, shuffle
         self.per_update, self.rank, self.world = per_update, rank, world
-        self.epoch = 0
+        self.epoch, self.at_epoch = 0, at_epoch
         self._cuts = _cut(np.sort(self.tgt_lengths), max_batch_tokens)
 
     @property
@@ -94,6 +96,8 @@ class TokenBudgetBatches(Sampler[list[int]]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of an epoch; the trainer calls it."""
         self.epoch = epoch
+        if self.at_epoch is not None:
+            self.at_epoch(epoch)
 
     def __iter__(self) -> Iterator[list[int]]:
         random = np.random.default_rng((self.seed, self.epoch))
@@ -120,6 +124,8 @@ def _cut(sorted_lengths: NDArray[np.integer[Any]], budget: int) -> list[int]:
 class EncodedPairs(Dataset[int]):
     """Encoded pairs. An item is a row number; the collator fetches whole batches from the flat arrays."""
 
+    again: Callable[[int], EncodedPairs] | None = None  # encodes them for an epoch, at random
+
     def __init__(self, src: EncodedText, tgt: EncodedText) -> None:
         if len(src) != len(tgt):
             raise ValueError(f"pairs: expected as many sources as targets, got {len(src)} and {len(tgt)}.")
@@ -130,6 +136,12 @@ class EncodedPairs(Dataset[int]):
 
     def __getitem__(self, row: int) -> int:
         return row
+
+    def set_epoch(self, epoch: int) -> None:
+        """Encode the pairs for an epoch, if each has its own pieces."""
+        if self.again is not None:
+            pairs = self.again(epoch)
+            self.src, self.tgt = pairs.src, pairs.tgt
 
 
 @dataclass(frozen=True)

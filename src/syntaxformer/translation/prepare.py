@@ -28,7 +28,13 @@ from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
-from syntaxformer.translation.source import EncodedText, SourceEncoder, TextPreparation
+from syntaxformer.translation.source import (
+    Cutter,
+    EncodedText,
+    SourceEncoder,
+    TextPreparation,
+    encode_pieces,
+)
 from syntaxformer.translation.stored import CHUNK as CHUNK_LINES
 from syntaxformer.translation.stored import (
     StoredLines,
@@ -89,7 +95,8 @@ def get_tokenizers(
         if not isinstance(text.src, StoredLines):
             return train()
         prepared = {name: asdict(sides[name][1]) for name in names}
-        made_from = {"text": text.sha256, "raw": raw, "sides": prepared, **own.model_dump(mode="json")}
+        made_from = {"text": text.sha256, "raw": raw, "sides": prepared}
+        made_from |= own.model_dump(mode="json", exclude={"dropout"})
         return stored_subwords(corpus.cache, made_from, train)
 
     if any(pretrained):
@@ -252,6 +259,7 @@ def encode_pairs(
     max_pieces: int | None,
     target: SourceEncoder | None = None,
     target_columns: Sequence[WordColumns] | None = None,
+    cut: Cutter = encode_pieces,
 ) -> EncodedPairs:
     """Encode both sides in memory, without the pairs that have a side longer than `max_pieces`.
 
@@ -259,7 +267,7 @@ def encode_pairs(
         DataError: No pair is left.
         ConfigError: Tags make most of the pairs too long.
     """
-    chunks = encoded_chunks(text, encoder, columns, max_pieces, target, target_columns)
+    chunks = encoded_chunks(text, encoder, columns, max_pieces, target, target_columns, cut)
     sources, targets = zip(*chunks, strict=True)
     return EncodedPairs(EncodedText.join(sources), EncodedText.join(targets))
 
@@ -353,6 +361,7 @@ def encoded_chunks(
     max_pieces: int | None,
     target: SourceEncoder | None = None,
     target_columns: Sequence[WordColumns] | None = None,
+    cut: Cutter = encode_pieces,
 ) -> Iterator[tuple[EncodedText, EncodedText]]:
     """Encode both sides, `CHUNK_LINES` lines at a time; arguments and errors are those of `encode_pairs`.
 
@@ -363,12 +372,13 @@ def encoded_chunks(
     tally = _Tally()
     for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
-        src = encoder.encode(lines[0], columns[place] if columns else None)
-        tgt = target.encode(lines[1], target_columns[place] if target_columns else None)
+        src = encoder.encode(lines[0], columns[place] if columns else None, cut=cut)
+        tgt = target.encode(lines[1], target_columns[place] if target_columns else None, cut=cut)
         filled = np.array([bool(one.strip() and other.strip()) for one, other in zip(*lines, strict=True)])
         kept = tally.judge(src, tgt, filled, limit)
         yield (src, tgt) if len(kept) == len(filled) else (src.select(kept), tgt.select(kept))
-    tally.check(text, max_pieces)
+    if cut is encode_pieces:  # the same pairs were checked so before
+        tally.check(text, max_pieces)
 
 
 @dataclass

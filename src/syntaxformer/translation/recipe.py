@@ -296,7 +296,7 @@ class Recipe(RunConfig):
             for key, value in refused.items()
             if value
         ]
-        if self.subwords != SubwordConfig():
+        if self.subwords != SubwordConfig(dropout=self.subwords.dropout):
             problems.append("subwords: expected none with model.init_from, whose pieces are kept.")
         if training.lora is not None and training.average > 1:
             problems.append(

@@ -14,7 +14,7 @@ its word.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -291,6 +291,10 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
     return backend.encode_batch(list(lines))
 
 
+Cutter = Callable[[PreTrainedTokenizerFast, Sequence[str]], list[Any]]
+"""Tokenizer and prepared lines → for each line its `ids` and `offsets`, as `encode_pieces` gives them."""
+
+
 def source_batch(
     src: EncodedText, rows: Sequence[int], pad_id: int, dropout: SyntaxDropout | None = None
 ) -> dict[str, Tensor]:
@@ -406,7 +410,11 @@ class SourceEncoder:
         ]
 
     def encode(
-        self, lines: Sequence[str], words: WordColumns | None = None, longest: int | None = None
+        self,
+        lines: Sequence[str],
+        words: WordColumns | None = None,
+        longest: int | None = None,
+        cut: Cutter = encode_pieces,
     ) -> EncodedText:
         """Encode lines.
 
@@ -414,6 +422,7 @@ class SourceEncoder:
             lines: Raw text.
             words: Their annotation; needed if there are factors or trees.
             longest: Cut lines to so many pieces, tags included, and keep the end piece; None for no limit.
+            cut: What cuts prepared lines into pieces.
 
         Raises:
             ValueError: There are factors or trees, but no annotation.
@@ -424,7 +433,7 @@ class SourceEncoder:
             names = ", ".join([*self.factors, *self.syntax.needs])
             raise ValueError(f"words: expected an annotation for the factors {names}, got none.")
         prepared = self.preparation.prepare(lines)
-        encodings = encode_pieces(self.tokenizer, prepared.texts)
+        encodings = cut(self.tokenizer, prepared.texts)
         pieces = np.fromiter((piece for one in encodings for piece in one.ids), np.int32)
         splits = splits_of([len(one.ids) for one in encodings])
         owners = None

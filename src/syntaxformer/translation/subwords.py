@@ -7,9 +7,13 @@ a pretrained encoder.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -17,6 +21,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.translation.source import encode_pieces
 from syntaxformer.translation.stored import stored_folder
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
@@ -43,6 +48,13 @@ class SubwordConfig(BaseModel):
     min_frequency: int = Field(default=2, ge=1, description="a merge must occur this often")
     tokenizer: str | None = Field(
         default=None, description="folder of an existing tokenizer; null: learn a tokenizer"
+    )
+    dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="BPE-dropout: each merge is left out with this probability, in training alone and anew "
+        "in each epoch (Provilkov et al. 2020: 0.1)",
     )
 
     @model_validator(mode="after")
@@ -110,6 +122,77 @@ def _with_bytes_as_pieces(tokenizer: Tokenizer) -> Tokenizer:
     state = json.loads(tokenizer.to_str())
     state["added_tokens"] = [piece for piece in state["added_tokens"] if piece["content"] in SPECIALS]
     return Tokenizer.from_str(json.dumps(state))
+
+
+class Cut(NamedTuple):
+    """A line in pieces, with their places in it."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+
+
+class BpeDropout:
+    """Cuts lines at random, in place of `encode_pieces`: at each step each possible merge may be left out.
+
+    Args:
+        prob: Probability that a merge is left out.
+        seed: Decides the cuts, together with the lines in their order.
+        longest: A line that has or would get more pieces is cut as without dropout.
+
+    Source: Provilkov et al. (2020), algorithm 1.
+    """
+
+    def __init__(self, prob: float, seed: object, longest: int) -> None:
+        self.prob, self.longest, self._draw = prob, longest, Random(repr(seed)).random
+
+    def __call__(self, tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> list[Any]:
+        """Cut lines. Raises ConfigError if the tokenizer does not make its pieces by merges alone."""
+        letters, merges = _letters_and_merges(tokenizer)
+        cuts = [self._cut(one, merges) for one in letters.encode_batch(list(lines))]
+        both = zip(cuts, encode_pieces(tokenizer, lines), strict=True)
+        return [kept if max(len(one.ids), len(kept.ids)) > self.longest else one for one, kept in both]
+
+    def _cut(self, line: Any, merges: _Merges) -> Cut:
+        cut, draw, prob = Cut([], []), self._draw, self.prob
+        for _, word in groupby(zip(line.word_ids, line.ids, line.offsets, strict=True), itemgetter(0)):
+            _, ids, offsets = map(list, zip(*word, strict=True))
+            possible = True
+            while possible and len(ids) > 1:
+                known = enumerate(map(merges.get, pairwise(ids)))
+                possible = sorted((*merge, at) for at, merge in known if merge is not None)
+                # Of the merges that are left in, the earliest learned one is made.
+                for _, piece, at in possible:
+                    if draw() >= prob:
+                        ids[at : at + 2], offsets[at : at + 2] = (
+                            [piece],
+                            [(offsets[at][0], offsets[at + 1][1])],
+                        )
+                        break
+                else:
+                    possible = []
+            cut.ids.extend(ids)
+            cut.offsets.extend(offsets)
+        return cut
+
+
+_Merges = dict[tuple[int, int], tuple[int, int]]
+"""Pair of pieces → place of its merge in the order of learning, and its result."""
+
+
+@lru_cache(maxsize=4)
+def _letters_and_merges(tokenizer: PreTrainedTokenizerFast) -> tuple[Tokenizer, _Merges]:
+    """The tokenizer without any merge, which cuts into single letters, and its merges."""
+    letters = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    model = json.loads(letters.to_str())["model"]
+    marks = ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+    if model["type"] != "BPE" or any(map(model.get, marks)):
+        raise ConfigError(
+            "subwords.dropout: expected pieces of byte-pair encoding, made of nothing but merges, got "
+            f"{model['type']}. Set subwords.dropout=0."
+        )
+    letters.model.dropout, letters.encode_special_tokens, ids = 1.0, True, model["vocab"]
+    merges = enumerate(model["merges"])
+    return letters, {(ids[one], ids[other]): (rank, ids[one + other]) for rank, (one, other) in merges}
 
 
 _PROBE = "a line"

@@ -98,6 +98,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             per_update=config.accumulate,
             rank=arguments.process_index,  # the sampler gives each process its share
             world=arguments.world_size,
+            at_epoch=train_pairs.set_epoch,
         )
         factors = recipe.width_plan().factor_widths
         dropout = SyntaxDropout.of(config.syntax_dropout, recipe.seed, batches, factors)

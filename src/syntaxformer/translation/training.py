@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,14 @@ from syntaxformer.runs.run_folder import (
     running,
     same_data,
 )
-from syntaxformer.syntax import FACTORS, FactorVocabulary, WordColumns, check_factors, read_user_values
+from syntaxformer.syntax import (
+    FACTORS,
+    FactorVocabulary,
+    UnseenValues,
+    WordColumns,
+    check_factors,
+    read_user_values,
+)
 from syntaxformer.syntax.inputs import SyntaxInputs, check_syntax
 from syntaxformer.translation.batches import EncodedPairs
 from syntaxformer.translation.checkpoint import add_adapters, load_pretrained, save_adapter, stored_infusion
@@ -71,6 +78,7 @@ from syntaxformer.translation.pretrained_tables import PieceVectors, check_table
 from syntaxformer.translation.recipe import DROPOUTS, Recipe
 from syntaxformer.translation.scoring import reference_note, score_translator
 from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.subwords import BpeDropout
 from syntaxformer.translation.trainer import SyntaxTrainer
 from syntaxformer.translation.translator import (
     INFO,
@@ -228,12 +236,38 @@ def prepare(recipe: Recipe, resume: bool = False) -> Prepared:
         train = stored_pairs(data.cache, *sides, annotators=identities[0])
     else:
         train = encode_pairs(*sides)
+    if recipe.subwords.dropout:
+        train.again = _cuts_anew(recipe, sides)
     # A pretrained translator has no positions for longer lines.
     longest = start.longest if start is not None else None
     dev = encode_pairs(dev_text, encoder, dev_words, longest, target, dev_tags)
     encoder.unseen.warn()
     check_tags(train.tgt, target)
     return Prepared(encoder, info, train, dev, train_text, dev_text, annotator, target, report, start)
+
+
+def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], EncodedPairs]:
+    """What encodes the training pairs with BPE-dropout for an epoch; `sides` as `encode_pairs` takes them.
+
+    Raises:
+        ConfigError: The pairs are kept on disk, or the pieces are not of byte-pair encoding.
+    """
+    if keeps_on_disk(recipe.data):
+        raise ConfigError(
+            "subwords.dropout: expected a training text in memory, which is cut anew in each epoch, got one "
+            "on disk. Set data.on_disk=false, or subwords.dropout=0."
+        )
+    text, encoder, words, limit, target, tags = sides
+    encoder, target = (replace(one, unseen=UnseenValues()) for one in (encoder, target))  # counted already
+    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None))
+
+    def again(epoch: int) -> EncodedPairs:
+        cut = BpeDropout(recipe.subwords.dropout, (recipe.seed, epoch), longest)
+        return encode_pairs(text, encoder, words, limit, target, tags, cut)
+
+    for one in (encoder, target):
+        BpeDropout(recipe.subwords.dropout, 0, longest)(one.tokenizer, [])  # whether it can
+    return again
 
 
 def _new_encoder(

@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.infusion.infusion import SyntaxBatch
 from syntaxformer.nn import attend as attend_plainly
@@ -26,6 +27,14 @@ from syntaxformer.nn import (
     syntax_attention,
     syntax_attention_graph,
 )
+from syntaxformer.nn.kernels.on_cpu import reads_values
+
+
+def mask_of_host(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+    """The host's mask; off the CPU it is not read whether there is padding, so that nothing waits."""
+    if attention_mask is not None and not reads_values(attention_mask.device):
+        options["allow_is_bidirectional_skip"] = False
+    return sdpa_mask(*args, attention_mask=attention_mask, **options)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,15 +24,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig, layer_problems
 from syntaxformer.infusion.families import OWN, Family, Parts, embedded, final_of, parts_in, parts_of
 from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, Seen, SyntaxBatch
-from syntaxformer.infusion.inside_attention import Call, attend
+from syntaxformer.infusion.inside_attention import Call, attend, mask_of_host
 from syntaxformer.nn import ENCODER_KINDS, SyntaxGate, TopicalAttention, linear_map
-from syntaxformer.nn.kernels.on_cpu import reads_values
 
 IMPLEMENTATION = "syntax"
 """Name under which transformers knows the attention of infused layers, and its mask function."""
@@ -293,15 +291,8 @@ def _plain(call: Call) -> Tensor:
     )
 
 
-def _mask(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
-    """The host's mask; off the CPU it is not read whether there is padding, so that nothing waits."""
-    if attention_mask is not None and not reads_values(attention_mask.device):
-        options["allow_is_bidirectional_skip"] = False
-    return sdpa_mask(*args, attention_mask=attention_mask, **options)
-
-
 AttentionInterface.register(IMPLEMENTATION, _attend)
-AttentionMaskInterface.register(IMPLEMENTATION, _mask)
+AttentionMaskInterface.register(IMPLEMENTATION, mask_of_host)
 
 
 class InfusedModel(_TakesSyntax):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,11 +85,12 @@ class TreeOptions(BaseModel):
     @classmethod
     def _renamed(cls, content: Any) -> Any:
         """Read `random` of older versions, true for `control: permuted`."""
-        if isinstance(content, Mapping) and content.get("random") in (True, False):
-            rest = {key: value for key, value in content.items() if key != "random"}
-            if not content["random"] or rest.setdefault("control", "permuted") == "permuted":
+        given = cast("Mapping[str, Any]", content if isinstance(content, Mapping) else {})
+        if given.get("random") in (True, False):
+            rest = {key: value for key, value in given.items() if key != "random"}
+            if not given["random"] or rest.setdefault("control", "permuted") == "permuted":
                 return rest
-        return content
+        return cast("Any", content)
 
     @model_validator(mode="after")
     def _something_is_left(self) -> TreeOptions:

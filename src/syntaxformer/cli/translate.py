@@ -97,17 +97,17 @@ def translate(
         echo(loops_in_words(sum(loops), len(loops)), err=True)
 
 
+_ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"
+
+
 def _rows(results: Iterable[list], n_best: int, loops: list[bool], moses: bool) -> Iterator[str]:
     """Lines of output; whether each line's best translation loops is added to `loops`."""
     for number, hypotheses in enumerate(results, 1):
         loops.append(hypotheses[0].loops)
-        if moses:
-            row = "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"
-            yield from (row.format(number - 1, one) for one in hypotheses)
-        elif n_best == 1:
+        if n_best == 1 and not moses:
             yield hypotheses[0].text
         else:
-            yield from (f"{number}|||{one.text}|||{one.score:.6f}" for one in hypotheses)
+            yield from (_ROWS[moses].format(number - moses, one) for one in hypotheses)
 
 
 def _spare_torch(model: Path, annotator: str | None) -> None:

@@ -291,7 +291,7 @@ def encode_pieces(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> l
     return backend.encode_batch(list(lines))
 
 
-Cutter = Callable[[PreTrainedTokenizerFast, Sequence[str]], list[Any]]
+Cutter = Callable[["PreTrainedTokenizerFast", Sequence[str]], list[Any]]
 """Tokenizer and prepared lines → for each line its `ids` and `offsets`, as `encode_pieces` gives them."""
 
 

@@ -138,7 +138,9 @@ class SyntaxCollator:
         self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
         self._control, self._pool = options and options.control, TreePool(())
         if self._control == "other_sentence":
-            self._pool = pool if isinstance(pool, TreePool) else self._pool_of(pool)
+            if not isinstance(pool, TreePool):
+                pool = TreePool((_checksum(one.text), sentence_trees(one, self._trees)) for one in pool)
+            self._pool = pool
             if not self._pool.rows:
                 raise ConfigError(
                     "pool: expected sentences whose trees the control other_sentence draws from, got none."
@@ -327,9 +329,6 @@ class SyntaxCollator:
             batch |= {name: torch.from_numpy(array) for name, array in found.items()}
         return batch
 
-    def _pool_of(self, sentences: Sequence[Sentence]) -> TreePool:
-        return TreePool((_checksum(one.text), sentence_trees(one, self._trees)) for one in sentences)
-
     def _control_trees(self, sentence: Sentence, trees: WordTrees) -> WordTrees:
         """The trees of the control, drawn with a seed of the sentence's own and kept as long as it."""
         memory = vars(sentence)
@@ -338,21 +337,13 @@ class SyntaxCollator:
             checksum = _checksum(sentence.text)
             drawn = np.random.default_rng([self.config.seed, checksum])
             other = self._pool.other(len(trees), checksum, drawn)
-            if self._control == "other_sentence" and other is None and len(trees):
-                self._say_without_other(len(trees))
+            if self._control == "other_sentence" and other is None and len(trees) not in {0, *self._said}:
+                self._said.add(len(trees))
+                lacking = "no other sentence of the pool has %d words; such sentences get a random tree"
+                _log.warning(f"control other_sentence: {lacking}", len(trees))
             found = control_trees(trees, self._control, drawn, other)
             memory[_CONTROL] = self.config, found
         return found
-
-    def _say_without_other(self, n_words: int) -> None:
-        """Say once for each length that no other sentence of the pool has it."""
-        if n_words not in self._said:
-            self._said.add(n_words)
-            _log.warning(
-                "control other_sentence: no other sentence of the pool has %d words; such sentences get a "
-                "random tree",
-                n_words,
-            )
 
     def _factor_ids(self, sentences: Sequence[Sentence], owners: Ragged, numbers: Sequence[int]) -> Tensor:
         needs = {need: None for name in self._vocabularies for need in FACTORS[name].needs}

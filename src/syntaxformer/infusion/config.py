@@ -270,7 +270,8 @@ class InfusionConfig(_Section):
         masks, bias = (_as_mapping(content.get(name)) for name in ("masks", "relation_bias"))
         if masks is not None:
             preset = str(masks.get("preset") or content.get("preset"))
-            masks = {**_OF_PRESETS.get(preset, {}), **masks}
+            if preset != "paper" or masks.get("topical") is False:  # else nothing is summed
+                masks = {**_OF_PRESETS.get(preset, {}), **masks}
             content = {**content, "masks": masks}
         if masks is None or bias is None:
             return content

@@ -106,8 +106,13 @@ def _assert_same(one, other, texts):
 
 @pytest.mark.parametrize(
     ("family", "infusion", "n_texts"),
-    [("bert", ALL, 1), ("roberta", {"embedding": {"kind": "let"}, "lisa": {"keys": "model"}}, 2)],
-    ids=["bert-all", "roberta-pairs"],
+    [
+        ("bert", ALL, 1),
+        ("roberta", {"embedding": {"kind": "let"}, "lisa": {"keys": "model"}}, 2),
+        ("bert", {"preset": "authors_code", "masks": {"siblings": "all", "control": "random_tree"}}, 2),
+        ("distilbert", {"relation_bias": {"init": "distance", "control": "linear_chain"}}, 1),
+    ],
+    ids=["bert-all", "roberta-pairs", "siblings-as-printed", "biases-by-distance"],
 )
 def test_the_graph_says_what_the_model_says(tmp_path, family, infusion, n_texts):
     folder = make_folder(tmp_path / "model", family, infusion, n_texts)
@@ -118,7 +123,7 @@ def test_the_graph_says_what_the_model_says(tmp_path, family, infusion, n_texts)
     _assert_same(trained, exported, texts)
     info = read_record(output / ONNX, OnnxInfo)
     assert info.largest_difference < 1e-4
-    assert ("syntax" in info.inputs) == ("masks" in infusion)
+    assert ("syntax" in info.inputs) == bool({"masks", "relation_bias"} & set(infusion))
     for file in output.iterdir():  # a graph and JSON: nothing that a program could be hidden in
         assert file.suffix in (".onnx", ".json", ".txt"), file
         assert not zipfile.is_zipfile(file)

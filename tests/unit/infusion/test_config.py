@@ -147,7 +147,9 @@ def test_unknown_shorthand():
 def test_what_presets_set():
     assert InfusionConfig(masks={}).masks.summation == "scaled", "as stored experiments have it"
     assert InfusionConfig(preset="paper", masks={"topical": False}).masks.summation == "sum", "as printed"
-    assert InfusionConfig(masks={"preset": "paper", "summation": "mean"}).masks.summation == "mean"
+    assert InfusionConfig(preset="paper", masks={}).masks.summation == "scaled", "nothing is summed there"
+    given = {"preset": "paper", "topical": False, "summation": "mean"}
+    assert InfusionConfig(masks=given).masks.summation == "mean"
     for given in ({"preset": "authors_code", "masks": {}}, {"masks": MaskConfig(preset="authors_code")}):
         masks = InfusionConfig(**given).masks
         found = (masks.mode, masks.topical, masks.summation, masks.on_empty_row)

@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs in the background without it
 gc.disable()  # until all tests are imported
 
 _NETWORK = ("nn", "translation.model", "translation.encoder")

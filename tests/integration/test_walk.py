@@ -51,7 +51,7 @@ def test_one_line_through_an_infused_translator(digits, tmp_path, monkeypatch):
 
     n_files, n_lines = walk(once)
     assert output.read_text().strip()
-    assert n_files <= 26, n_files
+    assert n_files <= 27, n_files  # one more since the search has a file of its own, as that of exports has
     assert n_lines <= 1846, n_lines
 
 
@@ -79,5 +79,5 @@ def test_one_sentence_through_an_infused_encoder():
         assert torch.isfinite(loss)
 
     n_files, n_lines = walk(once)
-    assert n_files <= 25, n_files
-    assert n_lines <= 2308, n_lines
+    assert n_files <= 24, n_files
+    assert n_lines <= 2304, n_lines

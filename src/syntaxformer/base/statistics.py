@@ -140,7 +140,8 @@ def bootstrap_rows(
         pairs: For each seed the predictions of the baseline and of the system.
         n_samples: Number of samples.
 
-    Source: Koehn (2004), as sacreBLEU has it; the draw of seeds: Davison and Hinkley (1997), section 3.8.
+    Source: Koehn (2004); the draw of seeds: Davison and Hinkley (1997), section 3.8. Differs from sacreBLEU,
+    whose p centres the sizes of differences and is nearly one-sided: this p is two-sided.
     """
     labels, (n_rows, n_seeds) = np.asarray(gold), (len(gold), len(pairs))
     sides = [(np.asarray(one), np.asarray(other)) for one, other in pairs]

@@ -136,15 +136,16 @@ class SyntaxCollator:
         options, lisa = self.config.tree_options, self.config.lisa is not None
         self._inputs = SyntaxInputs(trees=options, governors=lisa)
         self._trees = {*(options.used_trees if options else ()), *(["dependency"] if lisa else [])}
-        self._control, self._pool = options and options.control, TreePool(())
+        self._control = options and options.control
+        self._pool: TreePool | None = None
         if self._control == "other_sentence":
             if not isinstance(pool, TreePool):
                 pool = TreePool((_checksum(one.text), sentence_trees(one, self._trees)) for one in pool)
-            self._pool = pool
-            if not self._pool.rows:
+            if not pool.rows:
                 raise ConfigError(
                     "pool: expected sentences whose trees the control other_sentence draws from, got none."
                 )
+            self._pool = pool
 
     def __call__(self, examples: Sequence[SyntaxExample | Mapping[str, Any]]) -> dict[str, Tensor]:
         """Build a batch.
@@ -207,7 +208,7 @@ class SyntaxCollator:
             "infusion": self.config.model_dump(mode="json"),
         }
         content |= {"annotators": sorted(self.annotators)} if self.annotators else {}
-        content |= {"pool": self._pool.to_json()} if self._pool.rows else {}
+        content |= {} if self._pool is None else {"pool": self._pool.to_json()}
         (Path(folder) / COLLATOR_FILE).write_text(json.dumps(content, indent=1), "utf-8")
         write_card(Path(folder))
 
@@ -223,8 +224,9 @@ class SyntaxCollator:
         content = read_json(path)
         config = InfusionConfig.from_json(content.pop("infusion", {}), str(path))
         content.pop("annotators", None)
-        pool = TreePool.from_json(content.pop("pool", ()))
-        return cls(AutoTokenizer.from_pretrained(folder), config, **{"pool": pool, **content, **options})
+        if "pool" in content:
+            content["pool"] = TreePool.from_json(content["pool"])
+        return cls(AutoTokenizer.from_pretrained(folder), config, **{**content, **options})
 
     def _kept_inputs(self, encoded: Any) -> list[str]:
         return [name for name in encoded if name != "special_tokens_mask"]
@@ -336,8 +338,8 @@ class SyntaxCollator:
         if config is not self.config:
             checksum = _checksum(sentence.text)
             drawn = np.random.default_rng([self.config.seed, checksum])
-            other = self._pool.other(len(trees), checksum, drawn)
-            if self._control == "other_sentence" and other is None and len(trees) not in {0, *self._said}:
+            other = None if self._pool is None else self._pool.other(len(trees), checksum, drawn)
+            if self._pool is not None and other is None and len(trees) not in {0, *self._said}:
                 self._said.add(len(trees))
                 lacking = "no other sentence of the pool has %d words; such sentences get a random tree"
                 _log.warning(f"control other_sentence: {lacking}", len(trees))

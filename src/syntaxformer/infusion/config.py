@@ -33,9 +33,9 @@ _OF_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"summation": "sum"},
     "authors_code": {"mode": "additive", "on_empty_row": "full", "topical": False, "summation": "scaled"},
 }
-"""Keys of `masks` that a preset sets. `authors_code` is what the code published with the paper would compute
-with its masks on: it adds -10,000 to masked logits, so a row without keys attends to all, and has no topical
-attention. `paper` takes these keys as they are given."""
+"""Keys of `masks` that a preset sets. `paper` sums as the paper prints it, and leaves the other keys free.
+`authors_code` sets what the code published with the paper would compute with its masks on: it adds -10,000 to
+masked logits, so a row without keys attends to all, and has no topical attention."""
 
 MAX_WIDTH = 2**20
 """Wider than any encoder, for checking widths before the encoder is known."""

@@ -532,7 +532,7 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
 
 
 def _torch_decoder(model: Any, encoder: SourceEncoder) -> PieceDecoder:
-    from syntaxformer.translation.model import TorchDecoder
+    from syntaxformer.translation.torch_decoder import TorchDecoder
 
     return TorchDecoder(model, encoder.target_tokenizer)
 

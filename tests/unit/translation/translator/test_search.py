@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
 from syntaxformer.translation.decoding import is_loop, loops_in_words
-from syntaxformer.translation.model import Sampling
+from syntaxformer.translation.torch_decoder import Sampling
 from syntaxformer.translation.translator import Translator
 
 END = 2

@@ -13,7 +13,7 @@ from syntaxformer.base.errors import AlignmentError, ConfigError
 from syntaxformer.syntax import UnseenFactorValueWarning
 from syntaxformer.translation import translator as translator_module
 from syntaxformer.translation.decoding import batches_of
-from syntaxformer.translation.model import LengthLimit
+from syntaxformer.translation.torch_decoder import LengthLimit
 
 WORDS = ["the", "cat", "sat", "cats", "dog", "mat", ".", "👍", "unseen"]
 

@@ -252,10 +252,19 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
             "gates of the masks, each from 0.000 (closed) to 1.000 (open): %s",
             "  ".join(f"{gate:.3f}" for gate in gates),
         )
+    if gates and max(gates) < CLOSED:
+        remedy = "Set training.infusion_learning_rate, for example to 1e-3."
+        _log.warning(
+            "%s: the gates stayed closed, so the masks change hardly anything. %s", config.output, remedy
+        )
     _log.info("%s: %s", config.output, "  ".join(f"{name} {value:.4f}" for name, value in scores.items()))
     if missed:
         remedy = "Train longer or with another learning rate, or give more such rows."
         _log.warning("%s: %s. %s", config.output, missed_note(missed), remedy)
+
+
+CLOSED = 0.05
+"""A gate below this lets so little of the syntax in that the model is nearly the plain one."""
 
 
 def _open_gates(model: PreTrainedModel) -> list[float]:

@@ -132,6 +132,9 @@ def test_a_run_with_masks_says_how_far_their_gates_opened(config_of, caplog, rat
     assert least <= min(gates) <= max(gates) <= most
     shown = "  ".join(f"{gate:.3f}" for gate in gates)
     assert f"gates of the masks, each from 0.000 (closed) to 1.000 (open): {shown}" in caplog.messages
+    warned = [one for one in caplog.messages if "the gates stayed closed" in one]
+    assert len(warned) == (not most)
+    assert all(one.endswith("Set training.infusion_learning_rate, for example to 1e-3.") for one in warned)
 
 
 @pytest.mark.parametrize("infuse", ["pos_add", "masks,lisa", "relation_bias"])

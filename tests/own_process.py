@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -36,11 +35,15 @@ def run(
 
 
 def run_team(n_processes: int, program: str, *arguments: object) -> list[CompletedProcess[str]]:
-    """Run a program in several processes that find each other as those of `torchrun` do, on the CPU."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}", "CUDA_VISIBLE_DEVICES": ""}
+    """Run a program in several processes that find each other as those of `torchrun` do, on the CPU.
+
+    As there, the store by which they do outlives each of them.
+    """
+    import torch
+
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{store.port}", "CUDA_VISIBLE_DEVICES": ""}
+    common |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
     common |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), f"{n_processes}")
     ranks = map(str, range(n_processes))
     return _run([{**common, "RANK": rank, "LOCAL_RANK": rank} for rank in ranks], program, arguments, None)

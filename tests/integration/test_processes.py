@@ -52,6 +52,7 @@ from syntaxformer.runs.processes import process_team
 process_team()
 group = torch.distributed.distributed_c10d._get_default_group()
 print(group._get_backend(torch.device("cpu")).options._timeout.days)
+torch.distributed.barrier()  # one that leaves while the other connects resets the connection
 """
 
 

@@ -22,12 +22,12 @@ from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.files import check_pieces
 from syntaxformer.encoders.collator import SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
-from syntaxformer.encoders.pretrained import load_collator, load_finetuned
+from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
 from syntaxformer.encoders.task_types import Predictions, Scorer
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.runs.loading import pick_device
+from syntaxformer.runs.loading import load_written, pick_device
 from syntaxformer.syntax import FACTORS
 from syntaxformer.syntax.piece_relations import columns_of_trees
 from syntaxformer.trees import Sentence, sentence_of_column
@@ -89,7 +89,7 @@ class Classifier:
             )
         if (folder / ONNX).is_file():
             return cls(OnnxNetwork.load(folder, device), load_collator(folder), info, parser)
-        model, collator = load_finetuned(folder, info.task_type), load_collator(folder)
+        model, collator = load_written(folder, info.task_type.loader).eval(), load_collator(folder)
         check_pieces(folder, collator.tokenizer, model.get_input_embeddings().num_embeddings)
         return cls(model.to(pick_device(device)), collator, info, parser)
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
 from syntaxformer.base.files import MANIFEST, atomic_folder, folder_errors, read_record
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
-from syntaxformer.encoders.pretrained import load_collator, load_finetuned
+from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
 from syntaxformer.runs.export import (
     INSTALL,
@@ -32,6 +32,7 @@ from syntaxformer.runs.export import (
     origin,
     output_problems,
 )
+from syntaxformer.runs.loading import load_written
 from syntaxformer.syntax.factors import POS_TAGS
 from syntaxformer.trees import Sentence
 
@@ -74,7 +75,7 @@ def export_classifier(model_folder: str | Path, output: str | Path, overwrite: b
     verify_classifier_folder(model_folder)
     info, collator = read_classifier_info(model_folder), load_collator(model_folder)
     _refuse(model_folder, info, collator)
-    model = load_finetuned(model_folder, info.task_type)
+    model = load_written(model_folder, info.task_type.loader).eval()
     batches = [_batch(collator, lengths, info.n_texts) for lengths in CHECKED_LENGTHS]
     with atomic_folder(output) as folder:
         copy_side_files(folder, model_folder, LEFT_OUT)

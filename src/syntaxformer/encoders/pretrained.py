@@ -21,7 +21,6 @@ from syntaxformer.infusion.config import InfusionConfig
 from syntaxformer.runs.loading import (
     TRANSLATOR,
     checkpoint_errors,
-    load_written,
     longest_input,
     quiet_loading,
     short,
@@ -108,15 +107,6 @@ def load_pretrained(
 def new_parameters(model: PreTrainedModel) -> list[str]:
     """Names of the parameters that an infusion added; none for a plain model."""
     return [name for name, _ in infusion_parameters(model)] if hasattr(model, "infusion") else []
-
-
-def load_finetuned(folder: Path, task_type: TaskType) -> PreTrainedModel:
-    """The network of a fine-tuned folder.
-
-    Raises:
-        CheckpointError: As `load_written`.
-    """
-    return load_written(folder, task_type.loader).eval()
 
 
 def load_collator(folder: Path) -> SyntaxCollator:

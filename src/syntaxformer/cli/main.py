@@ -21,6 +21,7 @@ from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.attend import attend
 from syntaxformer.cli.compare import compare
+from syntaxformer.cli.curves import curves
 from syntaxformer.cli.data import data
 from syntaxformer.cli.demo import demo
 from syntaxformer.cli.doctor import doctor
@@ -39,7 +40,7 @@ GROUPS = {
     "Begin": (demo, doctor),
     "Translate": (train, translate, evaluate),
     "Fine-tune an encoder": (finetune, predict, scratch),
-    "Look into models": (attend, compare, probe),
+    "Look into models": (attend, compare, curves, probe),
     "Prepare and deliver": (annotate, export, serve),
 }
 """Purpose → verbs, in the order of the help."""

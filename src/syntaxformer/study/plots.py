@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import atomic_file
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from syntaxformer.study.attention import CrossAttentionMap, SubnetworkView
 
 PIECE_INCHES = 0.32
@@ -114,13 +117,7 @@ def draw_curves(
     """
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
-    for place, (name, curve) in enumerate(curves.items()):
-        style = "--" if name.endswith("(paper)") else "-"
-        marker = "o" if len(curve.x) <= 30 else None
-        axes.errorbar(
-            curve.x, curve.y, curve.error, label=name, color=f"C{place % 10}", linestyle=style,
-            marker=marker, markersize=4, capsize=3, linewidth=1.4,
-        )  # fmt: skip
+    _draw_lines(axes, curves)
     if log_x:
         axes.set_xscale("log")
         ticks = sorted({one for curve in curves.values() for one in curve.x})
@@ -130,10 +127,45 @@ def draw_curves(
         axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    axes.grid(alpha=0.3)
     if len(curves) > 1:
         figure.legend(loc="outside right upper", fontsize="small")
     _save(figure, path)
+
+
+def draw_panels(panels: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
+    """Draw a panel for each logged number over updates, at most three in a row: name → run → its curve.
+
+    Raises:
+        ConfigError: The file ending is not a picture format.
+        DataError: The file cannot be written.
+    """
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    colours = {
+        run: f"C{place % 10}" for place, run in enumerate({run: 0 for one in panels.values() for run in one})
+    }
+    figure = Figure(figsize=(1 + 4 * columns, 0.6 + 3 * rows), layout="constrained")
+    _check_ending(figure, path)
+    for place, (name, curves) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(rows, columns, place)
+        _draw_lines(axes, curves, colours)
+        axes.set_title(name)
+        axes.set_xlabel("update")
+    if len(colours) > 1:
+        handles = [Line2D([], [], color=colour) for colour in colours.values()]
+        figure.legend(handles, list(colours), loc="outside upper center", fontsize="small")
+    _save(figure, path)
+
+
+def _draw_lines(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, str] | None = None) -> None:
+    for place, (name, curve) in enumerate(curves.items()):
+        style = "--" if name.endswith("(paper)") else "-"
+        marker = "o" if len(curve.x) <= 30 else None
+        axes.errorbar(
+            curve.x, curve.y, curve.error, label=name, color=(colours or {}).get(name, f"C{place % 10}"),
+            linestyle=style, marker=marker, markersize=4, capsize=3, linewidth=1.4,
+        )  # fmt: skip
+    axes.grid(alpha=0.3)
 
 
 def _check_ending(figure: Figure, path: Path) -> None:

@@ -13,6 +13,7 @@ import ast
 import json
 import sqlite3
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,20 @@ from scipy.stats import ttest_rel
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "docs" / "results"
+CONTRASTS = "All comparisons with three seeds or more"
+"""Heading of their table in docs/results.md."""
 
 Runs = dict[str, dict[str, Any]]
 """Seed → result of a run, with the place of its translations."""
 
 
-def pages() -> dict[str, tuple[str, str]]:
-    """Experiment → its store and its page, as pages.py lists them."""
+def listed(name: str) -> Any:
+    """A constant of pages.py, such as PAGES: experiment → its store and its page."""
     tree = ast.parse((HERE / "pages.py").read_text("utf-8"))
-    (listed,) = [
-        one.value
-        for one in tree.body
-        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "PAGES"
+    (found,) = [
+        one.value for one in tree.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == name
     ]
-    return ast.literal_eval(listed)
+    return ast.literal_eval(found)
 
 
 def settings_of(spec: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
@@ -185,6 +186,42 @@ class Page:
                 )
 
 
+def compare_contrasts(page: Path) -> tuple[int, list[str]]:
+    """Number of contrasts at the top of the results, and what differs from the stores."""
+    problems, n_rows = [], 0
+    printed = {row[0]: row[1:5] for heading, _, rows in tables(page) if heading == CONTRASTS for row in rows}
+    for unit, experiments in listed("FOREST").items():
+        for name, (data, against) in experiments.items():
+            store, folder = listed("PAGES")[name]
+            spec = yaml.safe_load((HERE / f"{name}.yaml").read_text("utf-8"))
+            scale = spec["report"].get("scale", 1.0)
+            metric = (spec["report"].get("metrics") or ["bleu"])[0]
+            others = [axis for axis in spec["axes"] if axis not in ("system", "seed")]
+            for levels in product(spec["axes"]["system"], *(spec["axes"][axis] for axis in others)):
+                labels = dict(zip(["system", *others], map(str, levels), strict=True))
+                system, base = (
+                    runs_of(spec, HERE / "stores" / store, one) for one in (labels, {**labels, **against})
+                )
+                seeds = [seed for seed in base if seed in system]
+                if len(seeds) < 3 or labels["system"] in (against["system"], *listed("LEFT_OUT")):
+                    continue
+                first, second = ([one[seed]["metrics"][metric] for seed in seeds] for one in (base, system))
+                test = ttest_rel(second, first)
+                ends = test.confidence_interval(0.95)
+                gain = scale * float(np.mean(second) - np.mean(first))
+                what = f"[{labels['system']}, {' '.join([data, *levels[1:]])}](results/{folder}/report.md)"
+                found = [f"{gain:+.2f} {unit}", f"{ends.low * scale:+.2f} to {ends.high * scale:+.2f}"]
+                found += [str(len(seeds)), f"{test.pvalue:.3f}"]
+                n_rows += 1
+                if printed.get(what) != found:
+                    problems.append(
+                        f"results, {what}: the page has {printed.get(what)}, the store gives {found}"
+                    )
+    if n_rows != len(printed):
+        problems.append(f"results: the page has {len(printed)} contrasts, the stores give {n_rows}")
+    return n_rows, problems
+
+
 def sentence_p(baseline: list[str], system: list[str], references: list[str]) -> float:
     """The p-value of sacreBLEU's paired bootstrap."""
     outputs = [("baseline", baseline), ("system", system)]
@@ -196,7 +233,7 @@ def sentence_p(baseline: list[str], system: list[str], references: list[str]) ->
 def main() -> int:
     """Compare all pages, and print what was found."""
     problems = []
-    for name, (store, page) in pages().items():
+    for name, (store, page) in listed("PAGES").items():
         spec = yaml.safe_load((HERE / f"{name}.yaml").read_text("utf-8"))
         if "search" in spec:  # whose page has single runs and no means
             continue
@@ -204,6 +241,9 @@ def main() -> int:
         one.compare()
         print(f"{name}: {', '.join(f'{count} {what}' for what, count in one.counts.items())}")
         problems += one.problems
+    n_contrasts, wrong = compare_contrasts(RESULTS.parent / "results.md")
+    print(f"results: {n_contrasts} contrasts")
+    problems += wrong
     print("\n".join(problems) or "All numbers are those of the stores.")
     return 1 if problems else 0
 

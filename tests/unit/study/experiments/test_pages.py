@@ -76,6 +76,20 @@ def test_no_page_has_a_row_that_was_never_run():
     assert not [row for row in rows if "| 0 of " in row or "| waiting |" in row]
 
 
+def test_the_table_of_contrasts_is_what_the_stores_give():
+    pages = _pages()
+    page = (ROOT / "docs" / "results.md").read_text()
+    found = pages.contrasts()
+    assert pages.with_table(page, found) == page
+    assert pages.with_table(page, found[1:]) != page
+    assert all(one.n >= 3 for one in found)
+
+
+def test_an_interval_that_excludes_zero_has_a_p_below_a_twentieth():
+    for one in _pages().contrasts():
+        assert (abs(one.gain) > one.half) == (one.p < 0.05)
+
+
 def test_a_second_program_finds_the_same_numbers(capsys):
     assert _pages("recompute").main() == 0
     printed = capsys.readouterr().out
@@ -89,14 +103,20 @@ def test_a_second_program_finds_the_same_numbers(capsys):
         ("| 18.41 ± 0.33 |", "| 18.42 ± 0.33 |", "sum_then_concat, 5 %, bleu: the page has 18.42 ± 0.33"),
         ("| +1.23 | 0.010 |", "| +1.23 | 0.001 |", "sum_then_concat, 1 %, p (seeds): the page has 0.001"),
         ("| 3 | +0.98 | 0.025 |", "| 3 | +1.98 | 0.025 |", "sum_then_concat, 5 %, Δ: the page has +1.98"),
+        (
+            "| +0.31 to +1.65 |",
+            "| +0.31 to +1.56 |",
+            "the page has ['+0.98 BLEU', '+0.31 to +1.56', '3', '0.025']",
+        ),
     ],
 )
 def test_a_second_program_finds_a_wrong_number(old, new, where, tmp_path, monkeypatch, capsys):
     second = _pages("recompute")
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "results")
+    shutil.copy(ROOT / "docs" / "results.md", tmp_path)
     monkeypatch.setattr(second, "RESULTS", tmp_path / "results")
-    page = tmp_path / "results" / "tatoeba_by_size" / "report.md"
-    text = page.read_text()
+    pages = tmp_path / "results" / "tatoeba_by_size" / "report.md", tmp_path / "results.md"
+    page, text = next((page, text) for page in pages if old in (text := page.read_text()))
     assert old in text
     page.write_text(text.replace(old, new))
     assert second.main() == 1

@@ -31,6 +31,8 @@ _log = logging.getLogger("syntaxformer.data")
 
 LOST = "\ufffd"
 LARGE_BYTES = 200 * 2**20
+TRAIN, SYNTHETIC, TAG = "train", "data.synthetic", "<bt>"
+"""Of synthetic pairs: their split in their folder and in a recipe, and the piece before their sources."""
 _TEXT_SETTINGS = {
     "src", "tgt", "src_language", "tgt_language", "train", "exclude", "detokenize", "drop_unreadable", "tabs",
     "tokenized", "unescape", "moses", "lowercase", "normalize_punctuation",
@@ -65,6 +67,13 @@ class CorpusConfig(BaseModel):
     )
     train: str | list[str] = Field(
         default="train", description="name of the training split, or a list of them, one after the other"
+    )
+    synthetic: Annotated[Path | None, BeforeValidator(corpus_path)] = Field(
+        default=None,
+        description="folder that `syntaxformer backtranslate` wrote: more pairs, untouched by data.fraction",
+    )
+    synthetic_tag: bool = Field(
+        default=True, description=f"put the piece {TAG} before their sources (Caswell et al. 2019)"
     )
     dev: str = Field(default="dev", description="name of the development split")
     exclude: list[str] = Field(
@@ -145,6 +154,8 @@ class CorpusConfig(BaseModel):
             problems.append("moses: expected raw text, got tokenized=true. Set one of them to false.")
         if self.factor_files and (self.dataset or not isinstance(self.train, str)):
             problems.append("factor_files: expected data.dir and one training split with them, got others.")
+        if self.factor_files and self.synthetic:
+            problems.append("synthetic: expected no factor_files, got some. Join both texts in data.dir.")
         if self.on_disk and self.dir is None:
             problems.append("on_disk: expected data.dir, got a dataset, whose text is read into memory.")
         if extra := set(self.detokenize) - set(self.train_splits):
@@ -155,8 +166,14 @@ class CorpusConfig(BaseModel):
 
     @property
     def train_splits(self) -> list[str]:
-        """The training splits as a list."""
-        return [self.train] if isinstance(self.train, str) else list(self.train)
+        """The training splits as a list; the synthetic pairs are the last."""
+        real = [self.train] if isinstance(self.train, str) else self.train
+        return [*real, *([SYNTHETIC] if self.synthetic else [])]
+
+    @property
+    def tag(self) -> str | None:
+        """The piece before synthetic sources."""
+        return TAG if self.synthetic and self.synthetic_tag else None
 
     def preparation(self, ending: str) -> TextPreparation:
         """How the lines of one side are prepared."""
@@ -184,6 +201,8 @@ class ParallelText:
         sha256: Hash of both sides.
         rows: Numbers of these lines in the files, ascending; None if they are all lines.
         n_file_lines: Number of lines in each file.
+        n_synthetic: Number of synthetic pairs, which come last.
+        tag: The piece before their sources; None for none.
     """
 
     src: Sequence[str]
@@ -194,6 +213,8 @@ class ParallelText:
     sha256: str = field(default="", repr=False)
     rows: Sequence[int] | None = field(default=None, repr=False)
     n_file_lines: int = 0
+    n_synthetic: int = 0
+    tag: str | None = None
 
     def __len__(self) -> int:
         return len(self.src)
@@ -202,14 +223,15 @@ class ParallelText:
         """The pairs at the given rows, in that order."""
         src, tgt = _taken(self.src, rows), _taken(self.tgt, rows)
         of_file = rows if self.rows is None else [self.rows[row] for row in rows]
-        return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=of_file)
+        more = sum(row >= len(self) - self.n_synthetic for row in rows)
+        return replace(self, src=src, tgt=tgt, sha256=hash_lines(src, tgt), rows=of_file, n_synthetic=more)
 
 
 def _taken(lines: Sequence[str], rows: Sequence[int]) -> Sequence[str]:
     return lines.take(rows) if isinstance(lines, StoredLines) else [lines[row] for row in rows]
 
 
-def find_file(folder: Path, split: str, ending: str) -> Path:
+def find_file(folder: Path, split: str, ending: str, key: str = "data.dir") -> Path:
     """The file of a split with this ending, plain or compressed.
 
     Raises:
@@ -218,7 +240,7 @@ def find_file(folder: Path, split: str, ending: str) -> Path:
     plain = folder / f"{split}.{ending}"
     if (path := plain_or_packed(plain)) is None:
         raise ConfigError(
-            f"data: expected the file {plain} or {plain}.gz, found neither. Check data.dir and the names of "
+            f"data: expected the file {plain} or {plain}.gz, found neither. Check {key} and the names of "
             "the split and the languages."
         )
     return path
@@ -230,6 +252,8 @@ def _paths(config: CorpusConfig, split: str) -> tuple[Path, Path]:
     Raises:
         ConfigError: A file is missing.
     """
+    if split == SYNTHETIC and (folder := config.synthetic):
+        return find_file(folder, TRAIN, config.src, split), find_file(folder, TRAIN, config.tgt, split)
     if config.dir is None:
         name = Path(f"{config.dataset}/{split}")
         return name, name
@@ -255,7 +279,8 @@ def read_split(config: CorpusConfig, split: str) -> ParallelText:
 
 def _pairs(config: CorpusConfig, split: str, tabs: Counter[str]) -> Iterator[tuple[str, str]]:
     """The pairs of a split, clean, one at a time; lines with tabs are counted. Errors as in `read_split`."""
-    pairs = _file_pairs(config, split, tabs) if config.dataset is None else _dataset_pairs(config, split)
+    of_files = config.dataset is None or split == SYNTHETIC
+    pairs = _file_pairs(config, split, tabs) if of_files else _dataset_pairs(config, split)
     clean_src, clean_tgt = config.preparation(config.src).clean, config.preparation(config.tgt).clean
     return ((clean_src(src), clean_tgt(tgt)) for src, tgt in pairs)
 
@@ -376,14 +401,14 @@ def read_train(config: CorpusConfig) -> ParallelText:
 
     def build(folder: Path) -> None:
         text = _joined(config, lambda pairs: StoredLines.write(folder, pairs))
-        about = {name: getattr(text, name) for name in ("n_tabs", "sha256", "n_file_lines")}
+        about = {name: getattr(text, name) for name in ("n_tabs", "sha256", "n_file_lines", "n_synthetic")}
         (folder / "about.json").write_text(json.dumps(about), "utf-8")
 
     folder = stored_folder(config.cache, "text", made_from, build)
     about = read_json(folder / "about.json")
     src, tgt, rows = (StoredLines(folder, column) for column in ("src", "tgt", "row"))
     return ParallelText(
-        src, tgt, *files[:2], **about, rows=rows if len(src) < about["n_file_lines"] else None
+        src, tgt, *files[:2], **about, tag=config.tag, rows=rows if len(src) < about["n_file_lines"] else None
     )
 
 
@@ -407,16 +432,17 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     tabs: Counter[str] = Counter()
     reasons = _reasons(config)
     left_out = dict.fromkeys(reasons, 0)
-    n_lines = 0
+    n_lines = n_synthetic = 0
 
     def kept() -> Iterator[tuple[str, str, int]]:
-        nonlocal n_lines
+        nonlocal n_lines, n_synthetic
         for split in config.train_splits:
             for src, tgt in _pairs(config, split, tabs):
                 if split in config.detokenize:
                     src, tgt = _detokenized(src, config, config.src), _detokenized(tgt, config, config.tgt)
                 reason = next((name for name, holds in reasons.items() if holds(src, tgt)), None)
                 if reason is None:
+                    n_synthetic += split == SYNTHETIC
                     yield src, tgt, n_lines
                 else:
                     left_out[reason] += 1
@@ -429,8 +455,8 @@ def _joined(config: CorpusConfig, keep: Callable[[Iterator[tuple[str, str, int]]
     if n_out:
         shown = ", ".join(f"{count} {name}" for name, count in left_out.items() if count)
         _log.info("%s: left out %d of %d pairs: %s", paths[0], n_out, n_lines, shown)
-    sha256 = hash_lines(src, tgt)
-    return ParallelText(src, tgt, *paths, tabs.total(), sha256, rows if n_out else None, n_lines)
+    facts = (tabs.total(), hash_lines(src, tgt), rows if n_out else None, n_lines, n_synthetic, config.tag)
+    return ParallelText(src, tgt, *paths, *facts)
 
 
 def _in_memory(pairs: Iterable[tuple[str, str, int]]) -> Sides:

@@ -142,7 +142,7 @@ def report_pairs(
             found.append(EMPTY)
         else:
             ratios[row] = math.log((len(src) + RATIO_CHARACTERS) / (len(tgt) + RATIO_CHARACTERS))
-            found += [DUPLICATE] * (key in seen) + [COPY] * _is_copy(src, tgt)
+            found += [DUPLICATE] * (key in seen) + [COPY] * is_copy(src, tgt)
             found += [SCRIPT] * any(test(line) for test, line in zip(scripts, (src, tgt), strict=True))
             seen.add(key)
         for fault in found:
@@ -196,6 +196,9 @@ def report_train(
                 "expected pairs that data.clean keeps, got none. Set data.clean=false.", text.src_path
             )
         text = text.select(report.kept) if n_out else text
+    if config.synthetic is not None:
+        told = f"{text.n_synthetic:,} of {len(text):,} pairs, tag: {text.tag or 'none'}."
+        report.notes.append(f"data.synthetic: the last {told}")
     return text, report
 
 
@@ -245,7 +248,8 @@ def _pair_keys(text: Pairs) -> set[int]:
     return {_key(src, tgt) for src, tgt in zip(*text, strict=True) if src.strip() and tgt.strip()}
 
 
-def _is_copy(src: str, tgt: str) -> bool:
+def is_copy(src: str, tgt: str) -> bool:
+    """Whether a line of some words was copied in place of being translated."""
     words = src.split()
     return len(words) >= COPY_WORDS and words == tgt.split() and any(word.isalpha() for word in words)
 

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -44,6 +44,7 @@ from syntaxformer.translation.stored import (
     write_arrays,
 )
 from syntaxformer.translation.subwords import (
+    Cut,
     SubwordConfig,
     encoder_tokenizer,
     ended_by_one_piece,
@@ -61,12 +62,12 @@ PHRASES = ("word_depths", "gap_depths", "gap_heads")
 
 
 def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:
-    """A random share of the pairs, in corpus order; every smaller share is part of a larger one."""
+    """A random share of the real pairs, in order, part of every larger share; and all synthetic pairs."""
     if fraction == 1.0:
         return text
-    n_kept = max(1, round(len(text) * fraction))
-    rows = np.random.default_rng(FRACTION_SEED).permutation(len(text))[:n_kept]
-    return text.select(sorted(rows.tolist()))
+    n_real = len(text) - text.n_synthetic
+    rows = np.random.default_rng(FRACTION_SEED).permutation(n_real)[: max(1, round(n_real * fraction))]
+    return text.select([*sorted(rows.tolist()), *range(n_real, len(text))])
 
 
 def get_tokenizers(
@@ -292,7 +293,7 @@ def stored_pairs(
     """
     sides = {"src": encoder, "tgt": target}
     made_from = {
-        "text": text.sha256,
+        "text": [text.sha256, text.n_synthetic] if text.tag else text.sha256,
         "encoders": [_identity(one) for one in sides.values()],
         "max_pieces": max_pieces,
         "annotators": list(annotators),
@@ -369,16 +370,23 @@ def encoded_chunks(
     """
     limit = max_pieces or np.iinfo(np.int64).max
     target = target or SourceEncoder(encoder.target_tokenizer)
-    tally = _Tally()
+    tally, n_plain = _Tally(), len(text) - (text.n_synthetic if text.tag else 0)
     for place, start in enumerate(range(0, len(text), CHUNK_LINES)):
         lines = (text.src[start : start + CHUNK_LINES], text.tgt[start : start + CHUNK_LINES])
-        src = encoder.encode(lines[0], columns[place] if columns else None, cut=cut)
+        tagging = partial(_tagged, cut, text.tag, max(0, n_plain - start))
+        src = encoder.encode(lines[0], columns[place] if columns else None, cut=tagging)
         tgt = target.encode(lines[1], target_columns[place] if target_columns else None, cut=cut)
         filled = np.array([bool(one.strip() and other.strip()) for one, other in zip(*lines, strict=True)])
         kept = tally.judge(src, tgt, filled, limit)
         yield (src, tgt) if len(kept) == len(filled) else (src.select(kept), tgt.select(kept))
     if cut is encode_pieces:  # the same pairs were checked so before
         tally.check(text, max_pieces)
+
+
+def _tagged(cut: Cutter, tag: str | None, n_plain: int, tokenizer: Any, lines: Sequence[str]) -> list[Any]:
+    """Cut lines; behind the first `n_plain`, a tag comes first, which covers no text and so has no syntax."""
+    cuts, piece = cut(tokenizer, lines), tag and tokenizer.convert_tokens_to_ids(tag)
+    return cuts[:n_plain] + [Cut([piece, *one.ids], [(0, 0), *one.offsets]) for one in cuts[n_plain:]]
 
 
 @dataclass

@@ -450,6 +450,8 @@ class Recipe(RunConfig):
     def _shape_problems(self) -> list[str]:
         d_model, n_heads = self.model.d_model, self.model.n_heads
         problems = []
+        if self.data.tag and (self.model.init_from or self.pretrained_embeddings):
+            problems.append("data.synthetic_tag: expected false with a model's own pieces, got true.")
         if d_model % n_heads:
             problems.append(f"model.n_heads: expected a divisor of d_model = {d_model}, got {n_heads}.")
         if d_model % 2:

@@ -259,7 +259,7 @@ def _cuts_anew(recipe: Recipe, sides: tuple[Any, ...]) -> Callable[[int], Encode
         )
     text, encoder, words, limit, target, tags = sides
     encoder, target = (replace(one, unseen=UnseenValues()) for one in (encoder, target))  # counted already
-    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None))
+    longest = limit // (1 + len(encoder.factors) * (encoder.prepend is not None)) - bool(text.tag)
 
     def again(epoch: int) -> EncodedPairs:
         cut = BpeDropout(recipe.subwords.dropout, (recipe.seed, epoch), longest)
@@ -287,6 +287,7 @@ def _new_encoder(
     data = recipe.data
     if start is None:
         tokenizer, own_target = get_tokenizers(text, recipe.subwords, data, _pretrained_encoders(recipe))
+        tokenizer.backend_tokenizer.add_special_tokens([data.tag] if data.tag else [])
     else:
         two_own = parent is not None and parent.own_target is not None and not recipe.is_hosted
         if recipe.model.add_characters and two_own:

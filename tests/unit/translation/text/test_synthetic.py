@@ -1,0 +1,165 @@
+"""Synthetic pairs: where they stand, their tag and its syntax, and what they cannot be combined with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.syntax import WordColumns, build_vocabularies
+from syntaxformer.syntax.inputs import SyntaxInputs, TreeOptions
+from syntaxformer.translation import prepare as prepare_module
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file, read_split, read_train
+from syntaxformer.translation.data_report import report_train
+from syntaxformer.translation.prepare import annotated_columns, encode_pairs, nested_fraction
+from syntaxformer.translation.recipe import load_recipe
+from syntaxformer.translation.source import SourceEncoder
+from syntaxformer.translation.subwords import BpeDropout, SubwordConfig, train_subwords
+from syntaxformer.translation.training import prepare
+
+SRC = ["the cat sat .", "cats sit", "the <bt> cat", "", "cats purrs ."]
+TGT = ["die Katze saß .", "Katzen sitzen", "die <bt> Katze", "leer", "Katzen schnurren ."]
+
+
+def _text(n_synthetic=0, tag=None) -> ParallelText:
+    return ParallelText(SRC, TGT, Path("en"), Path("de"), n_synthetic=n_synthetic, tag=tag)
+
+
+@pytest.fixture
+def encoder() -> SourceEncoder:
+    tokenizer = train_subwords([*SRC, *TGT], SubwordConfig(vocab_size=301))
+    tokenizer.backend_tokenizer.add_special_tokens(["<bt>"])
+    return SourceEncoder(tokenizer)
+
+
+def _annotated(encoder, annotator, **settings):
+    words = WordColumns.from_sentences(annotator.annotate(SRC))
+    return replace(
+        encoder, vocabularies=build_vocabularies([words], ("pos", "case", "subword")), **settings
+    ), [words]
+
+
+def _lines(text) -> list[list[int]]:
+    return [one.tolist() for one in np.split(text.pieces, text.splits[1:-1])]
+
+
+@pytest.mark.parametrize("chunk", [10_000, 2, 3])
+def test_the_tag_comes_first_and_has_no_syntax(encoder, annotator, monkeypatch, chunk):
+    trees = SyntaxInputs(trees=TreeOptions(trees=("dependency",)), governors=True)
+    encoder, words = _annotated(encoder, annotator, syntax=trees)
+    sentences = annotator.annotate(SRC)
+    words = [WordColumns.from_sentences(sentences[at : at + chunk]) for at in range(0, len(SRC), chunk)]
+    monkeypatch.setattr(prepare_module, "CHUNK_LINES", chunk)
+    plain, tagged = (encode_pairs(_text(*which), encoder, words, 50) for which in ((), (3, "<bt>")))
+    tag = encoder.tokenizer.convert_tokens_to_ids("<bt>")
+    assert tag == len(encoder.tokenizer) - 1
+    before, after = _lines(plain.src), _lines(tagged.src)
+    assert len(before) == 4  # the empty pair is left out
+    assert after == [*before[:2], [tag, *before[2]], [tag, *before[3]]]
+    assert not any(tag in line for line in (*before, *_lines(tagged.tgt)))  # a text that spells it is text
+    assert tagged.tgt.pieces.tolist() == plain.tgt.pieces.tolist()
+    at = tagged.src.splits[2]
+    assert tagged.src.factors[at].tolist() == [0, 0, 0]
+    assert {one.entries[0] for one in encoder.vocabularies.values()} == {"<none>"}
+    assert tagged.src.factors[at + 1 : tagged.src.splits[3]].tolist() == plain.src.factors[plain.src.splits[2] : plain.src.splits[3]].tolist()  # fmt: skip
+    batches = [one.src.syntax.batch([2], one.src.splits) for one in (plain, tagged)]
+    matrix, longer = (batch["syntax"][0, 0] for batch in batches)
+    assert not longer[0].any()
+    assert not longer[:, 0].any()
+    assert longer[1:, 1:].tolist() == matrix.tolist()
+    moved = [governor + (governor >= 0) for governor in batches[0]["governors"][0].tolist()]
+    assert batches[1]["governors"][0].tolist()[1:] == moved
+    assert batches[1]["governors"][0, 0] < 0
+
+
+def test_the_tag_stands_before_prepended_tags_and_under_dropout(encoder, annotator):
+    encoder, words = _annotated(encoder, annotator)
+    tag = encoder.tokenizer.convert_tokens_to_ids("<bt>")
+    prepending = replace(encoder, vocabularies={"pos": encoder.vocabularies["pos"]}, prepend="interleaved")
+    plain, tagged = (encode_pairs(_text(*which), prepending, words, 50) for which in ((), (1, "<bt>")))
+    assert _lines(tagged.src) == [*_lines(plain.src)[:3], [tag, *_lines(plain.src)[3]]]
+    cut = BpeDropout(0.4, 1, 50)
+    (*real, last) = _lines(encode_pairs(_text(1, "<bt>"), encoder, words, 50, cut=cut).src)
+    assert last[0] == tag
+    assert not any(tag in line for line in (*real, last[1:]))
+
+
+def test_pairs_of_the_limit_s_length_stay_under_dropout(tmp_path, encoder):
+    """The tag is one more piece: a source that dropout cuts into as many as fit without it must not be lost."""
+    folder = (
+        _folder(tmp_path, "real", SRC[:2], TGT[:2]),
+        _folder(tmp_path, "more", ["cats sat"] * 3, ["x y"] * 3),
+    )
+    settings = [f"data.dir={folder[0]}", "data.dev=train", f"data.synthetic={folder[1]}", f"output={tmp_path / 'run'}",
+                f"data.cache={tmp_path}", "subwords.vocab_size=301", "subwords.dropout=0.5", "data.max_pieces=10"]  # fmt: skip
+    data = prepare(load_recipe("tiny", settings))
+    for epoch in range(20):
+        data.train.set_epoch(epoch)
+        assert len(data.train) == 4
+        assert data.train.src.lengths.max() <= 10
+
+
+def _folder(tmp_path, name, src, tgt, split="train") -> Path:
+    (tmp_path / name).mkdir(exist_ok=True)
+    for ending, lines in (("en", src), ("de", tgt)):
+        (tmp_path / name / f"{split}.{ending}").write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path / name
+
+
+@pytest.fixture
+def config(tmp_path):
+    real = [f"real {n} cat" for n in range(40)], [f"echte {n} Katze" for n in range(40)]
+    more = [f"made {n} dog" for n in range(7)], [f"wahrer {n} Hund" for n in range(7)]
+    _folder(tmp_path, "real", ["a held one"], ["wahrer 3 Hund"], "dev")
+    places = {"dir": _folder(tmp_path, "real", *real), "synthetic": _folder(tmp_path, "more", *more)}
+    return CorpusConfig(**places, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_they_come_last_without_the_sentences_of_dev(config, on_disk):
+    config = config.model_copy(update={"exclude": ["dev"], "on_disk": on_disk})
+    text = read_train(config)
+    assert (len(text), text.n_synthetic, text.n_file_lines, text.tag) == (46, 6, 47, "<bt>")
+    assert list(text.tgt)[-6:] == [f"wahrer {n} Hund" for n in (0, 1, 2, 4, 5, 6)]
+    assert read_train(config.model_copy(update={"synthetic_tag": False})).tag is None
+    alone = read_train(config.model_copy(update={"synthetic": None}))
+    assert (alone.n_synthetic, alone.tag) == (0, None)
+    share, without = nested_fraction(text, 0.25), nested_fraction(alone, 0.25)
+    assert list(share.src) == [*without.src, *list(text.src)[-6:]]
+    assert (len(share), share.n_synthetic) == (16, 6)
+    assert share.select([0, 10, 15]).n_synthetic == 2
+
+
+def test_the_report_counts_them_and_clean_acts_on_them(config):
+    dev = read_split(config, "dev")
+    with (config.synthetic / "train.en").open("a") as src, (config.synthetic / "train.de").open("a") as tgt:
+        src.write("a plain copy\n")
+        tgt.write("a plain copy\n")
+    text, report = report_train(config, read_train(config), dev)
+    assert "data.synthetic: the last 8 of 48 pairs, tag: <bt>." in report.to_dict()["notes"]
+    config = config.model_copy(update={"clean": True, "synthetic_tag": False})
+    text, report = report_train(config, read_train(config), dev)
+    assert "untranslated copies   lines 48" in str(report)
+    assert text.n_synthetic <= 7
+    assert f"data.synthetic: the last {text.n_synthetic} of {len(text)} pairs, tag: none." in report.notes
+
+
+def test_what_they_need_and_cannot_have(config, tmp_path, annotator):
+    with pytest.raises(ValueError, match=r"synthetic: expected no factor_files, got some\. Join both"):
+        CorpusConfig(dir=tmp_path, synthetic=tmp_path, factor_files={"tag": "tag"})
+    lost = config.model_copy(update={"synthetic": tmp_path / "lost"})
+    with pytest.raises(ConfigError, match=r"lost/train\.en\.gz, found neither\. Check data\.synthetic and"):
+        read_train(lost)
+    assert find_file(config.dir, "train", "en").name == "train.en"
+    annotator.name = "conllu:{split}.conllu"
+    with pytest.raises(ConfigError, match=r"expected one training split for parsed files .* data\.train=train, data\.synthetic\."):  # fmt: skip
+        annotated_columns(read_train(config), annotator, config, "train", ("pos",))
+    for setting in ("pretrained_embeddings.source.model=bert", "pretrained_embeddings.target.model=bert"):
+        with pytest.raises(
+            ConfigError, match=r"data\.synthetic_tag: expected false with a model's own pieces, got true"
+        ):
+            load_recipe("tiny", ["data.dir=a", "data.synthetic=b", setting])
+    load_recipe("tiny", ["data.dir=a", "data.synthetic=b", "data.synthetic_tag=false", setting])

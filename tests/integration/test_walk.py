@@ -52,7 +52,7 @@ def test_one_line_through_an_infused_translator(digits, tmp_path, monkeypatch):
     n_files, n_lines = walk(once)
     assert output.read_text().strip()
     assert n_files <= 27, n_files  # one more since the search has a file of its own, as that of exports has
-    assert n_lines <= 1846, n_lines
+    assert n_lines <= 1873, n_lines  # ensembles: their members are compared and read a line, too
 
 
 def test_one_sentence_through_an_infused_encoder():

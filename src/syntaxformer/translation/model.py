@@ -432,11 +432,14 @@ class TranslationCache(EncoderDecoderCache):
 
     Beams change places only within one sentence, and all beams of a sentence attend to the same encoder
     states. So the cross-attention half never needs the reordering that the base class does at each step.
+    `others` are the caches of other models, which follow the same search.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_others: int = 0) -> None:
         super().__init__(DynamicCache(), DynamicCache())
+        self.others = [TranslationCache() for _ in range(n_others)]
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Reorder the self-attention half."""
-        self.self_attention_cache.reorder_cache(beam_idx)
+        for one in (self, *self.others):
+            one.self_attention_cache.reorder_cache(beam_idx)

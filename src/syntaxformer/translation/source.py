@@ -232,6 +232,7 @@ class EncodedText:
         syntax: Trees of the lines, if the encoder reads any.
         n_tags: `[lines]`, how many pieces of each line are tags; None if there are no tags.
         is_cut: `[lines]`, which lines were cut; None if none were.
+        others: The same lines as the other members of an ensemble read them.
     """
 
     pieces: NDArray[np.int32]
@@ -240,6 +241,7 @@ class EncodedText:
     syntax: LineSyntax | None = None
     n_tags: NDArray[np.int64] | None = None
     is_cut: NDArray[np.bool_] | None = None
+    others: tuple[EncodedText, ...] = ()
 
     def __len__(self) -> int:
         return len(self.splits) - 1

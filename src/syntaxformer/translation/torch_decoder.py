@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.generation import LogitsProcessor
+from transformers.modeling_outputs import BaseModelOutput
 
 from syntaxformer.nn.kernels.memory import keep_freed_memory
 from syntaxformer.runs.loading import longest_input
@@ -30,13 +31,13 @@ from syntaxformer.translation.source import EncodedText, source_batch
 
 
 class TorchDecoder:
-    """Beam search by the method `generate` of transformers, one batch at a time."""
+    """Beam search by `generate` of transformers, one batch at a time; `others` join as an `Ensembling`."""
 
     n_ahead = 0
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Any) -> None:
-        self.model, self.tokenizer = model, tokenizer
-        self.longest = longest_input(model)
+    def __init__(self, model: PreTrainedModel, tokenizer: Any, others: Sequence[Any] = ()) -> None:
+        self.model, self.tokenizer, self.models = model, tokenizer, (model, *others)
+        self.longest = min(map(longest_input, self.models))
 
     def decode(self, source: EncodedText, rows: Sequence[int], search: Search) -> list[list[Hypothesis]]:
         """See `PieceDecoder`."""
@@ -54,20 +55,24 @@ class TorchDecoder:
         tokenizer, n_beams, n_best = self.tokenizer, search.beam_size, search.n_best
         if search.temperature is not None:
             rows, n_beams, n_best = np.repeat(rows, n_best).tolist(), 1, 1
-        batch = source_batch(source, rows, source_pad_id(self.model))
-        if (batch["input_ids"] == tokenizer.pad_token_id).any():
-            # In a separate source vocabulary this id may be a word, which `generate` would take for padding.
-            batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
+        batches = []
+        for model, text in zip(self.models, (source, *source.others), strict=True):
+            batch = source_batch(text, rows, source_pad_id(model))
+            if (batch["input_ids"] == tokenizer.pad_token_id).any():
+                # In a separate source vocabulary this id may be a word: `generate` would take it for padding.
+                batch.setdefault("attention_mask", torch.ones_like(batch["input_ids"]))
+            batches.append({name: tensor.to(model.device) for name, tensor in batch.items()})
         limits = longest_translations(source.text_lengths[rows], search.max_length_factor)
         limits = torch.from_numpy(limits.clip(max=self.longest - 1))
-        batch = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
-        size = search.no_repeat_ngram_size
+        size, cache = search.no_repeat_ngram_size, TranslationCache(len(source.others))
         processors: list[Any] = [LengthLimit(limits, tokenizer.eos_token_id, n_beams, self.model.device)]
+        if source.others:
+            processors.append(Ensembling(self.models[1:], batches[1:], cache.others, n_beams))
         if search.temperature is not None:
             drawn = draws(source, rows, int(limits.max()), search)
             processors.append(Sampling(drawn.to(self.model.device), search.temperature, search.top_k))
         sequences = self.model.generate(
-            **batch,
+            **batches[0],
             num_beams=n_beams,
             num_return_sequences=n_best,
             length_penalty=search.length_penalty if n_beams > 1 else 1.0,
@@ -76,7 +81,7 @@ class TorchDecoder:
             logits_processor=processors,
             suppress_tokens=never_output(tokenizer),
             **({} if size is None else {"no_repeat_ngram_size": size}),
-            **{CACHE: TranslationCache()},
+            **{CACHE: cache},
         )
         # `generate` may fill up with the end piece, so everything after the first end is padding.
         ends = sequences[:, 1:] == tokenizer.eos_token_id
@@ -85,16 +90,41 @@ class TorchDecoder:
         pieces = [one[:n] for one, n in zip(sequences[:, 1:].tolist(), lengths.tolist(), strict=True)]
         scores = None
         if search.scored:
-            log_probs = self._log_probs(batch, sequences).where(made, 0.0).sum(1)
+            each = [self._log_probs(*one, sequences) for one in zip(self.models, batches, strict=True)]
+            log_probs = torch.stack(each).mean(0).where(made, 0.0).sum(1)
             scores = normalised(log_probs, lengths, search.length_penalty).tolist()
         return n_best_lists(pieces, scores, search.n_best)
 
-    def _log_probs(self, batch: dict[str, Tensor], sequences: Tensor) -> Tensor:
+    def _log_probs(self, model: PreTrainedModel, batch: dict[str, Tensor], sequences: Tensor) -> Tensor:
         """Log-probability of each piece, `[translations, pieces]`, computed in one pass."""
         n_best = len(sequences) // len(batch["input_ids"])
         repeated = {name: tensor.repeat_interleave(n_best, 0) for name, tensor in batch.items()}
-        logits = self.model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
+        logits = model(**repeated, decoder_input_ids=sequences[:, :-1]).logits
         return logits.float().log_softmax(-1).gather(-1, sequences[:, 1:, None])[..., 0]
+
+
+class Ensembling(LogitsProcessor):
+    """Averages the log-probabilities of M models at each step: 1/M · Σ_m log p_m(y_t | y_<t, x).
+
+    The search itself runs the first model, with `n_beams` beams; here are the sources and caches of the
+    others. Without beams its scores are logits, which differ by the same number for all pieces.
+    """
+
+    def __init__(self, others: Sequence[Any], batches: Sequence[Any], caches: Sequence[Any], n_beams: int):
+        self.members: list[tuple[Any, dict[str, Any]]] = []
+        for model, batch, cache in zip(others, batches, caches, strict=True):
+            start = torch.full_like(batch["input_ids"][:, :1], model.config.decoder_start_token_id)
+            states = model(**batch, decoder_input_ids=start).encoder_last_hidden_state
+            given: dict[str, Any] = {key: one.repeat_interleave(n_beams, 0) for key, one in batch.items()}
+            given["encoder_outputs"] = BaseModelOutput(states.repeat_interleave(n_beams, 0))
+            self.members.append((model, {**given, "use_cache": True, CACHE: cache}))
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Let each model read the last piece of each beam."""
+        for model, given in self.members:
+            logits = model(**given, decoder_input_ids=input_ids[:, -1:]).logits[:, -1]
+            scores = scores + logits.float().log_softmax(-1)
+        return scores / (1 + len(self.members))
 
 
 class LengthLimit(LogitsProcessor):

@@ -139,6 +139,7 @@ class Translator:
         self.info, self.annotator = info, annotator
         self._output = info.preparation(info.tgt)
         self.decoder: Any = model if hasattr(model, "decode") else _torch_decoder(model, encoder)
+        self.others: Sequence[Translator] = ()
 
     @property
     def longest(self) -> int:
@@ -155,7 +156,7 @@ class Translator:
         if (model := getattr(self.decoder, "model", None)) is None:
             raise ConfigError(
                 f"model: expected a folder that `train` wrote, got one exported to {self.info.backend}, "
-                "which gives no attention and no states. Use the folder from which it was exported."
+                "which has no attention, states or probabilities. Use the folder from which it was exported."
             )
         return model
 
@@ -205,6 +206,28 @@ class Translator:
                 raise ConfigError("inject governors: expected a model with a LISA head, got one without it.")
         tagger = _load_annotator(info, annotator) if encoder.needs_words else None
         return cls(decoder, encoder, info, tagger)
+
+    @classmethod
+    def load_ensemble(cls, folders: Sequence[str | Path], *settings: Any) -> Translator:
+        """Load model folders as one translator, which averages their log-probabilities at each step.
+
+        Each reads the source with its own pieces, syntax and annotator; other settings are the first one's.
+        `settings` are the other arguments of `load`.
+
+        Raises:
+            ConfigError: As `load`, or one of several is an export or writes other pieces than the first.
+        """
+        lead, *others = (cls.load(folder, *settings) for folder in folders)
+        for folder, one in zip(folders[1:], others, strict=True):
+            if _written(one) != _written(lead):
+                raise ConfigError(
+                    f"{folder}: expected the languages and the target pieces of {folders[0]}, got others. "
+                    "Train both with the same subwords on the same text, or with one subwords.tokenizer."
+                )
+        if others:
+            lead.decoder = _torch_decoder(lead.model, lead.encoder, [one.model for one in others])
+            lead.others = others
+        return lead
 
     def translate(
         self,
@@ -264,7 +287,7 @@ class Translator:
             decoded = map_ahead(pool, decode, chunks, n_ahead, partial(is_waiting_for, iterator))
         n_cut = 0
         for chunk, found in decoded:
-            n_cut += chunk.source.n_cut
+            n_cut += max(one.n_cut for one in (chunk.source, *chunk.source.others))
             yield from self._texts(chunk, found, search)
         if n_cut:
             warnings.warn(
@@ -272,7 +295,8 @@ class Translator:
                 f"{self.longest}: the rest of each is not translated. Split them into sentences.",
                 stacklevel=2,
             )
-        self.encoder.unseen.warn()
+        for one in (self, *self.others):
+            one.encoder.unseen.warn()
 
     def encode(
         self, lines: Sequence[str], user_factors: UserFactors | None = None, first_line: int = 1
@@ -287,15 +311,16 @@ class Translator:
         check_lines(lines)
         user = {name: list(rows) for name, rows in (user_factors or {}).items()}
         self._check_user_factors(user)
-        return self._encode([self._clean(line) for line in lines], user, first_line)
+        return self._encode(lines, user, first_line)
 
     def _encode(self, lines: Sequence[str], user_factors: UserFactors, first_line: int) -> EncodedText:
-        """Tag and encode clean lines."""
-        words = None
+        clean, words = [self._clean(line) for line in lines], None
         if self.annotator is not None:
-            sentences, wanted = self.annotator.annotate(lines), _needed(self.info)
-            words = WordColumns.from_sentences(sentences, user_factors, first_line, only=wanted)
-        return self.encoder.encode(lines, words, self.longest)
+            sentences, wanted = self.annotator.annotate(clean), _needed(self.info)
+            own = {name: values for name, values in user_factors.items() if name in self.encoder.factors}
+            words = WordColumns.from_sentences(sentences, own, first_line, only=wanted)
+        others = [one._encode(lines, user_factors, first_line) for one in self.others]
+        return replace(self.encoder.encode(clean, words, self.longest), others=tuple(others))
 
     def as_written(self, lines: Sequence[str]) -> list[str]:
         """Rewrite reference translations as the model would write them.
@@ -322,15 +347,14 @@ class Translator:
             for name, rows in part.items():
                 if len(rows) < len(chunk):
                     raise AlignmentError(_line_counts(name, f"{done + len(chunk)} or more", done + len(rows)))
-            clean = [self._clean(line) for line in chunk]
-            yield _Chunk(clean, self._encode(clean, part, done + 1))
+            yield _Chunk([self._clean(line) for line in chunk], self._encode(chunk, part, done + 1))
             done += len(chunk)
         for name, rows in values.items():
             if (more := sum(1 for _ in rows)) > 0:
                 raise AlignmentError(_line_counts(name, str(done), done + more))
 
     def _check_user_factors(self, given: Mapping[str, object]) -> None:
-        wanted = [name for name in self.encoder.factors if name not in FACTORS]
+        wanted = [key for one in (self, *self.others) for key in one.encoder.factors if key not in FACTORS]
         if missing := [name for name in wanted if name not in given]:
             raise ConfigError(
                 f"user factors: expected values of {', '.join(missing)} for the words of every line, "
@@ -379,6 +403,13 @@ class Translator:
     def _as_text(self, pieces: Sequence[Sequence[int]]) -> list[str]:
         texts = self.encoder.target_tokenizer.batch_decode(list(pieces), skip_special_tokens=True)
         return [self._output.restore(_one_line(text.strip())) for text in texts]
+
+
+def _written(one: Translator) -> tuple[Any, ...]:
+    """What all members of an ensemble must have in common."""
+    config, first = one.model.config, one.model.generation_config.forced_bos_token_id
+    pieces = one.encoder.target_tokenizer.get_vocab()
+    return pieces, config.vocab_size, config.decoder_start_token_id, first, one._output, one.info.languages
 
 
 def _check_sampling(search: Search, beam_size: int | None) -> None:
@@ -531,10 +562,10 @@ def load_source_encoder(folder: Path, info: FolderInfo) -> SourceEncoder:
     )
 
 
-def _torch_decoder(model: Any, encoder: SourceEncoder) -> PieceDecoder:
+def _torch_decoder(model: Any, encoder: SourceEncoder, others: Sequence[Any] = ()) -> PieceDecoder:
     from syntaxformer.translation.torch_decoder import TorchDecoder
 
-    return TorchDecoder(model, encoder.target_tokenizer)
+    return TorchDecoder(model, encoder.target_tokenizer, others)
 
 
 def load_decoder(folder: Path, info: FolderInfo, encoder: SourceEncoder, device: str | None) -> PieceDecoder:

@@ -34,14 +34,14 @@ from syntaxformer.cli.probe import probe
 from syntaxformer.cli.scratch import scratch
 from syntaxformer.cli.serve import serve
 from syntaxformer.cli.train import train
-from syntaxformer.cli.translate import translate
+from syntaxformer.cli.translate import backtranslate, translate
 
 GROUPS = {
     "Begin": (demo, doctor),
     "Translate": (train, translate, evaluate),
     "Fine-tune an encoder": (finetune, predict, scratch),
     "Look into models": (attend, compare, curves, probe),
-    "Prepare and deliver": (annotate, export, serve),
+    "Prepare and deliver": (annotate, backtranslate, export, serve),
 }
 """Purpose → verbs, in the order of the help."""
 
@@ -57,7 +57,7 @@ app = typer.Typer(
 )
 _PACKAGE = Path(__file__).parents[1]
 _REPEATS = ": the same command continues the work"
-_GOES_ON = {"annotate": _REPEATS, "experiment": _REPEATS}
+_GOES_ON = dict.fromkeys(("annotate", "backtranslate", "experiment"), _REPEATS)
 """What to do after an interruption, for verbs that need not start again; runs say it themselves."""
 
 for group, verbs in GROUPS.items():

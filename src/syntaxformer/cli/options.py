@@ -25,6 +25,7 @@ class Engine(StrEnum):
 AddressOption = Annotated[
     str | None, Option(help="Ray cluster: auto, ray://HOST:10001. Default: start one on this machine.")
 ]
+BatchSizeOption = Annotated[int | None, Option(min=1, help="Number of lines decoded together.")]
 BeamSizeOption = Annotated[int | None, Option(min=1, help="Default: the model's setting.")]
 BlankOption = Annotated[
     list[str] | None,
@@ -46,6 +47,7 @@ ModelAnnotatorOption = Annotated[str | None, Option(help="Annotator to use inste
 OverwriteOption = Annotated[bool, Option("--overwrite", help="Delete the output of an older run.")]
 RefOption = Annotated[Path, Option(help="Reference translations, line by line.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue an interrupted run.")]
+SeedOption = Annotated[int | None, Option(min=0, help="Of the samples; default: 0.")]
 SettingsArgument = Annotated[
     list[str] | None, Argument(metavar="[key.sub=value]...", help="Settings that override the recipe.")
 ]
@@ -54,6 +56,8 @@ ShuffleOption = Annotated[
     Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors to test its use; repeatable."),
 ]
 SrcOption = Annotated[Path, Option(help="Source text, plain or .gz.")]
+TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the model's own probabilities.")]
+TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator that the model names.")]
 

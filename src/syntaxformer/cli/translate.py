@@ -12,10 +12,14 @@ from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.cli.options import (
+    BatchSizeOption,
     BeamSizeOption,
     DeviceOption,
     FactorOption,
     ModelAnnotatorOption,
+    SeedOption,
+    TemperatureOption,
+    TopKOption,
     TranslatorArgument,
     TrustOption,
     factor_files,
@@ -25,10 +29,9 @@ from syntaxformer.cli.options import (
 
 
 def translate(
-    model: TranslatorArgument,
-    source: Annotated[
-        Path | None, Argument(metavar="[IN]", help="Text file, plain or .gz; default: stdin.")
-    ] = None,
+    paths: Annotated[
+        list[Path], Argument(metavar="MODEL... [IN]", help="Model folders; then a text, default: stdin.")
+    ],
     output: Annotated[
         Path | None, Option("-o", "--output", help="Text file, plain or .gz; default: stdout.")
     ] = None,
@@ -40,15 +43,13 @@ def translate(
     moses: Annotated[
         bool, Option("--moses", help="Write Moses' n-best list: number from 0 ||| text ||| Score= s ||| s.")
     ] = False,
-    batch_size: Annotated[int | None, Option(min=1, help="Number of lines decoded together.")] = None,
+    batch_size: BatchSizeOption = None,
     no_repeat_ngram_size: Annotated[
         int | None, Option(min=2, help="No n-gram of so many pieces twice; default: the model's setting.")
     ] = None,
-    temperature: Annotated[
-        float | None, Option(help="Sample instead of searching; 1: the model's own probabilities.")
-    ] = None,
-    top_k: Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")] = None,
-    seed: Annotated[int | None, Option(min=0, help="Of the samples; default: 0.")] = None,
+    temperature: TemperatureOption = None,
+    top_k: TopKOption = None,
+    seed: SeedOption = None,
     annotator: ModelAnnotatorOption = None,
     factor: FactorOption = None,
     inject: Annotated[
@@ -61,7 +62,7 @@ def translate(
     device: DeviceOption = None,
     trust_annotator: TrustOption = False,
 ) -> None:
-    """Translate text, which is tagged automatically.
+    """Translate text, which is tagged automatically; several models average their log-probabilities.
 
     echo "A man is standing on a ladder." | syntaxformer translate runs/sit
     """
@@ -70,9 +71,10 @@ def translate(
     from syntaxformer.translation.decoding import loops_in_words
     from syntaxformer.translation.translator import Translator
 
+    *models, source = [*paths, None] if len(paths) == 1 or paths[-1].is_dir() else paths
     refuse_inputs(output, [source, *factor_files(factor)])
-    _spare_torch(model, annotator)
-    translator = Translator.load(model, annotator, device, inject, trust_annotator)
+    _spare_torch(models[0], annotator)
+    translator = Translator.load_ensemble(models, annotator, device, inject, trust_annotator)
     if temperature is None and n_best > (beam := beam_size or translator.info.decoding.beam_size):
         raise ConfigError(f"--n-best: expected at most the beam size, {beam}, got {n_best}.")
     lines = standard_input() if source is None else read_lines(source)
@@ -95,6 +97,33 @@ def translate(
             file.writelines(f"{row}\n" for row in rows)
     if any(loops):
         echo(loops_in_words(sum(loops), len(loops)), err=True)
+
+
+def backtranslate(
+    model: TranslatorArgument,
+    mono: Annotated[Path, Argument(help="Text in the language that MODEL reads, plain or .gz.")],
+    output: Annotated[Path, Option("-o", "--output", help="Folder of the pairs, for data.synthetic.")],
+    beam_size: BeamSizeOption = None,
+    batch_size: BatchSizeOption = None,
+    temperature: TemperatureOption = None,
+    top_k: TopKOption = None,
+    seed: SeedOption = None,
+    annotator: ModelAnnotatorOption = None,
+    device: DeviceOption = None,
+    trust_annotator: TrustOption = False,
+) -> None:
+    """Make training pairs of target-language text, whose sources a model of the other direction writes.
+
+    syntaxformer backtranslate runs/de_en mono.de -o runs/pairs --temperature 1
+    """
+    from syntaxformer.translation.backtranslation import backtranslate
+    from syntaxformer.translation.translator import Translator
+
+    translator = Translator.load(model, annotator, device, None, trust_annotator)
+    search = {"beam_size": beam_size, "batch_size": batch_size, "temperature": temperature}
+    done = backtranslate(translator, model, mono, output, **search, top_k=top_k, seed=seed)
+    left_out = "".join(f", left out {n:,} {why}" for why, n in done["left_out"].items())
+    echo(f"{output}: {done['pairs']:,} pairs of {done['lines']:,} lines{left_out}")
 
 
 _ROWS = "{0}|||{1.text}|||{1.score:.6f}", "{0} ||| {1.text} ||| Score= {1.score:.6f} ||| {1.score:.6f}"

@@ -94,7 +94,7 @@ def test_version(run):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["translate"], "error: Missing argument 'model'. See `syntaxformer translate --help`."),
+        (["translate"], "error: Missing argument 'MODEL... [IN]'. See `syntaxformer translate --help`."),
         (["frobnicate"], "error: No such command 'frobnicate'. See `syntaxformer --help`."),
         (["doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),
         (["--debug", "doctor", "--fix"], "error: No such option: --fix. See `syntaxformer doctor --help`."),

@@ -1,0 +1,90 @@
+"""Training pairs from target-language text alone: a translator of the other direction writes the sources."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from syntaxformer.base import files
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.progress import track
+from syntaxformer.runs.run_folder import hold_run
+from syntaxformer.translation.corpora import TRAIN
+from syntaxformer.translation.data_report import COPY, EMPTY, is_copy
+from syntaxformer.translation.translator import Translator
+
+REPORT, PARTS, PART_LINES = "backtranslation.json", "parts", 512
+Report = dict[str, Any]
+
+
+def backtranslate(translator: Translator, model: Path, mono: Path, output: Path, **search: Any) -> Report:
+    """Write OUTPUT/train.{src,tgt}: the lines of a text as targets, and their translations as sources.
+
+    `translator`, loaded from the folder `model`, reads the language of the text `mono`; `search` are settings
+    of `Translator.translate`. Pairs with an empty side, copies and loops are left out. A run that was killed
+    is continued.
+
+    Returns:
+        The content of `backtranslation.json`: what the pairs are made from, the number of lines and of pairs,
+        and how many lines were left out for each reason.
+
+    Raises:
+        ConfigError: The folder holds other files, or pairs of another model, text or search.
+
+    Source: Sennrich et al. (2016), "Improving Neural Machine Translation Models with Monolingual Data".
+    """
+    info, tagger = translator.info, translator.annotator
+    made_from = {"MODEL": files.hash_file(model / files.MANIFEST), "MONO": files.hash_file(mono)}
+    made_from |= {"annotator": tagger and f"{tagger.name} {tagger.version}", **search}
+    with hold_run(output):
+        if "pairs" in (report := _begun(output, made_from)):
+            return report
+        parts, n_lines = output / PARTS, files.count_lines(mono)
+        n_done = min(PART_LINES * len([*parts.glob("*.json")]), n_lines)
+        told = f"translating {mono}{f', continued after line {n_done:,}' if n_done else ''}"
+        found = translator.translate(files.read_lines(mono, n_done), **search)
+        found, lines = track(found, told, n_lines - n_done), files.read_lines(mono)
+        counts: Counter[str | None] = Counter()
+        src, tgt = (output / f"{TRAIN}.{ending}" for ending in (info.tgt, info.src))
+        with files.atomic_text(src) as sources, files.atomic_text(tgt) as targets:
+            for number in range(-(-n_lines // PART_LINES)):
+                part, real = parts / f"{number}.json", list(islice(lines, PART_LINES))
+                if not part.exists():
+                    new = [
+                        (best.text, _fault(line, best)) for line, (best, *_) in zip(real, found, strict=False)
+                    ]
+                    files.write_json(part, {"made_from": made_from, "found": new})
+                for line, (text, fault) in zip(real, files.read_json(part)["found"], strict=True):
+                    counts[fault] += 1
+                    if fault is None:
+                        sources.write(f"{text}\n")
+                        targets.write(line.replace("\t", " ") + "\n")
+            next(found, None)  # at its end it warns of what it met
+        report = {"made_from": made_from, "lines": n_lines, "pairs": counts.pop(None, 0), "left_out": counts}
+        files.write_json(output / REPORT, report, indent=1)
+        shutil.rmtree(parts, ignore_errors=True)
+    return report
+
+
+def _begun(output: Path, made_from: dict[str, Any]) -> Report:
+    """The report of an earlier run, its first part if it is not finished, or nothing but `made_from`."""
+    files.remove_partials(output)
+    stored = [path for path in (output / REPORT, output / PARTS / "0.json") if path.exists()]
+    begun = files.read_json(stored[0]) if stored else {"made_from": made_from}
+    before, names = begun["made_from"], {path.name for path in output.iterdir()} - {files.LOCK, PARTS}
+    changed = [key for key in {**before, **made_from} if before.get(key) != made_from.get(key)]
+    if other := changed if stored else sorted(names):
+        raise ConfigError(
+            f"-o: expected a new folder, or one begun with the same MODEL, MONO and options, got {output}, "
+            f"with another {', '.join(other)}. Choose another folder, or delete this one."
+        )
+    return begun
+
+
+def _fault(line: str, best: Any) -> str | None:
+    if not (line.strip() and best.text.strip()):
+        return EMPTY
+    return "with a loop" if best.loops else COPY if is_copy(best.text, line) else None

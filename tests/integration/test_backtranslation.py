@@ -1,0 +1,93 @@
+"""Back-translation on the command line: from a raw text to a run that is trained on its synthetic pairs."""
+
+from __future__ import annotations
+
+import json
+
+from transformers import PreTrainedTokenizerFast
+
+from syntaxformer.translation import backtranslation, translator
+from syntaxformer.translation.torch_decoder import TorchDecoder
+
+
+def test_from_a_raw_text_to_a_trained_run(cli, digits, tiny, tmp_path, monkeypatch):
+    """The model reads `en`, so it is the reverse one of a translator of de → en."""
+    for module, name in ((translator, "CHUNK_LINES"), (backtranslation, "PART_LINES")):
+        monkeypatch.setattr(module, name, 5)
+    mono, pairs = tmp_path / "mono.en", tmp_path / "pairs"
+    lines = ["1 2 3", "4\t5 6", "", *(f"{n} {n + 1} {n + 2} {n}" for n in range(1, 8)), "7 8 9 7", "3 1 2"]
+    mono.write_text("".join(f"{line}\n" for line in lines))
+    command = ["backtranslate", digits.none, mono, "-o", pairs, "--temperature", "0.5", "--seed", "3"]
+
+    decode, calls = TorchDecoder.decode, []
+
+    def killed(self, *given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return decode(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TorchDecoder, "decode", killed)
+        done = cli(*command)
+    assert done.code == 130
+    assert "interrupted: the same command continues the work" in done.err
+    done = cli(*command[:-1], "4")
+    assert (done.code, done.out) == (2, "")
+    assert "with another seed. Choose another folder" in done.err
+    done = cli(*command)
+    assert done.code == 0, done.err
+    assert "continued after line 5" in done.err
+    assert done.out == f"{pairs}: 11 pairs of 12 lines, left out 1 with an empty side\n"
+    again = cli(*command[:3], "-o", tmp_path / "unbroken", *command[5:])
+    assert again.out == done.out.replace("pairs:", "unbroken:", 1)
+    for side in ("de", "en"):
+        assert (pairs / f"train.{side}").read_bytes() == (
+            tmp_path / "unbroken" / f"train.{side}"
+        ).read_bytes()
+    assert (pairs / "train.en").read_text().splitlines() == [
+        line.replace("\t", " ") for line in lines if line
+    ]
+
+    places = (f"data.dir={digits.corpus}", f"data.synthetic={pairs}", f"data.cache={tmp_path / 'cache'}")
+    settings = (
+        "data.src=de",
+        "data.tgt=en",
+        "data.dev=dev",
+        "data.fraction=0.02",
+        "infusion.kind=sum_then_concat",
+    )
+    run = tmp_path / "run"
+    trained = cli("train", "tiny", *tiny, *places, *settings, f"output={run}")
+    assert trained.code == 0, trained.err
+    assert "data.synthetic: the last 11 of 55 pairs, tag: <bt>." in json.loads((run / "data_report.json").read_text())["notes"]  # fmt: skip
+    assert "55 pairs" in trained.err
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(run)
+    assert tokenizer.convert_tokens_to_ids("<bt>") == len(tokenizer) - 1
+    longer = cli(
+        "train", "tiny", *tiny, *places, *settings, "training.max_steps=3", f"output={run}", "--resume"
+    )
+    assert longer.code == 0, longer.err
+    with (pairs / "train.en").open("a") as one, (pairs / "train.de").open("a") as other:
+        one.write("1\n")
+        other.write("2\n")
+    changed = cli(
+        "train", "tiny", *tiny, *places, *settings, "training.max_steps=4", f"output={run}", "--resume"
+    )
+    assert "expected the train text of the interrupted run" in changed.err
+    text = b"3 4 <bt> 5\n"
+    assert cli("translate", run, stdin=text).code == 0
+    both = cli("translate", run, run, stdin=text)
+    assert both.out == cli("translate", run, stdin=text).out
+
+
+def test_an_ensemble_of_trained_models(cli, digits):
+    """Each model reads a line with its own factors, and both write the subwords of one corpus."""
+    lines, references = (
+        (digits.corpus / f"test.{side}").read_text().splitlines()[:20] for side in ("en", "de")
+    )
+    text = "".join(f"{line}\n" for line in lines).encode()
+    members = (digits.sum_then_concat,), (digits.none,), (digits.sum_then_concat, digits.none)
+    found = [cli("translate", *folders, stdin=text).out.splitlines() for folders in members]
+    right = [sum(map(str.__eq__, one, references)) for one in found]
+    assert right[2] >= min(right[:2])

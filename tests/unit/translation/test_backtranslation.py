@@ -1,0 +1,141 @@
+"""Back-translation: the files that it writes, what it leaves out, and how it goes on after a kill."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.translation import backtranslation
+from syntaxformer.translation.backtranslation import backtranslate
+from syntaxformer.translation.decoding import Hypothesis
+
+FAULTY = {"copy this line": "copy this line", "go round": "a a a a a a", "nothing": " ", "": ""}
+
+
+class Reverser:
+    """Reverses the letters of German lines; notes what it translates, and is killed at one line."""
+
+    info, annotator = SimpleNamespace(src="de", tgt="en"), None
+
+    def __init__(self, killed_at=None):
+        self.killed_at, self.seen, self.settings, self.is_done = killed_at, [], None, False
+
+    def translate(self, lines, **settings):
+        self.settings = settings
+        for line in lines:
+            if line == self.killed_at:
+                raise KeyboardInterrupt
+            self.seen.append(line)
+            yield [Hypothesis(FAULTY.get(line, line[::-1]), loops=line == "go round")]
+        self.is_done = True
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.setattr(backtranslation, "PART_LINES", 3)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "manifest.json").write_text("{}")
+    (tmp_path / "mono.de").write_text(
+        "\n".join(["eins\tzwei", *FAULTY, "drei", "vier", "fünf", "a b c", "OK"]) + "\n"
+    )
+
+    def made(translator=None, **search):
+        translator = translator or Reverser()
+        places = (tmp_path / "model", tmp_path / "mono.de", tmp_path / "pairs")
+        return backtranslate(translator, *places, **{"seed": None, **search})
+
+    return made
+
+
+SOURCES = ["iewz\tsnie", "ierd", "reiv", "fnüf", "c b a", "KO"]
+TARGETS = ["eins zwei", "drei", "vier", "fünf", "a b c", "OK"]
+LEFT_OUT = {
+    "untranslated copies": 1,
+    "with a loop": 1,
+    "with an empty side": 2,
+}
+
+
+def _check(tmp_path):
+    pairs = tmp_path / "pairs"
+    assert sorted(path.name for path in pairs.iterdir()) == ["backtranslation.json", "train.de", "train.en"]
+    assert (pairs / "train.en").read_text().splitlines() == SOURCES
+    assert (pairs / "train.de").read_text().splitlines() == TARGETS
+    report = json.loads((pairs / "backtranslation.json").read_text())
+    assert (report["lines"], report["pairs"], report["left_out"]) == (10, 6, LEFT_OUT)
+
+
+def test_sources_are_written_beside_real_targets(call, tmp_path):
+    reverser = Reverser()
+    assert call(reverser, temperature=0.8, seed=3)["pairs"] == 6
+    assert reverser.settings == {"temperature": 0.8, "seed": 3}
+    assert reverser.is_done  # what the translator says at its end is said
+    _check(tmp_path)
+    assert (
+        call(Reverser("eins\tzwei"), temperature=0.8, seed=3)["left_out"] == LEFT_OUT
+    )  # nothing is done again
+
+
+@pytest.mark.parametrize(("killed_at", "n_kept"), [("eins\tzwei", 0), ("drei", 3), ("OK", 9)])
+def test_a_killed_run_goes_on_where_it_stopped(call, tmp_path, killed_at, n_kept, caplog):
+    with pytest.raises(KeyboardInterrupt):
+        call(Reverser(killed_at))
+    (tmp_path / "pairs" / ".train.en.abcdefgh.partial").write_text("half a l")
+    again = Reverser()
+    with caplog.at_level("INFO"):
+        call(again)
+    assert len(again.seen) == 10 - n_kept
+    assert (f"translating {tmp_path / 'mono.de'}, continued after line {n_kept}:" in caplog.text) == bool(
+        n_kept
+    )
+    _check(tmp_path)
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_another_model_text_or_option_is_refused(call, tmp_path, is_finished):
+    if is_finished:
+        call(temperature=1.0)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            call(Reverser("OK"), temperature=1.0)
+    with pytest.raises(
+        ConfigError,
+        match=r"^-o: expected a new folder, or one begun .*pairs, with another temperature\. Choose",
+    ):
+        call(temperature=0.5)
+    with pytest.raises(
+        ConfigError, match=r"with another temperature, seed\.|with another seed, temperature\."
+    ):
+        call(seed=1)
+    tagged = Reverser()
+    tagged.annotator = SimpleNamespace(name="de", version="2")
+    with pytest.raises(ConfigError, match=r"with another annotator\."):
+        call(tagged, temperature=1.0)
+    (tmp_path / "mono.de").write_text("anders\n")
+    (tmp_path / "model" / "manifest.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"with another MODEL, MONO\."):
+        call(temperature=1.0)
+
+
+def test_foreign_folders_are_refused(call, tmp_path):
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "pairs" / "train.en").write_text("mine\n")
+    with pytest.raises(ConfigError, match=r"expected a new folder, .*pairs, with another train\.en\."):
+        call()
+    assert (tmp_path / "pairs" / "train.en").read_text() == "mine\n"
+
+
+def test_settings_that_the_search_refuses_leave_nothing_behind(call, tmp_path):
+    def refusing(lines, **_):
+        raise ConfigError("temperature: expected …")
+        yield
+
+    translator = Reverser()
+    translator.translate = refusing
+    with pytest.raises(ConfigError, match="temperature"):
+        call(translator, temperature=-1)
+    call(temperature=1.0)
+    _check(tmp_path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from syntaxformer.infusion.config import InfusionConfig
     from syntaxformer.infusion.model_card import push_to_hub
     from syntaxformer.pipelines import pipeline
-    from syntaxformer.syntax import constituency_relations, dependency_relations
+    from syntaxformer.syntax import constituency_relations, dependency_relations, register_relations
     from syntaxformer.translation.model import SyntaxTransformer
     from syntaxformer.translation.translator import Translator
     from syntaxformer.trees import Sentence
@@ -42,6 +42,7 @@ _HOMES = {
     "parameter_report": "syntaxformer.infusion",
     "pipeline": "syntaxformer.pipelines",
     "push_to_hub": "syntaxformer.infusion",
+    "register_relations": "syntaxformer.syntax",
 }
 _ROOMS = (
     "annotate",
@@ -74,6 +75,7 @@ __all__ = [
     "parameter_report",
     "pipeline",
     "push_to_hub",
+    "register_relations",
 ]
 
 

@@ -94,8 +94,9 @@ class RelationBiasConfig(TreeOptions):
 
     @model_validator(mode="after")
     def _can_start(self) -> RelationBiasConfig:
-        if self.init != "zero" and self.siblings == "all":
-            raise ValueError(f"init: expected zero with siblings: all, got {self.init}.")
+        if self.init != "zero" and (self.siblings == "all" or self.relations):
+            beside = ", ".join(self.relations) or "siblings: all"
+            raise ValueError(f"init: expected zero with {beside}, got {self.init}.")
         if self.init == "governor" and self.used_trees != ("dependency",):
             raise ValueError(
                 f"init: expected zero or distance for trees {', '.join(self.used_trees)}, got governor. Set "

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ from syntaxformer.nn import (
     TopicalAttention,
     governor_hits,
 )
-from syntaxformer.syntax.inputs import Omitted
+from syntaxformer.syntax.inputs import OMITTED
 
 BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
 """The arguments of `forward` that hold the syntax of a batch."""
@@ -256,17 +256,15 @@ class Infusion(nn.Module):
         """Switch off trees or kinds of relation, even in a trained model; without names, all are on again.
 
         Args:
-            names: Some of dependency, constituency, parent, child, sibling, pair.
+            names: Some of dependency, constituency, parent, child, sibling, pair, and relations of your own.
 
         Raises:
             ValueError: A name is unknown, or no relation would be left.
         """
-        unknown = [name for name in names if name not in get_args(Omitted)]
-        if unknown:
-            raise ValueError(
-                f"leave_out: expected some of {', '.join(get_args(Omitted))}, got {', '.join(unknown)}."
-            )
         options = self.config.tree_options
+        known = (*OMITTED, *(options.relations if options else ()))
+        if unknown := [name for name in names if name not in known]:
+            raise ValueError(f"leave_out: expected some of {', '.join(known)}, got {', '.join(unknown)}.")
         if options is not None and not any(options.active_networks(names)):
             raise ValueError(f"leave_out: expected a relation to be left, got {', '.join(names)}.")
         self.left_out = names

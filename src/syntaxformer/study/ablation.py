@@ -195,7 +195,8 @@ def _spoil_relations(
                 spoiled[row, place] = relations[row, place][roles][:, roles]
         if {"syntax", tree} & set(ablation.blank):
             spoiled[:, place] = 0
-    kinds = (spoiled.int() - 1).div(options.max_distance, rounding_mode="floor")
+    trees = torch.tensor([tree not in options.relations for tree in options.planes])[:, None, None]
+    kinds = (spoiled.int() * trees - 1).div(options.max_distance, rounding_mode="floor")
     for number, kind in enumerate((*KINDS, "pair")):
         if kind in ablation.blank:
             spoiled[kinds == number] = 0

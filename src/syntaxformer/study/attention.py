@@ -27,6 +27,7 @@ from syntaxformer.syntax import (
     FACTORS,
     NO_PATH,
     NO_WORD,
+    TreeOptions,
     batch_dependency_distances,
     batch_word_of_piece,
     encoding_offsets,
@@ -422,7 +423,7 @@ def subnetwork_view(classifier: Classifier, text: str | tuple[str, str]) -> Subn
         return torch.stack(shown).float().cpu().numpy()
 
     topical, logits, attention = map(of_passes, (seen.weights, seen.logits, seen.attention))
-    names, masks = _networks(batch["syntax"][0].numpy(), config.masks.planes, config.masks.max_distance)
+    names, masks = _networks(batch["syntax"][0].numpy(), config.masks)
     if topical.shape[-1] == len(names) + 1:
         names, masks = [*names, FULL], np.concatenate([masks, np.ones_like(masks[:1])])
     return SubnetworkView(
@@ -470,12 +471,15 @@ def plain_attention_beside(
     return _mean(found.weights[number], head)
 
 
-def _networks(
-    relations: NDArray[np.uint8], trees: tuple[str, ...], max_distance: int
-) -> tuple[list[str], NDArray[np.bool_]]:
+def _networks(relations: NDArray[np.uint8], options: TreeOptions) -> tuple[list[str], NDArray[np.bool_]]:
     """The names and masks of all sub-networks, tree by tree."""
-    ids = range(1, n_relations(max_distance))
-    names = [f"{tree} {relation_name(one, max_distance)}" for tree in trees for one in ids]
+    reach, own = options.max_distance, options.relations
+    ids = range(1, n_relations(reach))
+    names = [
+        f"{tree} {one if tree in own and one < ids[-1] else relation_name(one, reach)}"
+        for tree in options.planes
+        for one in ids
+    ]
     return names, np.stack([of_tree == one for of_tree in relations for one in ids])
 
 

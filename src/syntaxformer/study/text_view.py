@@ -161,7 +161,7 @@ def classifier_text(
 def _relations(sentences: Sequence[Sentence], max_distance: int) -> dict[str, NDArray[np.uint8]]:
     """The relations of each tree that all sentences have."""
     found = {}
-    for kind in TREES:
+    for kind in (name for name, one in TREES.items() if one.function is None):
         read = columns_of_trees([kind])
         if any(getattr(one, column) is None for one in sentences if one.words for column in read):
             continue

@@ -22,6 +22,7 @@ from syntaxformer.syntax.inputs import (
     first_pieces,
     governor_targets,
 )
+from syntaxformer.syntax.own_relations import register_relations
 from syntaxformer.syntax.piece_relations import (
     WordTrees,
     pair_words_of_pieces,
@@ -98,6 +99,7 @@ __all__ = [
     "piece_relations",
     "read_user_column",
     "read_user_values",
+    "register_relations",
     "relation_name",
     "row_of_item",
     "segment_offsets",

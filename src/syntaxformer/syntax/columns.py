@@ -20,7 +20,7 @@ from syntaxformer.base.files import read_lines
 from syntaxformer.syntax.pieces import row_of_item
 from syntaxformer.syntax.ragged import splits_of
 from syntaxformer.trees.locate import given_words
-from syntaxformer.trees.sentence import COLUMNS, PER_WORD, Sentence
+from syntaxformer.trees.sentence import COLUMNS, OF_PARSE, PER_WORD, Sentence
 
 DEFAULT_COLUMNS = ("upos", "governors", "deprels")
 """Annotations that are fetched by default: those of the built-in factors, without constituency trees."""
@@ -139,6 +139,18 @@ class WordColumns:
         """Those annotations of `trees.sentence.COLUMNS` that are present."""
         return frozenset(name for name in COLUMNS if getattr(self, name) is not None)
 
+    def sentences(self) -> Iterator[Sentence]:
+        """The lines as sentences; each word is its characters in the line."""
+        columns: dict[str, Any] = {name: getattr(self, name) for name in PER_WORD}
+        columns = {name: column for name, column in columns.items() if column is not None}
+        for row, text in enumerate(self.texts):
+            own = slice(*self.row_splits[row : row + 2].tolist())
+            offsets = tuple(zip(self.starts[own].tolist(), self.ends[own].tolist(), strict=True))
+            found: dict[str, Any] = {name: tuple(_listed(column[own])) for name, column in columns.items()}
+            tree = None if self.constituency is None else self.constituency[row]
+            found["constituency"] = OF_PARSE if isinstance(tree, Sentence) else tree
+            yield Sentence(text, tuple(text[start:end] for start, end in offsets), offsets, **found)
+
     def line_of_word(self, word: int) -> int:
         """1-based number of the line that holds a word of the flat list."""
         return int(np.searchsorted(self.row_splits, word, side="right")) - 1 + self.first_line
@@ -200,6 +212,10 @@ class WordColumns:
             check_rows(name, rows, np.diff(row_splits), first_line)
             columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
         return columns
+
+
+def _listed(column: Any) -> list[Any]:
+    return column.decode() if isinstance(column, CodedColumn) else column.tolist()
 
 
 def word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

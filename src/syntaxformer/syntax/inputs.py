@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.controls import TreeControl
 from syntaxformer.syntax.factors import FACTORS, FactorVocabulary
+from syntaxformer.syntax.own_relations import OwnRelations, find_relations
 from syntaxformer.syntax.piece_relations import (
     DEFAULT_TREES,
+    RelationKind,
     TreeKind,
     WordTrees,
     columns_of_trees,
     cut_trees,
+    own_functions,
     pair_words_of_pieces,
     phrases_of_lines,
     piece_relations,
@@ -44,8 +49,8 @@ IntArray = NDArray[np.integer[Any]]
 NO_GOVERNOR = -100
 """Target of pieces that are not supervised: specials, padding, and words whose governor was cut off."""
 
-Omitted = Literal[TreeKind, "parent", "child", "sibling", "pair"]
-"""What an ablation can leave out: a tree, or a kind of relation in both trees."""
+OMITTED = (*get_args(TreeKind), *get_args(RelationKind))
+"""What an ablation can leave out besides own relations: a tree, or a kind of relation in both trees."""
 
 
 class TreeOptions(BaseModel):
@@ -53,8 +58,16 @@ class TreeOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    trees: tuple[TreeKind, ...] = Field(
-        default=DEFAULT_TREES, min_length=1, description="kinds of tree, in the order of the relation tensor"
+    trees: tuple[str, ...] = Field(
+        default=DEFAULT_TREES,
+        min_length=1,
+        description="kinds of tree, in the order of the relation tensor: dependency, constituency, or "
+        "module:function of relations of your own",
+    )
+    relations: dict[str, OwnRelations] = Field(
+        default_factory=dict[str, OwnRelations],
+        exclude_if=lambda own: not own,
+        description="records of your own relations among the trees; filled in by themselves",
     )
     max_distance: int = Field(default=15, ge=1, le=84, description="D, in tree edges (Bai et al. 2021: 15)")
     nodes: Literal["headed", "leaves"] = Field(
@@ -71,8 +84,10 @@ class TreeOptions(BaseModel):
         default="root",
         description="root: the first special piece (in a translator the end) is the parent of every root",
     )
-    without: tuple[Omitted, ...] = Field(
-        default=(), description="trees and kinds of relation left out (Bai et al. 2021, table 5)"
+    without: tuple[str, ...] = Field(
+        default=(),
+        description="trees and kinds of relation left out (Bai et al. 2021, table 5): some of "
+        f"{', '.join(OMITTED)} and your own",
     )
     control: TreeControl | Literal["permuted"] | None = Field(
         default=None,
@@ -92,6 +107,45 @@ class TreeOptions(BaseModel):
                 return rest
         return cast("Any", content)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _found(cls, content: Any) -> Any:
+        """Look up relations of the user's own: `trees` gets their names, `relations` their records."""
+        given = cast("Mapping[str, Any]", content if isinstance(content, Mapping) else {})
+        trees = cast("Any", given.get("trees"))
+        if not isinstance(trees, list | tuple):
+            return cast("Any", content)
+        stored: Mapping[str, Any] = given.get("relations") or {}
+        own, names = dict[str, OwnRelations](), list[Any]()
+        for name in cast("Sequence[Any]", trees):
+            if isinstance(name, str) and name not in get_args(TreeKind):
+                record = OwnRelations.model_validate(stored[name]) if name in stored else None
+                name, own[name] = find_relations(name, record)
+            names.append(name)
+        return {**given, "trees": names} | ({"relations": own} if own else {})
+
+    @model_validator(mode="after")
+    def _own_fit(self) -> TreeOptions:
+        """Check what relations of the user's own can be combined with."""
+        if unknown := [name for name in self.without if name not in {*OMITTED, *self.relations}]:
+            raise ValueError(
+                f"without: expected some of {', '.join([*OMITTED, *self.relations])}, got {unknown[0]!r}. "
+                + nearest(unknown[0], OMITTED)
+            )
+        for name, own in self.relations.items():
+            if own.n_relations > 3 * self.max_distance + 1:
+                raise ValueError(
+                    f"max_distance: expected at least {-(-(own.n_relations - 1) // 3)}, since {name} has "
+                    f"{own.n_relations} ids, got {self.max_distance}."
+                )
+            for key, allowed in (("siblings", ("apart",)), ("control", (None, "permuted"))):
+                if getattr(self, key) not in allowed:
+                    raise ValueError(
+                        f"{key}: expected {allowed[-1]} with {name}, which is no tree, got "
+                        f"{getattr(self, key)}. Another function of your own can be its control."
+                    )
+        return self
+
     @model_validator(mode="after")
     def _something_is_left(self) -> TreeOptions:
         if len(set(self.trees)) != len(self.trees):
@@ -103,12 +157,12 @@ class TreeOptions(BaseModel):
         return self
 
     @property
-    def used_trees(self) -> tuple[TreeKind, ...]:
+    def used_trees(self) -> tuple[str, ...]:
         """Trees of the relation tensor: those in `trees`, except those left out."""
         return tuple(tree for tree in self.trees if tree not in self.without)
 
     @property
-    def planes(self) -> tuple[TreeKind, ...]:
+    def planes(self) -> tuple[str, ...]:
         """The tree of each matrix of the relation tensor. With `siblings: all`, each tree has two of them."""
         return tuple(tree for tree in self.used_trees for _ in range(1 + (self.siblings == "all")))
 
@@ -117,14 +171,15 @@ class TreeOptions(BaseModel):
         parts: list[tuple[str, ...]] = [("parent", "child", "sibling", "pair")]
         if self.siblings == "all":
             parts = [("parent", "child", "pair"), ("sibling",)]
-        sizes = {"parent": self.max_distance, "child": self.max_distance, "sibling": self.max_distance}
-        return [
-            kind in part and not {kind, tree} & set(left_out)
-            for tree in self.used_trees
-            for part in parts
-            for kind, size in (*sizes.items(), ("pair", 1))
-            for _ in range(size)
-        ]
+        reach, found = self.max_distance, list[bool]()
+        for tree in self.used_trees:
+            sizes = {"parent": reach, "child": reach, "sibling": reach}
+            if own := self.relations.get(tree):
+                sizes = {tree: own.n_relations - 1, "unused": 3 * reach + 1 - own.n_relations}
+            for part in [(tree, "pair")] if own else parts:
+                for kind, size in (*sizes.items(), ("pair", 1)):
+                    found += [kind in part and not {kind, tree} & set(left_out)] * size
+        return found
 
 
 class SyntaxInputs(BaseModel):
@@ -189,6 +244,7 @@ class LineSyntax:
         phrases: Those of all words; None if they are not needed.
         labels: The `linearised` tree of each line: 1 for an unknown label, then those of `inputs.brackets`
             from 2; None if the decoder learns none.
+        own: Relations of the user's own in all pairs of words of each line, `[pairs, own]`; None for none.
     """
 
     inputs: SyntaxInputs
@@ -197,6 +253,7 @@ class LineSyntax:
     governors: IntArray | None
     phrases: PhraseColumns | None
     labels: Ragged | None = None
+    own: RelationArray | None = None
 
     @classmethod
     def of(cls, inputs: SyntaxInputs, words: WordColumns, owners: IntArray) -> LineSyntax | None:
@@ -213,7 +270,11 @@ class LineSyntax:
         small = None if governors is None else _narrow(governors)
         joined = None if phrases is None else _joined([phrases])
         labels = None if inputs.brackets is None else _label_ids(words, inputs.brackets)
-        return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels)
+        own = None
+        if functions := own_functions(inputs.trees.used_trees if inputs.trees else ()).values():
+            lines = [np.stack([one(line) for one in functions], -1) for line in words.sentences()]
+            own = np.concatenate([ids.reshape(-1, len(functions)) for ids in lines])
+        return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels, own)
 
     @classmethod
     def join(cls, parts: Sequence[LineSyntax]) -> LineSyntax:
@@ -221,6 +282,7 @@ class LineSyntax:
         governors = [part.governors for part in parts if part.governors is not None]
         phrases = [part.phrases for part in parts if part.phrases is not None]
         labels = [part.labels for part in parts if part.labels is not None]
+        own = [part.own for part in parts if part.own is not None]
         return cls(
             parts[0].inputs,
             np.concatenate([part.owners for part in parts]),
@@ -228,6 +290,7 @@ class LineSyntax:
             np.concatenate(governors) if governors else None,
             _joined(phrases) if phrases else None,
             Ragged.join(labels) if labels else None,
+            np.concatenate(own) if own else None,
         )
 
     def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
@@ -240,7 +303,12 @@ class LineSyntax:
             None if self.governors is None else self.governors[flat],
             None if self.phrases is None else self.phrases[flat],
             None if self.labels is None else self.labels.take(rows),
+            None if self.own is None else self.own[places_of(self._pair_splits, rows)],
         )
+
+    @cached_property
+    def _pair_splits(self) -> NDArray[np.int64]:
+        return splits_of(np.diff(self.word_splits) ** 2)
 
     def batch(
         self, rows: Sequence[int], splits: NDArray[np.int64], dropout: SyntaxDropout | None = None
@@ -260,10 +328,15 @@ class LineSyntax:
 
     def _trees(self, row: int) -> WordTrees:
         words = slice(*self.word_splits[row : row + 2].tolist())
+        n_words, own = words.stop - words.start, None
+        if self.own is not None and self.inputs.trees is not None:
+            ids = self.own[slice(*self._pair_splits[row : row + 2].tolist())].reshape(n_words, n_words, -1)
+            own = dict(zip(own_functions(self.inputs.trees.used_trees), np.moveaxis(ids, -1, 0), strict=True))
         return WordTrees.of_sentence(
-            words.stop - words.start,
+            n_words,
             None if self.governors is None else self.governors[words],
             None if self.phrases is None else self.phrases[words],
+            own,
         )
 
 
@@ -305,8 +378,9 @@ class SyntaxDropout:
     """Leaves tags and edges of trees out at random, in training only.
 
     In each epoch, each word draws twice. With probability p its tags become `<none>`. With probability p the
-    edge to its governor is cut, so that it is a root; a constituency tree is cut in two before the word.
-    LISA's targets stay. Nothing is scaled, and nothing is left out after training.
+    edge to its governor is cut, so that it is a root; a constituency tree is cut in two before the word, and
+    the word loses relations of the user's own. LISA's targets stay. Nothing is scaled, and nothing is left
+    out after training.
 
     Args:
         prob: p.
@@ -345,7 +419,8 @@ class SyntaxDropout:
             governors = None if tree.governors is None else np.where(gone, ROOT, tree.governors)
             if (phrases := tree.phrases) is not None:
                 phrases = replace(phrases, gap_depths=np.where(gone, NO_PHRASE, phrases.gap_depths))
-            found.append(replace(tree, governors=governors, phrases=phrases))
+            own = {name: ids * ~(gone | gone[:, None]) for name, ids in tree.own.items()}
+            found.append(replace(tree, governors=governors, phrases=phrases, own=own))
         return found
 
 

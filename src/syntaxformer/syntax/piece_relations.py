@@ -1,12 +1,13 @@
 """The table of kinds of tree, and their relations between the pieces of a padded batch.
 
-Every piece has the relations of its word; `relations` decides how two words are related.
+Every piece has the relations of its word; `relations` decides how two words are related, or a function of the
+user's own that `register_relations` puts into the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -30,7 +31,10 @@ from syntaxformer.trees import Sentence, Tree, parse_tree
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
 TreeKind = Literal["dependency", "constituency"]
-"""The kinds of tree, the keys of `TREES`."""
+"""The kinds of tree that are always in `TREES`."""
+
+RelationKind = Literal["parent", "child", "sibling", "pair"]
+"""The kinds of relation in a tree."""
 
 DEFAULT_TREES: tuple[TreeKind, ...] = ("dependency", "constituency")
 """The trees of a relation tensor by default, in their order there."""
@@ -44,6 +48,7 @@ class WordTrees:
         segments: Segment of each word, 0 or 1, `[words]`.
         governors: Dependency governors, -1 for a root, `[words]`; None if that tree is not used.
         phrases: The constituency tree; None if it is not used.
+        own: Relations of the user's own, by name, each `[words, words]`.
 
     Raises:
         TreeError: A tree has more or fewer words than `segments`.
@@ -52,9 +57,10 @@ class WordTrees:
     segments: NDArray[np.integer[Any]]
     governors: NDArray[np.integer[Any]] | None = None
     phrases: PhraseColumns | None = None
+    own: Mapping[str, RelationArray] = field(default_factory=dict[str, RelationArray])
 
     def __post_init__(self) -> None:
-        for name, tree in (("governors", self.governors), ("phrases", self.phrases)):
+        for name, tree in (("governors", self.governors), ("phrases", self.phrases), *self.own.items()):
             if tree is not None and len(tree) != len(self.segments):
                 raise TreeError(f"{name}: expected {len(self.segments)} words, got {len(tree)}.")
 
@@ -63,11 +69,15 @@ class WordTrees:
 
     @classmethod
     def of_sentence(
-        cls, n_words: int, governors: ArrayLike | None = None, phrases: PhraseColumns | None = None
+        cls,
+        n_words: int,
+        governors: ArrayLike | None = None,
+        phrases: PhraseColumns | None = None,
+        own: Mapping[str, RelationArray] | None = None,
     ) -> WordTrees:
         """Trees of a single sentence."""
         given = None if governors is None else np.asarray(governors, np.int32)
-        return cls(np.zeros(n_words, np.int8), given, phrases)
+        return cls(np.zeros(n_words, np.int8), given, phrases, own or {})
 
     @classmethod
     def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
@@ -88,20 +98,32 @@ class WordTrees:
         if first.phrases is not None and second.phrases is not None:
             moved = replace(second.phrases, gap_heads=second.phrases.gap_heads + n_first)
             phrases = PhraseColumns.join([first.phrases, moved])
-        return cls(segments, governors, phrases)
+        n_both = (n_first, n_first + len(second))
+        own = {name: _placed([ids, second.own[name]], n_both) for name, ids in first.own.items()}
+        return cls(segments, governors, phrases, own)
+
+
+def _placed(blocks: Sequence[RelationArray], ends: Sequence[int]) -> RelationArray:
+    """Square blocks along the diagonal, each up to its end and 0 where it is too small for that."""
+    placed, start = np.zeros((ends[-1], ends[-1]), np.uint8), 0
+    for block, end in zip(blocks, ends, strict=True):
+        placed[start : start + len(block), start : start + len(block)] = block
+        start = end
+    return placed
 
 
 def word_relations(
     examples: Sequence[WordTrees],
     max_distance: int = MAX_DISTANCE,
     *,
-    trees: Sequence[TreeKind] = DEFAULT_TREES,
+    trees: Sequence[str] = DEFAULT_TREES,
     nodes: Nodes = "headed",
 ) -> RelationArray:
     """Relations of a batch, with two slots after the words.
 
     The last slot but one is that of a special piece above all roots: an ancestor of every word of every
-    segment, one edge above the roots. The last slot has no relation to anything.
+    segment, one edge above the roots; in relations of the user's own it has none. The last slot has no
+    relation to anything.
 
     Returns:
         `[examples, trees, words + 2, words + 2]`, with the words of the longest example.
@@ -167,32 +189,48 @@ def _constituency(
     return ids, depths + 1
 
 
+def of_user(name: str, examples: Sequence[WordTrees], n_words: Any, widest: int, *_: Any) -> _Built:
+    """As a tree's `build`, for relations of the user's own."""
+    found = np.zeros((len(examples), widest, widest), np.uint8)
+    for row, example in zip(found, examples, strict=True):
+        row[: len(example), : len(example)] = _wanted(example.own.get(name), name)
+    return found, np.zeros(found.shape[:2], np.int64)
+
+
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind of tree.
+class Kind:
+    """A kind of tree, or relations of the user's own.
 
     Args:
-        column: The column of a `Sentence` that it is read from; None if the words are enough.
+        columns: The columns of a `Sentence` that it is read from.
         build: A function of the examples, their numbers of words, the largest of these, D and `nodes`. It
             returns the relations between words, `[examples, words, words]`, and how many edges each word lies
-            below a special piece above all roots, `[examples, words]`.
+            below a special piece above all roots, `[examples, words]`; 0 for a word that is not below it.
+        function: The user's function, `[words, words]` of a sentence; None for a tree.
     """
 
-    column: str | None
+    columns: tuple[str, ...]
     build: Callable[[Sequence[WordTrees], NDArray[np.int64], int, int, Nodes], _Built]
+    function: Callable[[Sentence], RelationArray] | None = None
 
 
-TREES: dict[TreeKind, _Kind] = {
-    "dependency": _Kind("governors", _dependency),
-    "constituency": _Kind("constituency", _constituency),
+TREES: dict[str, Kind] = {
+    "dependency": Kind(("governors",), _dependency),
+    "constituency": Kind(("constituency",), _constituency),
 }
-"""The only table of kinds of tree."""
+"""The only table of kinds of tree; `own_relations.register_relations` adds rows."""
+
+
+def own_functions(trees: Iterable[str]) -> dict[str, Callable[[Sentence], RelationArray]]:
+    """The functions of those of some trees that are relations of the user's own, in the given order."""
+    return {name: function for name in trees if name in TREES and (function := TREES[name].function)}
 
 
 def columns_of_trees(trees: Iterable[str]) -> list[str]:
     """Columns of a `Sentence` that some kinds of tree are read from, in the order of the table."""
     wanted = set(trees)
-    return [kind.column for name, kind in TREES.items() if name in wanted and kind.column is not None]
+    columns = (column for name, kind in TREES.items() if name in wanted for column in kind.columns)
+    return list(dict.fromkeys(columns))
 
 
 def _wanted(tree: _T | None, name: str) -> _T:
@@ -227,7 +265,8 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
         TreeError: Its brackets are not a tree over its words.
     """
     governors = phrases = None
-    columns = columns_of_trees(trees)
+    own = {name: function(sentence) for name, function in own_functions(trees).items()}
+    columns = columns_of_trees(set(trees) - own.keys())
     if "governors" in columns:
         if sentence.governors is None and sentence.words:
             raise DataError(
@@ -237,7 +276,7 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
         governors = sentence.governors or ()
     if "constituency" in columns:
         phrases = phrases_of(sentence)
-    return WordTrees.of_sentence(len(sentence), governors, phrases)
+    return WordTrees.of_sentence(len(sentence), governors, phrases, own)
 
 
 def phrases_of(sentence: Sentence) -> PhraseColumns:
@@ -345,7 +384,8 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
         governors = _renumbered(np.asarray(trees.governors, np.int64), n_kept, above, n_nodes)
     if trees.phrases is not None:
         phrases = _cut_phrases(trees.phrases, n_kept, n_nodes)
-    return WordTrees.of_sentence(n_nodes, governors, phrases)
+    own = {name: _placed([ids[:n_kept, :n_kept]], [n_nodes]) for name, ids in trees.own.items()}
+    return WordTrees.of_sentence(n_nodes, governors, phrases, own)
 
 
 def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:

@@ -330,7 +330,7 @@ def _arrays(
         phrases = None if text.syntax is None else text.syntax.phrases
         for owner, names in (
             (text, ("pieces", "splits", "factors", "n_tags")),
-            (text.syntax, ("owners", "word_splits", "governors")),
+            (text.syntax, ("owners", "word_splits", "governors", "own")),
             (phrases, PHRASES),
         ):
             found |= {f"{side}.{name}": getattr(owner, name, None) for name in names}
@@ -352,7 +352,7 @@ def _text_of(arrays: dict[str, NDArray[Any]], side: str, syntax: SyntaxInputs) -
     phrases = PhraseColumns(*(own[name] for name in PHRASES)) if PHRASES[0] in own else None
     parts = (own["owners"], own["word_splits"], own.get("governors"), phrases)
     labels = Ragged(own["labels"], own["label_splits"]) if "labels" in own else None
-    return replace(text, syntax=LineSyntax(syntax, *parts, labels))
+    return replace(text, syntax=LineSyntax(syntax, *parts, labels, own.get("own")))
 
 
 def encoded_chunks(

@@ -1,0 +1,224 @@
+"""Relations of the user's own, from their registration to the tensors of both products."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import syntaxformer as sf
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.syntax import TreeOptions, WordColumns, WordTrees, word_relations
+from syntaxformer.syntax import own_relations as registry
+from syntaxformer.syntax.inputs import LineSyntax, SyntaxDropout, SyntaxInputs, segment_syntax
+from syntaxformer.syntax.piece_relations import TREES, cut_trees, sentence_trees
+from syntaxformer.syntax.ragged import Ragged
+
+HE_SLEPT = sf.Sentence.from_words(["he", "slept", "well"], governors=(1, -1, 1))
+ALAS = sf.Sentence.from_words(["alas"], governors=(-1,))
+NEAR = [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+
+MODULE = """
+import syntaxformer as sf
+
+def near(sentence):
+    governors, n = sentence.governors, len(sentence)
+    linked = [[i in (governors[j],) or j in (governors[i],) for j in range(n)] for i in range(n)]
+    return [[0 if i == j else 1 if linked[i][j] else 2 for j in range(n)] for i in range(n)]
+
+sf.register_relations("near", near, n_relations=3)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _forget(monkeypatch):
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(registry, "_RECORDS", dict(registry._RECORDS))
+    before = dict(TREES)
+    yield
+    TREES.clear()
+    TREES.update(before)
+    for name in [name for name in sys.modules if name.startswith("words_of_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Write a module where Python finds it."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, text: str = MODULE) -> str:
+        (tmp_path / f"{name}.py").write_text(text)
+        return name
+
+    return write
+
+
+def near(sentence):
+    return np.array(NEAR)[: len(sentence), : len(sentence)]
+
+
+def test_a_config_finds_the_function_by_its_import_path_and_stores_its_record(module):
+    path = f"{module('words_of_a')}:near"
+    config = InfusionConfig(masks={"trees": ["dependency", path], "max_distance": 2}, relation_bias={})
+    stored = config.model_dump(mode="json")
+    assert stored["masks"]["trees"] == ["dependency", "near"]
+    record = stored["masks"]["relations"]["near"]
+    assert (record["function"], record["n_relations"], len(record["version"])) == (path, 3, 12)
+    assert stored["relation_bias"]["relations"] == stored["masks"]["relations"]
+    assert InfusionConfig.from_json(stored, "x") == config
+    assert "relations" not in InfusionConfig(masks={}).model_dump(mode="json")["masks"]
+    # 3 · 2 ids and "pair" of the tree; two ids of the function, room for four more, and "pair".
+    assert config.masks.active_networks(()) == [True] * 9 + [False] * 4 + [True]
+    assert config.masks.active_networks(["near", "pair"]) == [True] * 6 + [False] * 8
+    assert config.masks.active_networks(["parent", "child", "sibling"])[7:9] == [True, True]
+
+
+def test_what_a_folder_names_is_imported_only_if_it_registers_relations(module, tmp_path):
+    name = module("words_of_b", f"open({str(tmp_path / 'ran')!r}, 'w')")
+    stored = {"function": f"{name}:near", "n_relations": 3}
+    for content in ({"trees": ["near"], "relations": {"near": stored}}, {"trees": [f"{name}:near"]}):
+        with pytest.raises(
+            ConfigError, match=r"one that does not call register_relations\. Put its folder on PYTHONPATH"
+        ):
+            InfusionConfig(masks=content)
+    assert not (tmp_path / "ran").exists()
+    module("words_of_c", "import syntaxformer as sf  # register_relations\n1 / 0")
+    with pytest.raises(ConfigError, match="words_of_c that registers words_of_c:f, got division by zero"):
+        InfusionConfig(masks={"trees": ["words_of_c:f"]})
+
+
+@pytest.mark.parametrize(
+    ("trees", "told"),
+    [
+        (["neer"], "expected dependency, constituency, near or module:function of your own relations, got neer. Nearest: near"),
+        (["nowhere.at_all:near"], r"expected a module nowhere.at_all that registers .* got no module\. Put its folder on PYTHONPATH"),
+        (["json:loads"], r"got json:loads. Call syntaxformer.register_relations\('loads', …\) in json"),
+        (["near", "near"], "expected each kind once"),
+    ],
+)  # fmt: skip
+def test_names_that_are_unknown_are_refused_with_the_remedy(trees, told):
+    sf.register_relations("near", near, 3)
+    with pytest.raises(ConfigError, match=told):
+        InfusionConfig(relation_bias={"trees": trees})
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"max_distance": 1}, "max_distance: expected at least 2, since many has 7 ids, got 1"),
+        ({"siblings": "all"}, "siblings: expected apart with many, which is no tree"),
+        ({"control": "random_tree"}, "control: expected permuted with many, which is no tree"),
+        ({"init": "distance"}, "init: expected zero with many, got distance"),
+        ({"without": ["near"]}, "without: expected some of dependency, .*, many, got 'near'"),
+        ({"without": ["many"]}, "without: expected one tree to be left"),
+    ],
+)
+def test_what_does_not_go_with_them_is_refused(more, told):
+    sf.register_relations("many", near, 7)
+    with pytest.raises(ConfigError, match=told):
+        InfusionConfig(relation_bias={"trees": ["many"], **more})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("Near", near, 3), "name: expected a name of small letters"),
+        (("dependency", near, 3), "name: expected a name of small letters"),
+        (("taken", near, 3), "another function's, got 'taken'"),
+        (("near", near, 1), "n_relations: expected 2 to 253, with 0 for none, got 1"),
+        (("near", near, 3, ("parses",)), "needs: expected some of upos, .*, got parses"),
+        (("near", near, 3, ()), "needs: .* got none"),
+    ],
+)
+def test_registrations_are_checked(arguments, told):
+    sf.register_relations("taken", WordTrees.of_sentence, 3)
+    with pytest.raises(ValueError, match=told):
+        sf.register_relations(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda one: np.eye(2, dtype=int), r"whole numbers from 0 to 2 of shape \[3, 3\] .* got int64 of shape \[2, 2\]"),
+        (lambda one: np.eye(3), "got float64"),
+        (lambda one: 3 * np.eye(3, dtype=int), "got 0 to 3"),
+        (lambda one: one.upos[0], "'NoneType' object is not subscriptable. What it reads besides words belongs into `needs`"),
+    ],
+)  # fmt: skip
+def test_what_the_function_gives_is_checked(function, told):
+    sf.register_relations("own", function, 3)
+    with pytest.raises(DataError, match=told):
+        sentence_trees(HE_SLEPT, ("own",))
+
+
+def test_relations_of_words_and_pairs_and_of_texts_that_are_cut():
+    """In a pair, each segment has its own; between them is "pair". The special piece has none."""
+    sf.register_relations("near", near, 3)
+    one, other = (sentence_trees(sentence, ("near",)) for sentence in (HE_SLEPT, ALAS))
+    found = word_relations([WordTrees.of_pair(one, other), other], 2, trees=("dependency", "near")[1:])
+    assert found.shape == (2, 1, 6, 6)
+    expected = np.zeros((6, 6), int)
+    expected[:3, :3] = NEAR
+    expected[:3, 3] = expected[3, :3] = 7
+    assert (found[0, 0] == expected).all()
+    assert not found[1].any()
+    assert (cut_trees(one, 2, 2).own["near"][:2, :2] == [[0, 1], [1, 0]]).all()
+    assert not sentence_trees(sf.Sentence("", (), ()), ("near",)).own["near"].size
+    dropout = SyntaxDropout(0.5, _Draws(), np.zeros(0, bool))
+    assert dropout.cut([one], [0])[0].own["near"].tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
+
+
+class _Draws:
+    def uniform(self, what, ids, words):
+        return np.where(words == 0, 0.0, 1.0)
+
+
+def test_both_products_read_the_same_relations():
+    """The lines of a translator keep them flat, with others beside, selected, joined and turned into a batch."""
+    sf.register_relations("near", near, 3)
+    sf.register_relations("order", order, 4, needs=("upos",))
+    options = TreeOptions(trees=("near", "dependency", "order"), max_distance=2)
+    inputs = SyntaxInputs(trees=options)
+    assert set(inputs.needs) == {"governors", "upos"}
+    sentences = [sf.Sentence.from_words(one.words, governors=one.governors, upos=("X",) * len(one)) for one in (ALAS, HE_SLEPT)]  # fmt: skip
+    owners = Ragged.of([[0, -1], [0, 1, 1, 2, -1]])
+    lines = LineSyntax.of(inputs, WordColumns.from_sentences(sentences), owners.values)
+    assert lines.own.shape == (1 + 9, 2)
+    trees = [sentence_trees(one, options.used_trees) for one in sentences]
+    expected = segment_syntax(inputs, trees, owners, np.array([1, 4]))["syntax"]
+    assert expected[1, 0, :4, :4].tolist() == [[0, 1, 1, 2], [1, 0, 0, 1], [1, 0, 0, 1], [2, 1, 1, 0]]
+    assert expected[1, 2, :4, :4].tolist() == [[0, 1, 1, 2], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0]]
+    assert (lines.batch([0, 1], owners.splits)["syntax"] == expected).all()
+    twice = LineSyntax.join([lines.select(np.array([1]), np.arange(2, 7)), lines])
+    found = twice.batch([1, 2, 0], np.array([0, 5, 7, 12]))["syntax"]
+    assert (found == np.stack([expected[0], expected[1], expected[1]])).all()
+
+
+def order(sentence):
+    n = len(sentence)
+    return np.triu(np.arange(n) - np.arange(n)[:, None]) * (sentence.upos == ("X",) * n)
+
+
+def test_a_folder_is_refused_where_they_are_another_function_or_number(module, tmp_path, recwarn):
+    """As where the module is not on the path; a changed module is warned of."""
+    name = module("words_of_d")
+    stored = InfusionConfig(masks={"trees": [f"{name}:near"]}).model_dump(mode="json")
+    registry._RECORDS.pop("near")
+    del sys.modules[name]
+    module(name, MODULE.replace("n_relations=3", "n_relations=4"))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "infusion.json").write_text(json.dumps({"infusion": stored}))
+    with pytest.raises(CheckpointError, match=r"relations.near: expected n_relations 3, as the model has, got 4 from words_of_d:near\. Register"):  # fmt: skip
+        sf.load(folder)
+    stored["masks"]["relations"]["near"]["n_relations"] = 4
+    with pytest.warns(UserWarning, match="trained with words_of_d:near .*; relations may differ"):
+        InfusionConfig.from_json(stored, "x")
+    registry._RECORDS.pop("near")
+    stored["masks"]["relations"]["near"]["function"] = "__main__:near"
+    with pytest.raises(ConfigError, match=r"got near\. Call syntaxformer.register_relations\('near', …\) in __main__, or before"):  # fmt: skip
+        InfusionConfig.from_json(stored, "x")

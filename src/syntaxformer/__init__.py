@@ -12,6 +12,7 @@ from syntaxformer.auto_classes import announce
 
 if TYPE_CHECKING:
     from syntaxformer.annotate import annotate_dataset, load_annotator
+    from syntaxformer.encoders.classifier import save
     from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
     from syntaxformer.infusion import infuse, infusion_parameters, load, param_groups, parameter_report
     from syntaxformer.infusion.config import InfusionConfig
@@ -43,6 +44,7 @@ _HOMES = {
     "pipeline": "syntaxformer.pipelines",
     "push_to_hub": "syntaxformer.infusion",
     "register_relations": "syntaxformer.syntax",
+    "save": "syntaxformer.encoders.classifier",
 }
 _ROOMS = (
     "annotate",
@@ -76,6 +78,7 @@ __all__ = [
     "pipeline",
     "push_to_hub",
     "register_relations",
+    "save",
 ]
 
 

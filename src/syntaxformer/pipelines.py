@@ -12,6 +12,7 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import fetched
 
 if TYPE_CHECKING:
+    from syntaxformer.annotate import Annotator
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
@@ -97,7 +98,7 @@ TASKS = ("translation", "classification")
 def pipeline(
     folder: str | Path,
     task: str | None = None,
-    annotator: str | None = None,
+    annotator: str | Annotator | None = None,
     device: str | None = None,
     trust_annotator: bool = False,
 ) -> Any:
@@ -106,7 +107,7 @@ def pipeline(
     Args:
         folder: What `train`, `export` or `finetune` wrote; or the name on the Hub to which it was pushed.
         task: "translation" or "classification", to refuse the other; None takes what the folder is.
-        annotator: Use this annotator and not the one that the folder names.
+        annotator: Use this one, as `load_annotator` takes it, and not the one that the folder names.
         device: "cpu", "cuda", …; None for the best there is.
         trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
 

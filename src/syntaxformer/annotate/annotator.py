@@ -21,13 +21,14 @@ from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from uuid import uuid4
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
 from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, language_of
 from syntaxformer.base.progress import map_ahead, track
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
-from syntaxformer.trees.sentence import OF_PARSE, PER_WORD
+from syntaxformer.trees.sentence import COLUMNS, OF_PARSE, PER_WORD
 
 PHRASES = "+phrases"
 """The ending of an annotator's name that asks for its parses to be converted to phrases."""
@@ -272,18 +273,24 @@ def is_file(name: str) -> bool:
     return ":" in name and backend is not None and backend.argument == "PATH"
 
 
-def load_annotator(name: str) -> Annotator:
-    """Load an annotator by name.
+def load_annotator(name: str | Annotator | Any) -> Annotator:
+    """Load an annotator by name, or take an object with `name` and `annotate` as one.
 
     The name is a bundled one ("en", "de") or one of `BACKENDS` ("spacy:de_core_news_sm", "conllu:x.conllu").
     The ending "+phrases" also converts dependency parses to phrase structure; options of a backend follow as
     "+key=value".
 
+    `annotate` of an object takes a list of lines and returns a `Sentence` for each. What else `Annotator` has
+    may be missing. Without `provides`, a line is tried; without `version`, no cache is found again.
+
     Raises:
+        TypeError: The object lacks `name` or `annotate`.
         ConfigError: There is no such annotator, or "+phrases" follows one that does not parse.
         BackendMissingError: A package or model is not installed; the message gives the command.
         DataError: The file or folder that it works with cannot be read.
     """
+    if not isinstance(name, str):
+        return name if isinstance(name, Annotator) else GivenAnnotator(name)
     if name.endswith(PHRASES):
         return with_constituency(load_annotator(name.removesuffix(PHRASES)))
     scheme, colon, argument = name.partition(":")
@@ -292,6 +299,61 @@ def load_annotator(name: str) -> Annotator:
     if scheme in BACKENDS and argument:
         return _function(BACKENDS[scheme].home)(argument)
     raise ConfigError(_unknown(name, scheme))
+
+
+def is_named(name: str) -> bool:
+    """Whether a name is one that `load_annotator` knows, and not that of an object."""
+    scheme, colon, argument = name.removesuffix(PHRASES).partition(":")
+    return scheme in BACKENDS and bool(argument) if colon else scheme in BUNDLED
+
+
+class GivenAnnotator(Annotator):
+    """An object of the user's own with `name` and `annotate`."""
+
+    def __init__(self, given: Any) -> None:
+        if not (isinstance(getattr(given, "name", None), str) and callable(getattr(given, "annotate", None))):
+            raise TypeError(
+                "annotator: expected a name, or an object with `name` and `annotate`, got "
+                f"{type(given).__name__}."
+            )
+        self.given, self.name = given, given.name
+        self.version = str(getattr(given, "version", None) or f"unversioned-{uuid4().hex[:_SHORT]}")
+        if (provides := getattr(given, "provides", None)) is None:
+            (tried,) = given.annotate(["A dog barks ."])
+            provides = [column for column in COLUMNS if getattr(tried, column) is not None]
+        self.provides = frozenset(provides)
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line, in this process.
+
+        Raises:
+            DataError: The object returns sentences of other lines.
+        """
+        for chunk in chunks_of(lines, 1000):
+            found = list(self.given.annotate(chunk))
+            if [one.text for one in found] != chunk:
+                message = (
+                    f"annotator {self.name}: expected {len(chunk)} sentences with the texts of their lines"
+                )
+                raise DataError(f"{message}, got {len(found)} or other texts.")
+            yield from found
+
+    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
+        """Return one sentence for each list of words.
+
+        Raises:
+            DataError: The object has no `annotate_words` and splits the words of a line in another way.
+        """
+        checked = check_words(sentences)
+        if hasattr(self.given, "annotate_words"):
+            return list(self.given.annotate_words(checked))
+        found = super().annotate_words(checked)
+        if other := [one.words for one, words in zip(found, checked, strict=True) if one.words != words]:
+            message = (
+                f"annotator {self.name}: expected words as given, got {other[0]}. Give it annotate_words."
+            )
+            raise DataError(message)
+        return found
 
 
 def annotator_for(annotator: Annotator, split: str) -> Annotator:

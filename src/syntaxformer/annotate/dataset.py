@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from syntaxformer.annotate.annotator import Annotator, annotator_for, load_annotator
 from syntaxformer.annotate.corpora.cached import annotate_cached
-from syntaxformer.annotate.corpora.stored import SCHEMA, sentence_of_row
+from syntaxformer.annotate.corpora.stored import SCHEMA
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import DataError
-from syntaxformer.trees import Sentence
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -45,7 +44,7 @@ def annotate_dataset(
     Args:
         dataset: A `Dataset`, or a `DatasetDict`, whose parts may have parsed files of their own.
         text: Column of the texts, or the two columns of pairs.
-        annotator: As `load_annotator` takes it, or one that is loaded.
+        annotator: As `load_annotator` takes it.
         n_processes: Worker processes that annotate.
 
     Raises:
@@ -63,7 +62,7 @@ def annotate_dataset(
     names = (text,) if isinstance(text, str) else tuple(text)
     parts: Any = dataset if isinstance(dataset, DatasetDict) else {str(dataset.split or ""): dataset}
     lines = {part: _texts(rows, names, part) for part, rows in parts.items()}
-    loaded = load_annotator(annotator) if isinstance(annotator, str) else annotator
+    loaded = load_annotator(annotator)
     done: Any = DatasetDict()
     for part, rows in parts.items():
         done[part] = _annotated(rows, lines[part], len(names), annotator_for(loaded, part), n_processes)
@@ -73,11 +72,6 @@ def annotate_dataset(
 def parts_of(cell: Any) -> list[Any]:
     """What a cell of the column holds: one annotation, or two of a pair; none where it is empty."""
     return [] if cell is None else [cell] if isinstance(cell, Mapping) else list(cell)
-
-
-def sentence_of_part(part: Mapping[str, Any]) -> Sentence:
-    """The sentence of a part; also where the data set gives arrays."""
-    return sentence_of_row({k: v.tolist() if hasattr(v, "tolist") else v for k, v in part.items()})
 
 
 def _texts(rows: Dataset, names: Sequence[str], part: str) -> list[str]:
@@ -126,7 +120,7 @@ def _annotated(
     wanted = list(zip(*(lines[place::per_row] for place in range(per_row)), strict=True))
     told, before = _column(rows, SYNTAX), _column(rows, SYNTAX)
     known = [
-        [(one[ANNOTATOR], one["text"]) for one in parts_of(cell)] == [(by, text) for text in texts]
+        [(one.get(ANNOTATOR), one["text"]) for one in parts_of(cell)] == [(by, text) for text in texts]
         for cell, texts in zip(told, wanted, strict=True)
     ]
     if known and all(known):

@@ -28,6 +28,7 @@ from syntaxformer.annotate.annotator import (
     chunks_of,
     hash_file,
     is_file,
+    is_named,
     load_annotator,
     with_constituency,
 )
@@ -51,7 +52,7 @@ _FOREIGN_PART = re.compile(
 
 
 def prepare(
-    name: str,
+    name: str | Annotator,
     *,
     needs: Collection[str] = (),
     only: Collection[str] | None = None,
@@ -187,17 +188,25 @@ class WordsAsGiven(Annotator):
         return self.annotator.annotate_words(sentences)
 
 
-def trusted_annotator(named: str | None, given: str | None, folder: Path, trust: bool = False) -> str | None:
+def trusted_annotator(
+    named: str | None, given: str | Annotator | None, folder: Path, trust: bool = False
+) -> str | Annotator | None:
     """The annotator to load for a model: the one that the user gives, or else the one that its folder names.
 
     The folder may name an installed annotator or a path inside itself, and with `trust` any annotator. What
     the user gives is not checked.
 
     Raises:
-        CheckpointError: The folder's annotator would use the network or read files outside the folder.
+        CheckpointError: The folder's annotator would use the network or read files outside the folder, or was
+            an object.
     """
     if given is not None or named is None:
         return given
+    if not is_named(named):
+        raise CheckpointError(
+            f"{folder}: annotator: expected one that a name loads, got the object {named!r} of the user who "
+            "saved the model. Give it in Python, pipeline(…, annotator=…), or name another (--annotator)."
+        )
     plain = named.removesuffix(PHRASES)
     if plain in BUNDLED:
         return named

@@ -10,24 +10,34 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import annotator_for, trusted_annotator
+from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
-from syntaxformer.base.files import check_pieces
-from syntaxformer.encoders.collator import SyntaxExample
+from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, check_pieces, disk_errors, write_manifest
+from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
-from syntaxformer.encoders.task_types import Predictions, Scorer
-from syntaxformer.encoders.tasks import ClassifierInfo, read_classifier_info, verify_classifier_folder
+from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Scorer, WrittenLabel
+from syntaxformer.encoders.tasks import (
+    OWN_TASKS,
+    TYPES,
+    ClassifierInfo,
+    read_classifier_info,
+    verify_classifier_folder,
+)
 from syntaxformer.infusion.config import InfusionConfig
-from syntaxformer.runs.loading import load_written, pick_device
+from syntaxformer.infusion.model_card import write_card
+from syntaxformer.runs.loading import CLASSIFIER, TRANSLATOR, load_written, pick_device
 from syntaxformer.syntax import FACTORS
 from syntaxformer.syntax.piece_relations import columns_of_trees
 from syntaxformer.trees import Sentence, sentence_of_column
@@ -58,7 +68,7 @@ class Classifier:
     def from_folder(
         cls,
         folder: str | Path,
-        annotator: str | None = None,
+        annotator: str | Annotator | None = None,
         device: str | None = None,
         trust_annotator: bool = False,
     ) -> Classifier:
@@ -249,7 +259,7 @@ def annotator_name(needed: frozenset[str], wanted: str | None = None) -> str | N
     return wanted or ("en+phrases" if "constituency" in needed else "en")
 
 
-def load_for(name: str | None, needed: frozenset[str]) -> Annotator | None:
+def load_for(name: str | Annotator | None, needed: frozenset[str]) -> Annotator | None:
     """Load an annotator and check that it gives what is needed.
 
     Raises:
@@ -258,16 +268,117 @@ def load_for(name: str | None, needed: frozenset[str]) -> Annotator | None:
     """
     if name is None:
         return None
-    from syntaxformer.annotate import load_annotator
+    from syntaxformer.annotate import prepare
 
-    annotator = load_annotator(name)
+    annotator = prepare(name, needs=needed)
     if missing := needed - annotator.provides:
-        makes_phrases = missing == {"constituency"} and "governors" in annotator.provides
         raise ConfigError(
-            f"annotation.annotator: expected one that gives {', '.join(sorted(missing))}, got {name}. "
-            f"Try {f'{name}+phrases' if makes_phrases else annotator_name(needed)}."
+            f"annotation.annotator: expected one that gives {', '.join(sorted(missing))}, got "
+            f"{annotator.name}. Try {annotator_name(needed)}."
         )
     return annotator
+
+
+def save(
+    model: PreTrainedModel,
+    collator: SyntaxCollator,
+    folder: str | Path,
+    annotator: str | Annotator | None = None,
+    *,
+    labels: Sequence[str] | None = None,
+) -> Path:
+    """Write a model of your own training, infused or plain, as a folder that `pipeline` and commands take.
+
+    Files that the folder holds besides, such as checkpoints of transformers' `Trainer`, stay.
+
+    Args:
+        model: It classifies or scores texts or pairs, or writes its labels as text.
+        collator: It made the model's batches.
+        folder: The folder, new or not.
+        annotator: Who annotates raw texts from now on, as `load_annotator` takes it; None: who annotated the
+            collator's rows.
+        labels: Names of the classes in their order; None for those of the model's config.
+
+    Raises:
+        ConfigError: The collator makes batches for another infusion, the model does something else, labels or
+            the annotator are not known, or the folder is a run of `finetune` or a translator.
+        CheckpointError: The folder holds other files that a model is read from.
+        DataError: The folder cannot be written.
+    """
+    folder, config = Path(folder), collator.config
+    infusion: Any = getattr(getattr(model, "infusion", None), "config", InfusionConfig())
+    if any(
+        getattr(infusion, key) != getattr(config, key) for key in ("tree_options", "vocabularies", "lisa")
+    ):
+        expected = sections_in_words(infusion.parts) or "nothing"
+        raise ConfigError(
+            f"collator: expected one for a model infused with {expected}, got one for "
+            f"{sections_in_words(config.parts) or 'nothing'}. Give both the same InfusionConfig."
+        )
+    if (folder / TRANSLATOR).exists() or (folder / "recipe.yaml").exists():
+        raise ConfigError(f"folder: expected a new one or Trainer's, got {folder}, a run. Choose another.")
+    needed, told = needed_columns(config), sorted(collator.annotators)
+    if needed and annotator is None and collator.annotator is None and len(told) != 1:
+        raise ConfigError(
+            f"annotator: expected one for raw texts, got none, and rows by {', '.join(told) or 'nobody'}. "
+            'Give annotator="en+phrases", or the one that annotated the training data.'
+        )
+    given = annotator or collator.annotator or (told[0].rpartition(" ")[0] if told else None)
+    parser = load_for(given if needed else None, needed)
+    if parser is not None and told and f"{parser.name} {parser.version}" not in told:
+        now = f"texts will be by {parser.name} {parser.version}; trees may differ."
+        warnings.warn(f"annotator: rows were annotated by {', '.join(told)}, {now}", stacklevel=2)
+    info = ClassifierInfo(
+        **_task_of(model, labels),
+        n_texts=collator.n_texts,
+        annotator=parser and parser.name,
+        annotator_version=parser and parser.version,
+        needs=tuple(sorted(needed)),
+        text_column=None if collator.text == ("text",) else collator.text[0],
+        text_pair_column=collator.text[1] if len(collator.text) > 1 else None,
+    )
+    from syntaxformer.runs.run_folder import move_files
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with disk_errors(folder), TemporaryDirectory(PARTIAL, ".", folder) as temporary:
+        made = Path(temporary)
+        model.save_pretrained(made)
+        collator.save_pretrained(made)
+        (made / CLASSIFIER).write_text(info.model_dump_json(indent=1), "utf-8")
+        write_manifest(made)  # without what else the folder holds
+        manifest = (made / MANIFEST).rename(folder / MANIFEST).read_text("utf-8")
+        (made / CARD).unlink()
+        move_files(made, folder)
+        (folder / MANIFEST).write_text(manifest, "utf-8")
+    write_card(folder)
+    verify_classifier_folder(folder)
+    return folder
+
+
+def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
+    """The fields of `ClassifierInfo` about what a network answers.
+
+    Raises:
+        ConfigError: No type of task has such answers, or labels are missing or too many.
+    """
+    config, found = model.config, None
+    problem = config.problem_type or ("regression" if config.num_labels == 1 else OneLabel.problem_type)
+    for kind in TYPES.values():
+        classes = getattr(transformers, kind.auto_class)._model_mapping.get(type(config), ())
+        if isinstance(model, classes) and kind.problem_type == problem:
+            found = kind
+    writes = found is WrittenLabel
+    names = tuple(labels or (() if writes else map(str, config.id2label.values())))
+    if found is None or not names or len(names) != (config.num_labels, len(names))[writes]:
+        n_labels = f"and {len(names)} labels for {config.num_labels} outputs"
+        raise ConfigError(
+            "model: expected one with a head for classes or a score (AutoModelForSequenceClassification), or "
+            "one that writes its labels, which `labels` then gives, got "
+            f"{type(model).__name__} with {problem} {n_labels}. A model of PEFT has to be merged."
+        )
+    own = next(task for task in OWN_TASKS.values() if (task.type == "score") == (found is Score))
+    fields = {"labels": None if found is Score else names, "words": names if writes else None}
+    return {"task": own.name, "type": found.name, "metrics": own.metrics, **fields}
 
 
 def annotate_examples(

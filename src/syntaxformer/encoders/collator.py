@@ -25,7 +25,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from syntaxformer.annotate import Annotator, load_annotator
-from syntaxformer.annotate.dataset import ANNOTATOR, SYNTAX, parts_of, sentence_of_part
+from syntaxformer.annotate.dataset import ANNOTATOR, SYNTAX, parts_of
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import read_json
 from syntaxformer.infusion.config import InfusionConfig
@@ -94,11 +94,12 @@ class SyntaxCollator:
         max_length: Largest number of pieces, specials included; longer examples are cut and counted.
         pad_to_multiple_of: Round the length of batches up to a multiple; 8 suits tensor cores.
         text: Column of the text of rows without annotation, or the two columns of pairs.
-        annotator: Annotates such rows, each time anew; None if no row needs it.
+        annotator: Annotates such rows, each time anew, as `load_annotator` takes it; None if no row needs it.
         pool: For the control `other_sentence`: the sentences whose trees it draws from.
 
     Attributes:
         n_truncated: Number of examples cut so far.
+        n_texts: Segments of the examples of the last batch; before it, columns of text.
         annotators: Name and version of each annotator of the rows so far, if the rows tell it.
 
     Raises:
@@ -129,7 +130,8 @@ class SyntaxCollator:
         )
         self.pad_to_multiple_of = pad_to_multiple_of
         self.text = (text,) if isinstance(text, str) else tuple(text)
-        self.annotator = load_annotator(annotator) if isinstance(annotator, str) else annotator
+        self.n_texts = len(self.text)
+        self.annotator = None if annotator is None else load_annotator(annotator)
         self.n_truncated, self.annotators, self._said = 0, set[str](), set[int]()
         self._vocabularies = self.config.vocabularies
         self._dropout: SyntaxDropout | None = None
@@ -249,8 +251,8 @@ class SyntaxCollator:
 
     def _example(self, row: Mapping[str, Any], parsed: Iterator[Sentence]) -> SyntaxExample:
         parts = parts_of(row.get(SYNTAX))
-        self.annotators |= {part[ANNOTATOR] for part in parts}
-        sentences = map(sentence_of_part, parts) if parts else islice(parsed, len(self.text))
+        self.annotators |= {part[ANNOTATOR] for part in parts if part.get(ANNOTATOR)}
+        sentences = map(Sentence.from_dict, parts) if parts else islice(parsed, len(self.text))
         label = next((row[name] for name in LABELS if row.get(name) is not None), None)
         return SyntaxExample(tuple(sentences), label.item() if hasattr(label, "item") else label)
 
@@ -281,6 +283,7 @@ class SyntaxCollator:
         n_segments = {len(example.segments) for example in examples}
         if len(n_segments) > 1:
             raise DataError("segments: expected single sentences or pairs in a batch, got both.")
+        self.n_texts = max(n_segments, default=self.n_texts)
         texts = [
             [segment.text for segment in of_place]
             for of_place in zip(*(e.segments for e in examples), strict=True)

@@ -176,8 +176,8 @@ def load_word_encoder(
         raise CheckpointError(f"{folder}: expected a model folder, got none with a config.json.")
     if (folder / "infusion.json").exists():
         stored = read_classifier_info(folder).annotator if (folder / CLASSIFIER).exists() else None
-        annotator = trusted_annotator(stored, annotator, folder, trust_annotator)
-        place, parser = pick_device(device), prepare(annotator or "en+phrases")
+        parser = prepare(trusted_annotator(stored, annotator, folder, trust_annotator) or "en+phrases")
+        place = pick_device(device)
         with quiet_loading():
             infused = load(folder).eval().to(place)
         return infused_words(infused, SyntaxCollator.from_pretrained(folder), parser)

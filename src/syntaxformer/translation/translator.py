@@ -164,7 +164,7 @@ class Translator:
     def load(
         cls,
         folder: str | Path,
-        annotator: str | None = None,
+        annotator: str | Annotator | None = None,
         device: str | None = None,
         inject_governors: bool | None = None,
         trust_annotator: bool = False,
@@ -432,7 +432,7 @@ def _check_sampling(search: Search, beam_size: int | None) -> None:
         raise ValueError(f"n_best: expected 1 to beam_size = {search.beam_size}, got {search.n_best}.")
 
 
-def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
+def _load_annotator(info: FolderInfo, name: str | Annotator | None) -> Annotator:
     from syntaxformer import annotate
 
     if name is None:
@@ -440,7 +440,7 @@ def _load_annotator(info: FolderInfo, name: str | None) -> Annotator:
             "syntaxformer.json: expected the annotator's name, got none. Give one with --annotator."
         )
     try:
-        if not info.forced:
+        if not info.forced and isinstance(name, str):
             choose_annotator(name, language_of_side(info, info.src), "--annotator")
     except ConfigError as error:
         if name != info.annotator:

@@ -6,9 +6,10 @@ It is immutable and plain Python. It knows nothing of pieces (see `syntax`) and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from sys import intern
+from typing import Any, Literal, NamedTuple
 
 from syntaxformer.base.errors import TreeError
 
@@ -129,6 +130,36 @@ class Sentence:
     def roots(self) -> tuple[int, ...]:
         """Indices of the words without a governor; empty if nothing was parsed."""
         return tuple(word for word, governor in enumerate(self.governors or ()) if governor == ROOT)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sentence as text, numbers and lists, for JSON and Arrow: a cell of the column `syntax`.
+
+        Its keys are `text`, `words`, `starts`, `ends` and those of `COLUMNS`, None where nothing is known.
+        """
+        starts, ends = ([place[side] for place in self.offsets] for side in (0, 1))
+        columns = {name: getattr(self, name) for name in ("words", *COLUMNS)}
+        listed = {
+            name: one if one is None or isinstance(one, str) else [*one] for name, one in columns.items()
+        }
+        return {"text": self.text, "starts": starts, "ends": ends, **listed}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Sentence:
+        """Read what `to_dict` gave; also from arrays. Without `words`, they are their characters in the text.
+
+        Raises:
+            TreeError: As the class.
+        """
+        given = {name: one.tolist() if hasattr(one, "tolist") else one for name, one in row.items()}
+        offsets = tuple(zip(given["starts"], given["ends"], strict=True))
+        columns = {name: one if (one := given.get(name)) is None else tuple(one) for name in PER_WORD}
+        for name, values in columns.items():
+            if values is not None and COLUMNS[name].kind == "tag":
+                columns[name] = tuple(map(intern, values))
+        words = given.get("words")
+        if words is None:
+            words = [given["text"][start:end] for start, end in offsets]
+        return cls(given["text"], tuple(words), offsets, **columns, constituency=given.get("constituency"))
 
     @classmethod
     def from_words(

@@ -8,9 +8,9 @@ import pytest
 from datasets import Dataset, DatasetDict, IterableDataset, concatenate_datasets, load_from_disk
 
 import syntaxformer as sf
-from syntaxformer.annotate.dataset import parts_of, sentence_of_part
+from syntaxformer.annotate.dataset import parts_of
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.trees.sentence import COLUMNS
+from syntaxformer.trees.sentence import COLUMNS, Sentence
 from table_annotator import TableAnnotator
 
 TEXTS = ["the cat sat .", "cats sit"]
@@ -42,7 +42,7 @@ def test_a_cell_is_the_annotation():
             "xpos": None, "deprels": ["root", "dep"], "governors": [-1, 0], "lemmas": None, "constituency": None,
         },
     }  # fmt: skip
-    read = [sentence_of_part(part) for row in done for part in parts_of(row["syntax"])]
+    read = [Sentence.from_dict(part) for row in done for part in parts_of(row["syntax"])]
     assert read == TableAnnotator().annotate(TEXTS)
 
 
@@ -68,7 +68,7 @@ def test_it_stays_through_what_datasets_does(tmp_path):
     assert annotator.seen == []
     assert again["dev"][0] == done["dev"][0]
     tensors = read["train"].with_format("torch")[0]["syntax"]
-    assert sentence_of_part(tensors) == TableAnnotator().annotate(TEXTS)[0]
+    assert Sentence.from_dict(tensors) == TableAnnotator().annotate(TEXTS)[0]
 
 
 def test_only_rows_that_this_annotator_has_not_annotated_are_annotated(tmp_path, monkeypatch):

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from sys import intern
 from typing import Any, overload
 
 import numpy as np
@@ -264,24 +263,7 @@ def _damaged(error: Exception, path: Path) -> DataError:
 def sentences_of(table: pa.Table) -> Iterator[Sentence]:
     """Yield the sentences of some rows, one after the other."""
     for batch in table.to_batches(max_chunksize=1000):
-        yield from map(sentence_of_row, batch.to_pylist())
-
-
-def sentence_of_row(row: Mapping[str, Any]) -> Sentence:
-    """Give the sentence of a row."""
-    text, words = row["text"], row["words"]
-    offsets = tuple(zip(row["starts"], row["ends"], strict=True))
-    columns = {name: None if row[name] is None else tuple(row[name]) for name in PER_WORD}
-    for name in _TAGS:
-        if row[name] is not None:
-            columns[name] = tuple(map(intern, row[name]))
-    return Sentence(
-        text,
-        tuple([text[start:end] for start, end in offsets]) if words is None else tuple(words),
-        offsets,
-        **columns,
-        constituency=row["constituency"],
-    )
+        yield from map(Sentence.from_dict, batch.to_pylist())
 
 
 def write_annotations(

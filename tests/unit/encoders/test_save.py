@@ -1,0 +1,147 @@
+"""A model of one's own training becomes a folder for `pipeline` and the commands; annotators that are objects."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    Trainer,
+    TrainingArguments,
+)
+
+import syntaxformer as sf
+from syntaxformer.annotate.annotator import GivenAnnotator
+from syntaxformer.base.errors import CheckpointError, ConfigError, DataError
+from syntaxformer.encoders.tasks import read_classifier_info
+from syntaxformer.trees.sentence import Sentence
+from table_annotator import TableAnnotator
+
+TEXTS = ["the cat sees .", "the dog not sees ."]
+
+
+class Mine:
+    """As little as an annotator may have."""
+
+    name = "mine"
+
+    def annotate(self, lines):
+        return TableAnnotator().annotate(lines)
+
+
+@pytest.fixture
+def made(checkpoint):
+    """A model, and a collator for it."""
+
+    def make(infuse, head=AutoModelForSequenceClassification, annotator=None, **config):
+        model = head.from_config(AutoConfig.from_pretrained(checkpoint, **config))
+        collator = sf.SyntaxCollator(AutoTokenizer.from_pretrained(checkpoint), infuse, max_length=23, annotator=annotator)  # fmt: skip
+        return (model if infuse == "none" else sf.infuse(model, infuse)), collator
+
+    return make
+
+
+def logits(model, collator, annotator, text):
+    sentences = tuple(sf.load_annotator(annotator).annotate([text] if isinstance(text, str) else list(text)))
+    with torch.no_grad():
+        return model.eval()(**collator([sf.SyntaxExample(sentences)])).logits[0]
+
+
+def test_trainer_then_save_then_pipeline(made, tmp_path):
+    """Who annotated is known from the rows, which `to_dict` made; the folder of Trainer's checkpoints stays whole."""
+    model, collator = made(
+        "relation_bias,pos_add", id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1}
+    )
+    rows = Dataset.from_dict({"text": TEXTS, "label": [1, 0]})
+    parse = TableAnnotator()
+    rows = rows.map(lambda row: {"syntax": parse.annotate([row["text"]])[0].to_dict()})
+    assert [Sentence.from_dict(one) for one in rows["syntax"]] == parse.annotate(TEXTS)
+    folder = tmp_path / "own"
+    arguments = TrainingArguments(str(folder), max_steps=2, save_steps=1, report_to="none", use_cpu=True, disable_tqdm=True)  # fmt: skip
+    Trainer(model, arguments, train_dataset=rows, data_collator=collator).train()
+    with pytest.raises(ConfigError, match='annotator: expected one for raw texts, got none, and rows by nobody'):  # fmt: skip
+        sf.save(model, collator, folder)
+    assert sf.save(model, collator, folder, TableAnnotator()) == folder
+    assert (folder / "checkpoint-2").is_dir()
+    info = read_classifier_info(folder)
+    assert (info.type, info.labels, info.annotator) == ("label", ("bad", "good"), "table+phrases")
+    assert set(info.needs) == {"upos", "governors", "constituency"}
+    with pytest.raises(CheckpointError, match=r"got the object 'table\+phrases' of the user who saved the model. Give it in Python"):  # fmt: skip
+        sf.pipeline(folder)
+    (answer,) = sf.pipeline(folder, annotator=TableAnnotator())(TEXTS[:1])
+    expected = logits(model, collator, TableAnnotator(), TEXTS[0]).softmax(0)
+    assert answer["label"] == ("bad", "good")[int(expected.argmax())]
+    assert answer["score"] == pytest.approx(float(expected.max()), abs=1e-5)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_plain_models_of_scores_and_pairs_need_no_annotator(made, tmp_path, pair):
+    model, collator = made("none", num_labels=1)
+    text = tuple(TEXTS) if pair else TEXTS[0]
+    collator([sf.SyntaxExample(tuple(TableAnnotator().annotate(TEXTS[: 1 + pair])))])
+    sf.save(model, collator, tmp_path / "own", annotator="no such")
+    info = read_classifier_info(tmp_path / "own")
+    assert (info.task, info.n_texts, info.annotator) == ("regress", 1 + pair, None)
+    found = sf.pipeline(tmp_path / "own")([text])[0]["score"]
+    assert found == pytest.approx(float(logits(model, collator, TableAnnotator(), text)), abs=1e-5)
+
+
+def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
+    model, collator = made("relation_bias")
+    plain, for_plain = made("none")
+    with pytest.raises(ConfigError, match="collator: expected one for a model infused with relation_bias, got one for nothing"):  # fmt: skip
+        sf.save(model, for_plain, tmp_path / "a", "en")
+    with pytest.raises(ConfigError, match="for a model infused with nothing, got one for relation_bias"):
+        sf.save(plain, collator, tmp_path / "a", "en")
+    tagger, of_tagger = made("none", AutoModelForTokenClassification)
+    with pytest.raises(ConfigError, match=r"model: expected one with a head for classes or a score .* got BertForTokenClassification"):  # fmt: skip
+        sf.save(tagger, of_tagger, tmp_path / "a")
+    with pytest.raises(ConfigError, match="and 3 labels for 2 outputs"):
+        sf.save(plain, for_plain, tmp_path / "a", labels=["a", "b", "c"])
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").touch()
+    with pytest.raises(ConfigError, match=r"folder: expected a new one or Trainer's, got .*run, a run"):
+        sf.save(plain, for_plain, tmp_path / "run")
+    (tmp_path / "mixed").mkdir()
+    (tmp_path / "mixed" / "adapter_config.json").touch()
+    with pytest.raises(
+        CheckpointError, match="expected every file that is read, got none for adapter_config"
+    ):
+        sf.save(plain, for_plain, tmp_path / "mixed")
+
+
+def test_annotators_that_are_objects(made, tmp_path):
+    """With `annotate` and `name` alone: what it provides is tried, and it is never found in a cache."""
+    taken = sf.load_annotator(Mine())
+    assert taken.provides == {"upos", "governors", "deprels"}
+    assert taken.version != sf.load_annotator(Mine()).version
+    assert taken.annotate(TEXTS) == TableAnnotator().annotate(TEXTS)
+    assert taken.annotate_words([["the", "cat"]])[0].words == ("the", "cat")
+    rows = sf.annotate_dataset(Dataset.from_dict({"text": TEXTS}), annotator=Mine())
+    assert rows[0]["syntax"]["annotator"].startswith("mine unversioned-")
+    model, collator = made("pos_add", annotator=Mine())
+    assert collator([{"text": TEXTS[0]}])["factor_ids"].shape == (1, 6, 1)
+    sf.save(model, collator, tmp_path / "own")
+    with pytest.warns(UserWarning, match="the model was trained with mine unversioned-"):
+        sf.pipeline(tmp_path / "own", annotator=Mine())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sf.pipeline(tmp_path / "own", annotator=collator.annotator)(TEXTS)
+    with pytest.raises(TypeError, match="expected a name, or an object with `name` and `annotate`, got int"):
+        sf.load_annotator(3)
+    short = Mine()
+    short.annotate = lambda lines: TableAnnotator().annotate(lines)[:1]
+    with pytest.raises(
+        DataError, match="annotator mine: expected 2 sentences with the texts of their lines, got 1"
+    ):
+        GivenAnnotator(short).annotate(TEXTS)
+    short.annotate = lambda lines: TableAnnotator().annotate([line.replace("-", " ") for line in lines])
+    with pytest.raises(DataError, match="or other texts"):
+        GivenAnnotator(short).annotate(["a-b"])

@@ -23,7 +23,7 @@ demo: $(STAMP)  ## train baseline and infused translator on everyday sentences, 
 test: $(STAMP)  ## all tests; those that need the real corpora skip where these are absent
 	SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-long: $(STAMP)  ## what takes too long for `make test`: every kind learns, all pairs of the contract, Inductor, whole Trainer runs, the notebook
+test-long: $(STAMP)  ## what takes too long for `make test`: every kind learns, all pairs of the contract, Inductor, whole Trainer runs, the notebooks
 	SYNTAXFORMER_EXHAUSTIVE=1 SYNTAXFORMER_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 	  tests/contract tests/parity/infused tests/integration/test_digits_kinds.py tests/integration/test_kinds.py \
 	  tests/integration/test_annotate_memory.py tests/integration/test_notebook.py

@@ -137,6 +137,48 @@ def test_give_a_model_to_a_colleague(type_in, newcomer):
     assert score.split() == own.replace("runs/sit", "sit").split()
 
 
+def test_relations_of_your_own(type_in, newcomer, monkeypatch):
+    """From the module to a served model: each command finds the function by what the folder stores, as a new process does."""
+    from fastapi.testclient import TestClient
+
+    from syntaxformer.serve import ServiceConfig, create_app
+    from syntaxformer.syntax import own_relations as registry
+
+    text = (DOCS / "relations.md").read_text("utf-8")
+    module, control = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (newcomer / "near_words.py").write_text(module)
+    monkeypatch.syspath_prepend(newcomer)
+    monkeypatch.setattr(registry, "_RECORDS", {})
+    for name in ("near", "random_links"):  # it is put back: there was none
+        monkeypatch.setitem(registry.TREES, name, None)
+        del registry.TREES[name]
+
+    def forget():
+        for one in (sys.modules, registry._RECORDS, registry.TREES):
+            for name in ("near", "near_words"):
+                one.pop(name, None)
+
+    printed = []
+    for said, words in _commands("relations.md"):
+        forget()
+        printed.append(type_in(shlex.join(words), said.decode()))
+    _, score, shuffled, label, _, translation = printed
+    assert "(approximate randomization" in shuffled
+    assert "macro_f1" in score
+    assert "p(1)" in label
+    assert translation.count("\n") == 1
+    (body,) = re.findall(r"-d '(.*)'$", text, re.MULTILINE)
+    forget()
+    with TestClient(create_app(ServiceConfig(models={"near": newcomer / "runs" / "near"}))) as client:
+        answer = client.post("/v1/classify", content=body, headers={"content-type": "application/json"})
+    served = answer.json()["predictions"][0]["probabilities"]
+    assert [f"{one:.4f}" for one in served.values()] == label.splitlines()[1].split("\t")[1:]
+    names = {}
+    exec(module + control, names)
+    links = registry.TREES["random_links"].function(names["sf"].Sentence.from_words(["a", "b", "c"]))
+    assert links.sum(1).tolist() == [1, 1, 1]
+
+
 def _cells(page: str) -> str:
     """All code of a page in its order, fenced as Python or indented."""
     found, fenced = [], False

@@ -308,52 +308,30 @@ def is_named(name: str) -> bool:
 
 
 class GivenAnnotator(Annotator):
-    """An object of the user's own with `name` and `annotate`."""
+    """An object of the user's own with `name` and `annotate`; see `load_annotator`."""
 
     def __init__(self, given: Any) -> None:
-        if not (isinstance(getattr(given, "name", None), str) and callable(getattr(given, "annotate", None))):
-            raise TypeError(
-                "annotator: expected a name, or an object with `name` and `annotate`, got "
-                f"{type(given).__name__}."
-            )
-        self.given, self.name = given, given.name
-        self.version = str(getattr(given, "version", None) or f"unversioned-{uuid4().hex[:_SHORT]}")
+        if not (hasattr(given, "name") and hasattr(given, "annotate")):
+            expected, got = "a name, or an object with `name` and `annotate`", type(given).__name__
+            raise TypeError(f"annotator: expected {expected}, got {got}.")
+        self.given, self.name = given, str(given.name)
+        self.version = str(getattr(given, "version", f"unversioned-{uuid4().hex[:_SHORT]}"))
         if (provides := getattr(given, "provides", None)) is None:
             (tried,) = given.annotate(["A dog barks ."])
             provides = [column for column in COLUMNS if getattr(tried, column) is not None]
         self.provides = frozenset(provides)
+        self.annotate_words = getattr(given, "annotate_words", super().annotate_words)
 
     def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
-        """Yield one sentence for each line, in this process.
-
-        Raises:
-            DataError: The object returns sentences of other lines.
-        """
+        """Yield one sentence for each line, in this process; DataError if the object gives others."""
         for chunk in chunks_of(lines, 1000):
             found = list(self.given.annotate(chunk))
             if [one.text for one in found] != chunk:
-                message = (
-                    f"annotator {self.name}: expected {len(chunk)} sentences with the texts of their lines"
+                expected = f"{len(chunk)} sentences with the texts of their lines"
+                raise DataError(
+                    f"annotator {self.name}: expected {expected}, got {len(found)} or other texts."
                 )
-                raise DataError(f"{message}, got {len(found)} or other texts.")
             yield from found
-
-    def annotate_words(self, sentences: Iterable[Sequence[str]]) -> list[Sentence]:
-        """Return one sentence for each list of words.
-
-        Raises:
-            DataError: The object has no `annotate_words` and splits the words of a line in another way.
-        """
-        checked = check_words(sentences)
-        if hasattr(self.given, "annotate_words"):
-            return list(self.given.annotate_words(checked))
-        found = super().annotate_words(checked)
-        if other := [one.words for one, words in zip(found, checked, strict=True) if one.words != words]:
-            message = (
-                f"annotator {self.name}: expected words as given, got {other[0]}. Give it annotate_words."
-            )
-            raise DataError(message)
-        return found
 
 
 def annotator_for(annotator: Annotator, split: str) -> Annotator:

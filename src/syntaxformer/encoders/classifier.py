@@ -20,14 +20,13 @@ from transformers import PreTrainedModel
 
 from syntaxformer.annotate.annotator import check_lines
 from syntaxformer.annotate.wrappers import annotator_for, trusted_annotator
-from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import ConfigError, DataError, TreeError
 from syntaxformer.base.files import CARD, MANIFEST, PARTIAL, check_pieces, disk_errors, write_manifest
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.export_onnx import ONNX, OnnxNetwork
 from syntaxformer.encoders.pretrained import load_collator
 from syntaxformer.encoders.tables import TextExample, TextSet, raw_example
-from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Scorer, WrittenLabel
+from syntaxformer.encoders.task_types import OneLabel, Predictions, Score, Scorer
 from syntaxformer.encoders.tasks import (
     OWN_TASKS,
     TYPES,
@@ -292,7 +291,7 @@ def save(
     Files that the folder holds besides, such as checkpoints of transformers' `Trainer`, stay.
 
     Args:
-        model: It classifies or scores texts or pairs, or writes its labels as text.
+        model: It classifies or scores texts or pairs.
         collator: It made the model's batches.
         folder: The folder, new or not.
         annotator: Who annotates raw texts from now on, as `load_annotator` takes it; None: who annotated the
@@ -305,25 +304,22 @@ def save(
         CheckpointError: The folder holds other files that a model is read from.
         DataError: The folder cannot be written.
     """
-    folder, config = Path(folder), collator.config
+    folder, config, told = Path(folder), collator.config, sorted(collator.annotators)
     infusion: Any = getattr(getattr(model, "infusion", None), "config", InfusionConfig())
     if any(
         getattr(infusion, key) != getattr(config, key) for key in ("tree_options", "vocabularies", "lisa")
     ):
-        expected = sections_in_words(infusion.parts) or "nothing"
-        raise ConfigError(
-            f"collator: expected one for a model infused with {expected}, got one for "
-            f"{sections_in_words(config.parts) or 'nothing'}. Give both the same InfusionConfig."
-        )
+        parts = " and ".join(", ".join(one.parts) or "nothing" for one in (infusion, config))
+        raise ConfigError(f"collator: expected the model's InfusionConfig, got another: {parts}.")
     if (folder / TRANSLATOR).exists() or (folder / "recipe.yaml").exists():
         raise ConfigError(f"folder: expected a new one or Trainer's, got {folder}, a run. Choose another.")
-    needed, told = needed_columns(config), sorted(collator.annotators)
-    if needed and annotator is None and collator.annotator is None and len(told) != 1:
+    needed = needed_columns(config)
+    given = annotator or collator.annotator or (told[0].rpartition(" ")[0] if len(told) == 1 else None)
+    if needed and given is None:
         raise ConfigError(
             f"annotator: expected one for raw texts, got none, and rows by {', '.join(told) or 'nobody'}. "
             'Give annotator="en+phrases", or the one that annotated the training data.'
         )
-    given = annotator or collator.annotator or (told[0].rpartition(" ")[0] if told else None)
     parser = load_for(given if needed else None, needed)
     if parser is not None and told and f"{parser.name} {parser.version}" not in told:
         now = f"texts will be by {parser.name} {parser.version}; trees may differ."
@@ -356,29 +352,23 @@ def save(
 
 
 def _task_of(model: Any, labels: Sequence[str] | None) -> dict[str, Any]:
-    """The fields of `ClassifierInfo` about what a network answers.
-
-    Raises:
-        ConfigError: No type of task has such answers, or labels are missing or too many.
-    """
+    """What a network answers, as fields of `ClassifierInfo`; ConfigError if that is no task."""
     config, found = model.config, None
     problem = config.problem_type or ("regression" if config.num_labels == 1 else OneLabel.problem_type)
     for kind in TYPES.values():
         classes = getattr(transformers, kind.auto_class)._model_mapping.get(type(config), ())
-        if isinstance(model, classes) and kind.problem_type == problem:
+        if isinstance(model, classes) and kind.single_pass and kind.problem_type == problem:
             found = kind
-    writes = found is WrittenLabel
-    names = tuple(labels or (() if writes else map(str, config.id2label.values())))
-    if found is None or not names or len(names) != (config.num_labels, len(names))[writes]:
-        n_labels = f"and {len(names)} labels for {config.num_labels} outputs"
+    names = tuple(labels or map(str, config.id2label.values()))
+    if found is None or len(names) != config.num_labels:
         raise ConfigError(
-            "model: expected one with a head for classes or a score (AutoModelForSequenceClassification), or "
-            "one that writes its labels, which `labels` then gives, got "
-            f"{type(model).__name__} with {problem} {n_labels}. A model of PEFT has to be merged."
+            "model: expected a head for classes or a score, as of AutoModelForSequenceClassification, got "
+            f"{type(model).__name__}, {problem}, with {len(names)} labels for {config.num_labels} outputs. "
+            "A model of PEFT has to be merged."
         )
-    own = next(task for task in OWN_TASKS.values() if (task.type == "score") == (found is Score))
-    fields = {"labels": None if found is Score else names, "words": names if writes else None}
-    return {"task": own.name, "type": found.name, "metrics": own.metrics, **fields}
+    task = next(one for one in OWN_TASKS.values() if one.type == found.name)
+    named = {} if found is Score else {"labels": names}
+    return {"task": task.name, "type": found.name, "metrics": task.metrics, **named}
 
 
 def annotate_examples(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ from syntaxformer.nn import (
     TopicalAttention,
     governor_hits,
 )
-from syntaxformer.syntax.inputs import OMITTED
+from syntaxformer.syntax.inputs import Omitted
 
 BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
 """The arguments of `forward` that hold the syntax of a batch."""
@@ -262,7 +262,7 @@ class Infusion(nn.Module):
             ValueError: A name is unknown, or no relation would be left.
         """
         options = self.config.tree_options
-        known = (*OMITTED, *(options.relations if options else ()))
+        known = (*get_args(Omitted), *(options.relations if options else ()))
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"leave_out: expected some of {', '.join(known)}, got {', '.join(unknown)}.")
         if options is not None and not any(options.active_networks(names)):

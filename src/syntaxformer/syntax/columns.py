@@ -141,12 +141,15 @@ class WordColumns:
 
     def sentences(self) -> Iterator[Sentence]:
         """The lines as sentences; each word is its characters in the line."""
-        columns: dict[str, Any] = {name: getattr(self, name) for name in PER_WORD}
-        columns = {name: column for name, column in columns.items() if column is not None}
+        given = {name: one for name in PER_WORD if (one := getattr(self, name)) is not None}
         for row, text in enumerate(self.texts):
             own = slice(*self.row_splits[row : row + 2].tolist())
             offsets = tuple(zip(self.starts[own].tolist(), self.ends[own].tolist(), strict=True))
-            found: dict[str, Any] = {name: tuple(_listed(column[own])) for name, column in columns.items()}
+            parts = {name: column[own] for name, column in given.items()}
+            found: dict[str, Any] = {
+                name: tuple(one.decode() if isinstance(one, CodedColumn) else one.tolist())
+                for name, one in parts.items()
+            }
             tree = None if self.constituency is None else self.constituency[row]
             found["constituency"] = OF_PARSE if isinstance(tree, Sentence) else tree
             yield Sentence(text, tuple(text[start:end] for start, end in offsets), offsets, **found)
@@ -212,10 +215,6 @@ class WordColumns:
             check_rows(name, rows, np.diff(row_splits), first_line)
             columns = columns.with_user_column(name, list(chain.from_iterable(rows)))
         return columns
-
-
-def _listed(column: Any) -> list[Any]:
-    return column.decode() if isinstance(column, CodedColumn) else column.tolist()
 
 
 def word_offsets(sentences: Sequence[Sentence]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

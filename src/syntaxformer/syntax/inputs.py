@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, cast, get_args
 
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.syntax.columns import WordColumns
 from syntaxformer.syntax.controls import TreeControl
@@ -24,7 +22,6 @@ from syntaxformer.syntax.factors import FACTORS, FactorVocabulary
 from syntaxformer.syntax.own_relations import OwnRelations, find_relations
 from syntaxformer.syntax.piece_relations import (
     DEFAULT_TREES,
-    RelationKind,
     TreeKind,
     WordTrees,
     columns_of_trees,
@@ -49,7 +46,7 @@ IntArray = NDArray[np.integer[Any]]
 NO_GOVERNOR = -100
 """Target of pieces that are not supervised: specials, padding, and words whose governor was cut off."""
 
-OMITTED = (*get_args(TreeKind), *get_args(RelationKind))
+Omitted = Literal[TreeKind, "parent", "child", "sibling", "pair"]
 """What an ablation can leave out besides own relations: a tree, or a kind of relation in both trees."""
 
 
@@ -87,7 +84,7 @@ class TreeOptions(BaseModel):
     without: tuple[str, ...] = Field(
         default=(),
         description="trees and kinds of relation left out (Bai et al. 2021, table 5): some of "
-        f"{', '.join(OMITTED)} and your own",
+        "dependency, constituency, parent, child, sibling, pair and your own",
     )
     control: TreeControl | Literal["permuted"] | None = Field(
         default=None,
@@ -111,13 +108,12 @@ class TreeOptions(BaseModel):
     @classmethod
     def _found(cls, content: Any) -> Any:
         """Look up relations of the user's own: `trees` gets their names, `relations` their records."""
-        given = cast("Mapping[str, Any]", content if isinstance(content, Mapping) else {})
-        trees = cast("Any", given.get("trees"))
-        if not isinstance(trees, list | tuple):
+        given: Any = cast("Any", content) if isinstance(content, Mapping) else {}
+        if not isinstance(given.get("trees"), list | tuple):
             return cast("Any", content)
-        stored: Mapping[str, Any] = given.get("relations") or {}
+        stored: Any = given.get("relations") or {}
         own, names = dict[str, OwnRelations](), list[Any]()
-        for name in cast("Sequence[Any]", trees):
+        for name in given["trees"]:
             if isinstance(name, str) and name not in get_args(TreeKind):
                 record = OwnRelations.model_validate(stored[name]) if name in stored else None
                 name, own[name] = find_relations(name, record)
@@ -125,29 +121,24 @@ class TreeOptions(BaseModel):
         return {**given, "trees": names} | ({"relations": own} if own else {})
 
     @model_validator(mode="after")
-    def _own_fit(self) -> TreeOptions:
-        """Check what relations of the user's own can be combined with."""
-        if unknown := [name for name in self.without if name not in {*OMITTED, *self.relations}]:
-            raise ValueError(
-                f"without: expected some of {', '.join([*OMITTED, *self.relations])}, got {unknown[0]!r}. "
-                + nearest(unknown[0], OMITTED)
-            )
-        for name, own in self.relations.items():
-            if own.n_relations > 3 * self.max_distance + 1:
-                raise ValueError(
-                    f"max_distance: expected at least {-(-(own.n_relations - 1) // 3)}, since {name} has "
-                    f"{own.n_relations} ids, got {self.max_distance}."
-                )
-            for key, allowed in (("siblings", ("apart",)), ("control", (None, "permuted"))):
-                if getattr(self, key) not in allowed:
-                    raise ValueError(
-                        f"{key}: expected {allowed[-1]} with {name}, which is no tree, got "
-                        f"{getattr(self, key)}. Another function of your own can be its control."
-                    )
-        return self
-
-    @model_validator(mode="after")
     def _something_is_left(self) -> TreeOptions:
+        known = [*get_args(Omitted), *self.relations]
+        if unknown := [name for name in self.without if name not in known]:
+            raise ValueError(f"without: expected some of {', '.join(known)}, got {unknown[0]!r}.")
+        for name, own in self.relations.items():
+            least = -(-(own.n_relations - 1) // 3)
+            for key, expected, fits in (
+                (
+                    "max_distance",
+                    f"at least {least} for its {own.n_relations} ids",
+                    self.max_distance >= least,
+                ),
+                ("siblings", "apart", self.siblings == "apart"),
+                ("control", "permuted or null", self.control in (None, "permuted")),
+            ):
+                if not fits:
+                    what = f"with {name}, which is no tree, got {getattr(self, key)}"
+                    raise ValueError(f"{key}: expected {expected} {what}. Or leave {name} out.")
         if len(set(self.trees)) != len(self.trees):
             raise ValueError(f"trees: expected each kind once, got {', '.join(self.trees)}.")
         if not self.used_trees:
@@ -244,7 +235,7 @@ class LineSyntax:
         phrases: Those of all words; None if they are not needed.
         labels: The `linearised` tree of each line: 1 for an unknown label, then those of `inputs.brackets`
             from 2; None if the decoder learns none.
-        own: Relations of the user's own in all pairs of words of each line, `[pairs, own]`; None for none.
+        own: Relations of the user's own in all pairs of words, `[pairs, own]` of each line; None for none.
     """
 
     inputs: SyntaxInputs
@@ -253,7 +244,7 @@ class LineSyntax:
     governors: IntArray | None
     phrases: PhraseColumns | None
     labels: Ragged | None = None
-    own: RelationArray | None = None
+    own: Ragged | None = None
 
     @classmethod
     def of(cls, inputs: SyntaxInputs, words: WordColumns, owners: IntArray) -> LineSyntax | None:
@@ -273,7 +264,7 @@ class LineSyntax:
         own = None
         if functions := own_functions(inputs.trees.used_trees if inputs.trees else ()).values():
             lines = [np.stack([one(line) for one in functions], -1) for line in words.sentences()]
-            own = np.concatenate([ids.reshape(-1, len(functions)) for ids in lines])
+            own = Ragged.of([ids.reshape(-1, len(functions)) for ids in lines], np.uint8)
         return cls(inputs, _narrow(owners), words.row_splits, small, joined, labels, own)
 
     @classmethod
@@ -290,7 +281,7 @@ class LineSyntax:
             np.concatenate(governors) if governors else None,
             _joined(phrases) if phrases else None,
             Ragged.join(labels) if labels else None,
-            np.concatenate(own) if own else None,
+            Ragged.join(own) if own else None,
         )
 
     def select(self, rows: IntArray, flat_pieces: IntArray) -> LineSyntax:
@@ -303,12 +294,8 @@ class LineSyntax:
             None if self.governors is None else self.governors[flat],
             None if self.phrases is None else self.phrases[flat],
             None if self.labels is None else self.labels.take(rows),
-            None if self.own is None else self.own[places_of(self._pair_splits, rows)],
+            None if self.own is None else self.own.take(rows),
         )
-
-    @cached_property
-    def _pair_splits(self) -> NDArray[np.int64]:
-        return splits_of(np.diff(self.word_splits) ** 2)
 
     def batch(
         self, rows: Sequence[int], splits: NDArray[np.int64], dropout: SyntaxDropout | None = None
@@ -328,16 +315,16 @@ class LineSyntax:
 
     def _trees(self, row: int) -> WordTrees:
         words = slice(*self.word_splits[row : row + 2].tolist())
-        n_words, own = words.stop - words.start, None
-        if self.own is not None and self.inputs.trees is not None:
-            ids = self.own[slice(*self._pair_splits[row : row + 2].tolist())].reshape(n_words, n_words, -1)
-            own = dict(zip(own_functions(self.inputs.trees.used_trees), np.moveaxis(ids, -1, 0), strict=True))
-        return WordTrees.of_sentence(
+        n_words = words.stop - words.start
+        found = WordTrees.of_sentence(
             n_words,
             None if self.governors is None else self.governors[words],
             None if self.phrases is None else self.phrases[words],
-            own,
         )
+        if self.own is None or self.inputs.trees is None:
+            return found
+        ids = self.own[row].T.reshape(-1, n_words, n_words)
+        return replace(found, own=dict(zip(own_functions(self.inputs.trees.used_trees), ids, strict=True)))
 
 
 def _label_ids(words: WordColumns, brackets: tuple[str, ...]) -> Ragged:

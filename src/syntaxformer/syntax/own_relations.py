@@ -13,8 +13,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,15 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import DataError
-from syntaxformer.syntax.piece_relations import TREES, Kind, RelationKind, TreeKind, of_user, shown
+from syntaxformer.syntax.piece_relations import TREES, Kind, TreeKind, of_user, shown
 from syntaxformer.syntax.relations import RelationArray
 from syntaxformer.trees import Sentence
 from syntaxformer.trees.sentence import COLUMNS
 
-_LARGEST = 253
-"""Of so many ids and that of pairs, the largest fits into a byte."""
-
-_CALL = "syntaxformer.register_relations"
+_LARGEST, _CALL = 253, "syntaxformer.register_relations"
 
 
 class OwnRelations(BaseModel):
@@ -70,86 +65,67 @@ def register_relations(
     Raises:
         ValueError: The name or a number is not allowed, or the name is another function's.
     """
-    taken = {*get_args(TreeKind), *get_args(RelationKind), "syntax", *COLUMNS}
+    taken = {*get_args(TreeKind), "parent", "child", "sibling", "pair", "syntax", *COLUMNS}
     path = f"{function.__module__}:{function.__qualname__}"
-    older = _RECORDS[name].function if name in _RECORDS else path
-    if not re.fullmatch("[a-z][a-z0-9_]*", name) or name in taken or older != path:
+    is_free = name not in taken and (name not in _RECORDS or _RECORDS[name].function == path)
+    if not is_free or not re.fullmatch("[a-z][a-z0-9_]*", name):
         free = f"a name of small letters, digits and _, not {', '.join(sorted(taken))} or another function's"
         raise ValueError(f"name: expected {free}, got {name!r}.")
     if not 2 <= n_relations <= _LARGEST:
         raise ValueError(f"n_relations: expected 2 to {_LARGEST}, with 0 for none, got {n_relations}.")
     if not needs or not set(needs) <= COLUMNS.keys():
         raise ValueError(f"needs: expected some of {', '.join(COLUMNS)}, got {', '.join(needs) or 'none'}.")
-    _RECORDS[name] = OwnRelations(function=path, n_relations=n_relations, version=_version(function))
+    try:  # not of a notebook, which has no text, nor of a script, which does more
+        text = inspect.getsource(sys.modules[function.__module__]) * (function.__module__ != "__main__")
+    except (OSError, TypeError):
+        text = ""
+    version = text and hashlib.sha256(text.encode()).hexdigest()[:12]
+    _RECORDS[name] = OwnRelations(function=path, n_relations=n_relations, version=version)
     checked = partial(_checked, name, function, n_relations)
     TREES[name] = Kind(tuple(needs), partial(of_user, name), checked)
 
 
-def _version(function: Callable[..., Any]) -> str:
-    """A hash of its module; none in a notebook, which has no text, and in a script, which does more."""
+def _checked(name: str, function: Callable[..., Any], n_relations: int, sentence: Sentence) -> RelationArray:
+    """The relations of a sentence; DataError where the function fails, or gives something else."""
+    shape, failure = (len(sentence),) * 2, None
     try:
-        text = inspect.getsource(sys.modules[function.__module__]) * (function.__module__ != "__main__")
-    except (OSError, TypeError):
-        text = ""
-    return text and hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _checked(
-    name: str, function: Callable[[Sentence], ArrayLike], n_relations: int, sentence: Sentence
-) -> RelationArray:
-    """The relations of one sentence.
-
-    Raises:
-        DataError: The function fails, or gives something else.
-    """
-    n_words = len(sentence)
-    try:
-        found = np.asarray(function(sentence) if n_words else np.zeros((0, 0), np.uint8))
-    except Exception as error:  # the user's own
-        remedy = f"What it reads besides words belongs into `needs` of {_CALL}."
-        raise DataError(
-            f"{name}: expected relations of {shown(sentence)}, got {type(error).__name__}: {error}. {remedy}"
-        ) from error
-    got = f"{found.dtype} of shape {list(found.shape)}"
-    if found.shape == (n_words, n_words) and found.dtype.kind in "iub":
-        if not n_words or 0 <= found.min() <= found.max() < n_relations:
+        found = np.asarray(function(sentence) if len(sentence) else np.zeros(shape, int))
+        is_whole = found.shape == shape and found.dtype.kind in "iub"
+        if is_whole and 0 <= found.min(initial=0) <= found.max(initial=0) < n_relations:
             return found.astype(np.uint8)
-        got = f"{found.min()} to {found.max()}"
-    wanted = f"whole numbers from 0 to {n_relations - 1} of shape [{n_words}, {n_words}]"
-    raise DataError(f"{name}: expected {wanted} for {shown(sentence)}, got {got}.")
+        got = f"{found.min()} to {found.max()}, {found.dtype} {list(found.shape)}"
+    except Exception as error:  # the user's own
+        got, failure = f"{type(error).__name__}: {error}", error
+    expected = f"whole numbers from 0 to {n_relations - 1}, {list(shape)}, for {shown(sentence)}, got {got}"
+    remedy = f"What the function reads besides words belongs into `needs` of {_CALL}."
+    raise DataError(f"{name}: expected {expected}. {remedy}") from failure
 
 
 def find_relations(named: str, stored: OwnRelations | None = None) -> tuple[str, OwnRelations]:
-    """The name and the record of registered relations, whose module is imported if need be.
-
-    Args:
-        named: Their name, or the import path of their function.
-        stored: The record of a model; None for a new one.
+    """The name and the record of relations by their name or import path; their module is imported if need be.
 
     Raises:
-        ValueError: There are none, or they have another number of ids than the model's.
+        ValueError: There are none, or they have another number of ids than `stored`, a model's.
     """
     path = named if stored is None else stored.function
     if (name := _name_of(named)) is None and ":" in path:
         _import_module_of(path)
     if (name := _name_of(named)) is None:
+        expected = f"{', '.join(TREES)} or module:function of your own relations, got {named}"
         remedy = (
             f"Call {_CALL}({named.partition(':')[2] or named!r}, …) in {path.partition(':')[0]}, or before."
         )
-        raise ValueError(
-            f"trees: expected {', '.join(TREES)} or module:function of your own relations, got {named}. "
-            + (remedy if ":" in path else nearest(named, [*TREES]))
-        )
+        raise ValueError(f"trees: expected {expected}. {remedy if ':' in path else nearest(named, [*TREES])}")
     own = _RECORDS[name]
     if stored is not None and stored.n_relations != own.n_relations:
-        raise ValueError(
-            f"relations.{name}: expected n_relations {stored.n_relations}, as the model has, got "
-            f"{own.n_relations} from {own.function}. Register that of the model, or train anew."
+        expected = (
+            f"n_relations {stored.n_relations}, as the model has, got {own.n_relations} from {own.function}"
         )
+        raise ValueError(f"relations.{name}: expected {expected}. Register that of the model, or train anew.")
     if stored is not None and stored != own:
-        now = f"{own.function} {own.version}; relations may differ."
-        was = f"{stored.function} {stored.version}"
-        warnings.warn(f"relations.{name}: the model was trained with {was}, this is {now}", stacklevel=2)
+        was, now = (f"{one.function} {one.version}" for one in (stored, own))
+        message = f"relations.{name}: the model was trained with {was}, this is {now}; relations may differ."
+        warnings.warn(message, stacklevel=2)
     return name, own
 
 
@@ -158,22 +134,15 @@ def _name_of(named: str) -> str | None:
 
 
 def _import_module_of(path: str) -> None:
-    """Import the module of a function if its text registers relations: a stranger may have named it.
-
-    Raises:
-        ValueError: There is no such module, it registers nothing or fails.
-    """
-    module = path.partition(":")[0]
-    if module in sys.modules:
+    """Import the module of a function if its text registers relations: a stranger may have named it."""
+    if (module := path.partition(":")[0]) in sys.modules:
         return
+    *outer, last = module.split(".")
+    ends = ((f"{last}.py",), (last, "__init__.py"))
+    files = [file for root in sys.path for end in ends if (file := Path(root, *outer, *end)).is_file()]
     try:
-        name, *inner = module.split(".")
-        spec = find_spec(name)
-        for part in inner:  # for an inner module, `find_spec` would import those around it
-            name = f"{name}.{part}"
-            spec = spec and PathFinder.find_spec(name, spec.submodule_search_locations or [])
-        if spec is None or "register_relations" not in Path(spec.origin or "").read_text("utf-8", "replace"):
-            raise LookupError("no module" if spec is None else "one that does not call register_relations")
+        if not files or "register_relations" not in files[0].read_text("utf-8", "replace"):
+            raise LookupError("one that does not call register_relations" if files else "no module")
         import_module(module)
     except Exception as error:  # also the module's own
         raise ValueError(

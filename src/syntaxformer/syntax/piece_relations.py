@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -32,9 +33,6 @@ from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 
 TreeKind = Literal["dependency", "constituency"]
 """The kinds of tree that are always in `TREES`."""
-
-RelationKind = Literal["parent", "child", "sibling", "pair"]
-"""The kinds of relation in a tree."""
 
 DEFAULT_TREES: tuple[TreeKind, ...] = ("dependency", "constituency")
 """The trees of a relation tensor by default, in their order there."""
@@ -69,15 +67,11 @@ class WordTrees:
 
     @classmethod
     def of_sentence(
-        cls,
-        n_words: int,
-        governors: ArrayLike | None = None,
-        phrases: PhraseColumns | None = None,
-        own: Mapping[str, RelationArray] | None = None,
+        cls, n_words: int, governors: ArrayLike | None = None, phrases: PhraseColumns | None = None
     ) -> WordTrees:
         """Trees of a single sentence."""
         given = None if governors is None else np.asarray(governors, np.int32)
-        return cls(np.zeros(n_words, np.int8), given, phrases, own or {})
+        return cls(np.zeros(n_words, np.int8), given, phrases)
 
     @classmethod
     def of_pair(cls, first: WordTrees, second: WordTrees) -> WordTrees:
@@ -98,18 +92,11 @@ class WordTrees:
         if first.phrases is not None and second.phrases is not None:
             moved = replace(second.phrases, gap_heads=second.phrases.gap_heads + n_first)
             phrases = PhraseColumns.join([first.phrases, moved])
-        n_both = (n_first, n_first + len(second))
-        own = {name: _placed([ids, second.own[name]], n_both) for name, ids in first.own.items()}
+        own = {
+            name: np.pad(ids, (0, len(second))) + np.pad(second.own[name], (n_first, 0))
+            for name, ids in first.own.items()
+        }
         return cls(segments, governors, phrases, own)
-
-
-def _placed(blocks: Sequence[RelationArray], ends: Sequence[int]) -> RelationArray:
-    """Square blocks along the diagonal, each up to its end and 0 where it is too small for that."""
-    placed, start = np.zeros((ends[-1], ends[-1]), np.uint8), 0
-    for block, end in zip(blocks, ends, strict=True):
-        placed[start : start + len(block), start : start + len(block)] = block
-        start = end
-    return placed
 
 
 def word_relations(
@@ -191,10 +178,8 @@ def _constituency(
 
 def of_user(name: str, examples: Sequence[WordTrees], n_words: Any, widest: int, *_: Any) -> _Built:
     """As a tree's `build`, for relations of the user's own."""
-    found = np.zeros((len(examples), widest, widest), np.uint8)
-    for row, example in zip(found, examples, strict=True):
-        row[: len(example), : len(example)] = _wanted(example.own.get(name), name)
-    return found, np.zeros(found.shape[:2], np.int64)
+    found = [np.pad(_wanted(one.own.get(name), name), (0, widest - len(one))) for one in examples]
+    return np.array(found, np.uint8).reshape(-1, widest, widest), np.zeros((len(found), widest), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +214,8 @@ def own_functions(trees: Iterable[str]) -> dict[str, Callable[[Sentence], Relati
 def columns_of_trees(trees: Iterable[str]) -> list[str]:
     """Columns of a `Sentence` that some kinds of tree are read from, in the order of the table."""
     wanted = set(trees)
-    columns = (column for name, kind in TREES.items() if name in wanted for column in kind.columns)
-    return list(dict.fromkeys(columns))
+    columns = (kind.columns for name, kind in TREES.items() if name in wanted)
+    return list(dict.fromkeys(chain.from_iterable(columns)))
 
 
 def _wanted(tree: _T | None, name: str) -> _T:
@@ -276,7 +261,7 @@ def sentence_trees(sentence: Sentence, trees: Sequence[str]) -> WordTrees:
         governors = sentence.governors or ()
     if "constituency" in columns:
         phrases = phrases_of(sentence)
-    return WordTrees.of_sentence(len(sentence), governors, phrases, own)
+    return replace(WordTrees.of_sentence(len(sentence), governors, phrases), own=own)
 
 
 def phrases_of(sentence: Sentence) -> PhraseColumns:
@@ -384,8 +369,9 @@ def cut_trees(trees: WordTrees, n_kept: int, max_distance: int) -> WordTrees:
         governors = _renumbered(np.asarray(trees.governors, np.int64), n_kept, above, n_nodes)
     if trees.phrases is not None:
         phrases = _cut_phrases(trees.phrases, n_kept, n_nodes)
-    own = {name: _placed([ids[:n_kept, :n_kept]], [n_nodes]) for name, ids in trees.own.items()}
-    return WordTrees.of_sentence(n_nodes, governors, phrases, own)
+    beyond = (0, n_nodes - n_kept)
+    own = {name: np.pad(ids[:n_kept, :n_kept], beyond) for name, ids in trees.own.items()}
+    return replace(WordTrees.of_sentence(n_nodes, governors, phrases), own=own)
 
 
 def _ancestors_beyond(governors: NDArray[np.int64], n_kept: int, n_steps: int) -> NDArray[np.int64]:

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("syntaxformer.data")
 
 PHRASES = ("word_depths", "gap_depths", "gap_heads")
+_OF_LINES = {"label": "labels", "own": "own"}
+"""What a file's name begins with → a field of `LineSyntax`, with values of each line."""
 
 
 def nested_fraction(text: ParallelText, fraction: float) -> ParallelText:
@@ -330,12 +332,13 @@ def _arrays(
         phrases = None if text.syntax is None else text.syntax.phrases
         for owner, names in (
             (text, ("pieces", "splits", "factors", "n_tags")),
-            (text.syntax, ("owners", "word_splits", "governors", "own")),
+            (text.syntax, ("owners", "word_splits", "governors")),
             (phrases, PHRASES),
         ):
             found |= {f"{side}.{name}": getattr(owner, name, None) for name in names}
-        if text.syntax is not None and (labels := text.syntax.labels) is not None:
-            found |= {f"{side}.labels": labels.values, f"{side}.label_splits": labels.splits}
+        for name, field in _OF_LINES.items():
+            if (rows := getattr(text.syntax, field, None)) is not None:
+                found |= {f"{side}.{name}s": rows.values, f"{side}.{name}_splits": rows.splits}
         sizes = [len(vocabulary) for vocabulary in encoder.vocabularies.values()]
         highest = {"pieces": len(encoder.tokenizer) + sum(sizes), "factors": max(sizes, default=0)}
         for name, number in highest.items():
@@ -351,8 +354,10 @@ def _text_of(arrays: dict[str, NDArray[Any]], side: str, syntax: SyntaxInputs) -
         return text
     phrases = PhraseColumns(*(own[name] for name in PHRASES)) if PHRASES[0] in own else None
     parts = (own["owners"], own["word_splits"], own.get("governors"), phrases)
-    labels = Ragged(own["labels"], own["label_splits"]) if "labels" in own else None
-    return replace(text, syntax=LineSyntax(syntax, *parts, labels, own.get("own")))
+    of_lines = [
+        Ragged(own[f"{name}s"], own[f"{name}_splits"]) if f"{name}s" in own else None for name in _OF_LINES
+    ]
+    return replace(text, syntax=LineSyntax(syntax, *parts, *of_lines))
 
 
 def encoded_chunks(

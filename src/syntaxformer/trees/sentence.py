@@ -152,13 +152,12 @@ class Sentence:
         """
         given = {name: one.tolist() if hasattr(one, "tolist") else one for name, one in row.items()}
         offsets = tuple(zip(given["starts"], given["ends"], strict=True))
-        columns = {name: one if (one := given.get(name)) is None else tuple(one) for name in PER_WORD}
-        for name, values in columns.items():
-            if values is not None and COLUMNS[name].kind == "tag":
-                columns[name] = tuple(map(intern, values))
-        words = given.get("words")
-        if words is None:
+        if (words := given.get("words")) is None:
             words = [given["text"][start:end] for start, end in offsets]
+        columns: dict[str, Any] = {}
+        for name in PER_WORD:
+            if (values := given.get(name)) is not None:
+                columns[name] = tuple(map(intern, values) if COLUMNS[name].kind == "tag" else values)
         return cls(given["text"], tuple(words), offsets, **columns, constituency=given.get("constituency"))
 
     @classmethod

@@ -95,14 +95,14 @@ def test_plain_models_of_scores_and_pairs_need_no_annotator(made, tmp_path, pair
 def test_saving_refuses_what_could_not_be_loaded_rightly(made, tmp_path):
     model, collator = made("relation_bias")
     plain, for_plain = made("none")
-    with pytest.raises(ConfigError, match="collator: expected one for a model infused with relation_bias, got one for nothing"):  # fmt: skip
+    with pytest.raises(ConfigError, match="collator: expected the model's InfusionConfig, got another: relation_bias and nothing"):  # fmt: skip
         sf.save(model, for_plain, tmp_path / "a", "en")
-    with pytest.raises(ConfigError, match="for a model infused with nothing, got one for relation_bias"):
+    with pytest.raises(ConfigError, match="got another: nothing and relation_bias"):
         sf.save(plain, collator, tmp_path / "a", "en")
     tagger, of_tagger = made("none", AutoModelForTokenClassification)
-    with pytest.raises(ConfigError, match=r"model: expected one with a head for classes or a score .* got BertForTokenClassification"):  # fmt: skip
+    with pytest.raises(ConfigError, match=r"model: expected a head for classes or a score, .* got BertForTokenClassification"):  # fmt: skip
         sf.save(tagger, of_tagger, tmp_path / "a")
-    with pytest.raises(ConfigError, match="and 3 labels for 2 outputs"):
+    with pytest.raises(ConfigError, match="with 3 labels for 2 outputs"):
         sf.save(plain, for_plain, tmp_path / "a", labels=["a", "b", "c"])
     assert not (tmp_path / "a").exists()
     (tmp_path / "run").mkdir()

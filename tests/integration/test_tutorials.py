@@ -142,6 +142,7 @@ def test_relations_of_your_own(type_in, newcomer, monkeypatch):
     from fastapi.testclient import TestClient
 
     from syntaxformer.serve import ServiceConfig, create_app
+    from syntaxformer.serve.engines import load_engine
     from syntaxformer.syntax import own_relations as registry
 
     text = (DOCS / "relations.md").read_text("utf-8")
@@ -169,11 +170,15 @@ def test_relations_of_your_own(type_in, newcomer, monkeypatch):
     assert translation.count("\n") == 1
     (body,) = re.findall(r"-d '(.*)'$", text, re.MULTILINE)
     forget()
-    with TestClient(create_app(ServiceConfig(models={"near": newcomer / "runs" / "near"}))) as client:
+    config = ServiceConfig(models={"near": newcomer / "runs" / "near"})
+    engines = {name: load_engine(name, folder) for name, folder in config.models.items()}
+    with TestClient(create_app(config, engines), "http://localhost:8000") as client:
         answer = client.post("/v1/classify", content=body, headers={"content-type": "application/json"})
-    served = answer.json()["predictions"][0]["probabilities"]
+    assert answer.status_code == 200, answer.json()
+    served = answer.json()["classifications"][0]["probabilities"]
     assert [f"{one:.4f}" for one in served.values()] == label.splitlines()[1].split("\t")[1:]
-    names = {}
+    forget()
+    names = {"__name__": "__main__"}
     exec(module + control, names)
     links = registry.TREES["random_links"].function(names["sf"].Sentence.from_words(["a", "b", "c"]))
     assert links.sum(1).tolist() == [1, 1, 1]

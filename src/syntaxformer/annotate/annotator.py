@@ -312,8 +312,8 @@ class GivenAnnotator(Annotator):
 
     def __init__(self, given: Any) -> None:
         if not (hasattr(given, "name") and hasattr(given, "annotate")):
-            expected, got = "a name, or an object with `name` and `annotate`", type(given).__name__
-            raise TypeError(f"annotator: expected {expected}, got {got}.")
+            expected = "a name, or an object with `name` and `annotate`"
+            raise TypeError(f"annotator: expected {expected}, got {type(given).__name__}.")
         self.given, self.name = given, str(given.name)
         self.version = str(getattr(given, "version", f"unversioned-{uuid4().hex[:_SHORT]}"))
         if (provides := getattr(given, "provides", None)) is None:
@@ -327,10 +327,8 @@ class GivenAnnotator(Annotator):
         for chunk in chunks_of(lines, 1000):
             found = list(self.given.annotate(chunk))
             if [one.text for one in found] != chunk:
-                expected = f"{len(chunk)} sentences with the texts of their lines"
-                raise DataError(
-                    f"annotator {self.name}: expected {expected}, got {len(found)} or other texts."
-                )
+                expected = f"{len(chunk)} sentences with the texts of their lines, got {len(found)}"
+                raise DataError(f"annotator {self.name}: expected {expected} or others.")
             yield from found
 
 

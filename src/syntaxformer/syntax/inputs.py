@@ -128,17 +128,13 @@ class TreeOptions(BaseModel):
         for name, own in self.relations.items():
             least = -(-(own.n_relations - 1) // 3)
             for key, expected, fits in (
-                (
-                    "max_distance",
-                    f"at least {least} for its {own.n_relations} ids",
-                    self.max_distance >= least,
-                ),
+                ("max_distance", f"{least} or more", self.max_distance >= least),
                 ("siblings", "apart", self.siblings == "apart"),
                 ("control", "permuted or null", self.control in (None, "permuted")),
             ):
                 if not fits:
-                    what = f"with {name}, which is no tree, got {getattr(self, key)}"
-                    raise ValueError(f"{key}: expected {expected} {what}. Or leave {name} out.")
+                    found = f"{name}, {own.n_relations} relations that are no tree, got {getattr(self, key)}"
+                    raise ValueError(f"{key}: expected {expected} with {found}.")
         if len(set(self.trees)) != len(self.trees):
             raise ValueError(f"trees: expected each kind once, got {', '.join(self.trees)}.")
         if not self.used_trees:

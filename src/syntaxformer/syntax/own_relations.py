@@ -5,8 +5,6 @@ A config names them as it names a tree, and stores their import path; nothing of
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import re
 import sys
 import warnings
@@ -14,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import DataError
+from syntaxformer.base.files import hash_file
 from syntaxformer.syntax.piece_relations import TREES, Kind, TreeKind, of_user, shown
 from syntaxformer.syntax.relations import RelationArray
 from syntaxformer.trees import Sentence
@@ -43,11 +42,11 @@ class OwnRelations(BaseModel):
 _RECORDS: dict[str, OwnRelations] = {}
 
 
+Function = Callable[[Sentence], ArrayLike]
+
+
 def register_relations(
-    name: str,
-    function: Callable[[Sentence], ArrayLike],
-    n_relations: int,
-    needs: Sequence[str] = ("governors",),
+    name: str, function: Function, n_relations: int, needs: Sequence[str] = ("governors",)
 ) -> None:
     """Add relations of your own, which `trees` of `masks` and `relation_bias` can then name.
 
@@ -75,17 +74,15 @@ def register_relations(
         raise ValueError(f"n_relations: expected 2 to {_LARGEST}, with 0 for none, got {n_relations}.")
     if not needs or not set(needs) <= COLUMNS.keys():
         raise ValueError(f"needs: expected some of {', '.join(COLUMNS)}, got {', '.join(needs) or 'none'}.")
-    try:  # not of a notebook, which has no text, nor of a script, which does more
-        text = inspect.getsource(sys.modules[function.__module__]) * (function.__module__ != "__main__")
-    except (OSError, TypeError):
-        text = ""
-    version = text and hashlib.sha256(text.encode()).hexdigest()[:12]
+    # A notebook has no file, and that of a script holds more than relations.
+    file = getattr(sys.modules[function.__module__], "__file__", None)
+    version = hash_file(Path(file))[:12] if file and function.__module__ != "__main__" else ""
     _RECORDS[name] = OwnRelations(function=path, n_relations=n_relations, version=version)
     checked = partial(_checked, name, function, n_relations)
     TREES[name] = Kind(tuple(needs), partial(of_user, name), checked)
 
 
-def _checked(name: str, function: Callable[..., Any], n_relations: int, sentence: Sentence) -> RelationArray:
+def _checked(name: str, function: Function, n_relations: int, sentence: Sentence) -> RelationArray:
     """The relations of a sentence; DataError where the function fails, or gives something else."""
     shape, failure = (len(sentence),) * 2, None
     try:
@@ -112,16 +109,13 @@ def find_relations(named: str, stored: OwnRelations | None = None) -> tuple[str,
         _import_module_of(path)
     if (name := _name_of(named)) is None:
         expected = f"{', '.join(TREES)} or module:function of your own relations, got {named}"
-        remedy = (
-            f"Call {_CALL}({named.partition(':')[2] or named!r}, …) in {path.partition(':')[0]}, or before."
-        )
-        raise ValueError(f"trees: expected {expected}. {remedy if ':' in path else nearest(named, [*TREES])}")
+        module, _, last = path.partition(":")
+        remedy = f"Call {_CALL}({last!r}, …) in {module}, or before." if last else nearest(named, [*TREES])
+        raise ValueError(f"trees: expected {expected}. {remedy}")
     own = _RECORDS[name]
     if stored is not None and stored.n_relations != own.n_relations:
-        expected = (
-            f"n_relations {stored.n_relations}, as the model has, got {own.n_relations} from {own.function}"
-        )
-        raise ValueError(f"relations.{name}: expected {expected}. Register that of the model, or train anew.")
+        expected = f"n_relations {stored.n_relations}, as the model has, got {own.n_relations}"
+        raise ValueError(f"relations.{name}: expected {expected}. Register the model's, or train anew.")
     if stored is not None and stored != own:
         was, now = (f"{one.function} {one.version}" for one in (stored, own))
         message = f"relations.{name}: the model was trained with {was}, this is {now}; relations may differ."

@@ -143,5 +143,5 @@ def test_annotators_that_are_objects(made, tmp_path):
     ):
         GivenAnnotator(short).annotate(TEXTS)
     short.annotate = lambda lines: TableAnnotator().annotate([line.replace("-", " ") for line in lines])
-    with pytest.raises(DataError, match="or other texts"):
+    with pytest.raises(DataError, match="or others"):
         GivenAnnotator(short).annotate(["a-b"])

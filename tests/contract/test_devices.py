@@ -115,7 +115,7 @@ def test_an_exported_graph_makes_its_tensors_on_the_devices_of_its_inputs() -> N
     states = [torch.zeros(3, 2, 7, 11, device="meta") for _ in range(3)]
     relations = torch.zeros(3, 2, 7, 7, dtype=torch.uint8, device="meta")
     active = [place % 3 > 0 for place in range(2 * 46 + 1)]
-    found = syntax_attention_graph(
+    found, _ = syntax_attention_graph(
         *states, relations, torch.zeros(2, 11, device="meta"), active=active, include_full=True
     )
     assert found.device.type == "meta"

@@ -27,8 +27,9 @@ def _arguments(n_trees=2, padded=True):
 
 
 def _assert_same(arguments):
-    expected, _ = syntax_attention(**arguments)
-    found = syntax_attention_graph(**arguments)
+    expected, weights = syntax_attention(**arguments)
+    found, found_weights = syntax_attention_graph(**arguments)
+    torch.testing.assert_close(found_weights, weights, atol=2e-5, rtol=2e-5)
     assert torch.isfinite(found).all()
     torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
 
@@ -66,4 +67,4 @@ def test_rows_far_below_zero(mode, below):
         arguments = {**_arguments(), **given, "gate": gate}
         _assert_same(arguments)
         reference, _ = syntax_attention_reference(**arguments)
-        torch.testing.assert_close(syntax_attention_graph(**arguments), reference, atol=3e-5, rtol=2e-5)
+        torch.testing.assert_close(syntax_attention_graph(**arguments)[0], reference, atol=3e-5, rtol=2e-5)

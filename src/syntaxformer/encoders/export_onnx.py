@@ -136,7 +136,7 @@ def _write_graph(path: Path, model: Any, batch: dict[str, Tensor], shortest: int
         {0: rows, 2: pieces, 3: pieces} if name == PAIRWISE else {0: rows, 1: pieces} for name in names
     )
     arguments = tuple(batch[name] for name in names)
-    with _exporting(model), torch.no_grad():
+    with _quietly(), torch.no_grad():
         try:
             program = torch.export.export(
                 _Logits(model, names).eval(), arguments, dynamic_shapes=(shapes,), strict=False
@@ -156,22 +156,17 @@ def _write_graph(path: Path, model: Any, batch: dict[str, Tensor], shortest: int
 
 
 @contextmanager
-def _exporting(model: Any) -> Iterator[None]:
-    """Use plain operations for syntax, and silence the loggers of the exporter."""
-    infusion = getattr(model, "infusion", None)
+def _quietly() -> Iterator[None]:
+    """Silence the loggers of the exporter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
             logger.setLevel(logging.ERROR)
-        if infusion is not None:
-            infusion.is_exporting = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        if infusion is not None:
-            infusion.is_exporting = False
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 

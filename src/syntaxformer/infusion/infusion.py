@@ -31,6 +31,7 @@ from syntaxformer.nn import (
     TopicalAttention,
     governor_hits,
 )
+from syntaxformer.nn.kernels.on_cpu import reads_values
 from syntaxformer.syntax.inputs import Omitted
 
 BATCH_KEYS = ("syntax", "factor_ids", "governors", "first_pieces")
@@ -171,7 +172,7 @@ class Infusion(nn.Module):
             raise ConfigError(problems)
         self.config, self.family = config.fitted(), parts.family
         self._last = _LastSeen()
-        self.records_weights = self.records_attention = self.is_exporting = False
+        self.records_weights = self.records_attention = False
         self.inject = config.lisa.inject if config.lisa else None
         self.masked_layers = _chosen(config.masks, len(parts.layers))
         self._add_masks(parts)
@@ -292,7 +293,6 @@ class Infusion(nn.Module):
         finally:
             self.records_weights = self.records_attention = False
 
-    @torch.compiler.disable(reason="a batch is checked by its values")
     def open(
         self,
         given: Mapping[str, Tensor | None],
@@ -315,7 +315,7 @@ class Infusion(nn.Module):
         Raises:
             ValueError: The batch lacks syntax that the model is infused with, or its shape is wrong.
         """
-        _check(self.config, given, shape)
+        _check(self, given, shape)
         seen = seen or Seen()
         seen.targets, seen.counted = given.get("governors"), given.get("first_pieces")
         self._last.seen = seen
@@ -358,13 +358,13 @@ def _embedding(config: InfusionConfig, parts: Parts) -> FactorEmbedding | None:
     return FactorEmbedding(config.embedding.plan(width, ENCODER_KINDS), sizes)
 
 
-def _check(config: InfusionConfig, given: Mapping[str, Tensor | None], shape: torch.Size) -> None:
-    """Check that the batch brings what the config needs, in the shape of its pieces."""
+def _check(infusion: Infusion, given: Mapping[str, Tensor | None], shape: torch.Size) -> None:
+    """Check that the batch brings what the infusion needs, in the shape of its pieces."""
     batch, n_pieces = shape
-    options = config.tree_options
+    options, embedding = infusion.config.tree_options, infusion.embedding
     wanted = {
         "syntax": [batch, len(options.planes), n_pieces, n_pieces] if options else None,
-        "factor_ids": [batch, n_pieces, len(config.factors)] if config.embedding else None,
+        "factor_ids": [batch, n_pieces, len(embedding.tables)] if embedding else None,
     }
     for name, expected in wanted.items():
         if expected is not None and given.get(name) is None:
@@ -385,8 +385,14 @@ def _as_bytes(relations: Tensor | None) -> Tensor:
     relations = cast("Tensor", relations)
     if relations.dtype == torch.uint8:
         return relations
-    if relations.is_floating_point() or not 0 <= int(relations.min()) <= int(relations.max()) <= 255:
-        raise ValueError(f"syntax: expected relations as uint8, got {relations.dtype}.")
+    problem = f"syntax: expected relations as uint8, got {relations.dtype}."
+    if relations.is_floating_point():
+        raise ValueError(problem)
+    fits = ((relations >= 0) & (relations <= 255)).all()
+    if not reads_values(relations.device):
+        torch._assert_async(fits, problem)
+    elif not fits:
+        raise ValueError(problem)
     return relations.to(torch.uint8)
 
 

@@ -69,12 +69,6 @@ def attend(call: Call) -> tuple[Tensor, Tensor | None]:
 
     Source: Bai et al. (2021) for syntax attention, Strubell et al. (2018) for LISA.
     """
-    # A compiled graph breaks here: the code below reads values of tensors and records results in the batch.
-    run: Any = _attend if call.batch.infusion.is_exporting else _attend_eagerly
-    return run(call)
-
-
-def _attend(call: Call) -> tuple[Tensor, Tensor | None]:
     batch, position_bias = call.batch, call.bias
     batch.seen.attended = True
     call, logits = _with_lisa(_with_relation_bias(call), position_bias)
@@ -87,11 +81,6 @@ def _attend(call: Call) -> tuple[Tensor, Tensor | None]:
     if is_recorded and weights is not None:
         batch.seen.add("attention", call.layer, weights)
     return output.transpose(1, 2), weights
-
-
-_attend_eagerly = torch.compiler.disable(
-    _attend, reason="syntax attention indexes the relations of its batch"
-)
 
 
 def own_layer(batch: SyntaxBatch, layer: int) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
@@ -133,7 +122,7 @@ def _with_relation_bias(call: Call) -> Call:
     infusion = call.batch.infusion
     if str(call.layer) not in infusion.relation_bias:
         return call
-    look_up = relation_bias_graph if infusion.is_exporting else None
+    look_up = relation_bias_graph if torch.compiler.is_compiling() else None
     bias = infusion.relation_bias[str(call.layer)](call.batch.relations, infusion.active, look_up)
     return _plus_bias(call, bias)
 
@@ -195,14 +184,16 @@ def _attended(call: Call, is_first: bool = True) -> Tensor:
         "active": active,
         "gate": infusion.gate_of(call.layer),
         "summation": masks.summation,
+        "dropout": call.dropout,
+        "return_weights": infusion.records_weights and is_first,
     }
     states = (call.query, call.key, call.value)
-    if infusion.is_exporting:
+    if torch.compiler.is_compiling():
         relations = batch.relations if window is None else batch.local_relations(window)
-        return syntax_attention_graph(*states, relations, topical_query, batch.key_mask, **options)
-    options |= {"dropout": call.dropout, "return_weights": infusion.records_weights and is_first}
-    index = batch.index if window is None else batch.local_index(window)
-    output, weights = syntax_attention(*states, index, topical_query, **options)
+        output, weights = syntax_attention_graph(*states, relations, topical_query, batch.key_mask, **options)
+    else:
+        index = batch.index if window is None else batch.local_index(window)
+        output, weights = syntax_attention(*states, index, topical_query, **options)
     if weights is not None:
         batch.seen.add("weights", call.layer, weights.detach())
     return output

@@ -63,8 +63,14 @@ def _joined(by: type, host: type) -> type:
         def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
             return by.forward(self, *args, **kwargs)
 
-        forward.__signature__ = _with_syntax(inspect.signature(host.forward))  # type: ignore[attr-defined]
+        signature = inspect.signature(host.forward)
+        forward.__signature__ = _with_syntax(signature)  # type: ignore[attr-defined]
         content["forward"] = forward
+        content["positional"] = tuple(
+            name
+            for name, one in signature.parameters.items()
+            if one.kind == one.POSITIONAL_OR_KEYWORD and name != "self"
+        )
     return type(host.__name__, (by, host), content)
 
 
@@ -148,7 +154,6 @@ class TaggedFinal(nn.Module):
         return super().forward(_with_tags(states), *args, **kwargs)
 
 
-@torch.compiler.disable(reason="the head does not get the batch")
 def _with_tags(states: Tensor) -> Tensor:
     batch = _running.batch
     if batch is None or batch.factor_ids is None:
@@ -165,6 +170,7 @@ class _TakesSyntax(nn.Module):
     """A model whose `forward` names the syntax of a batch among its arguments."""
 
     host: ClassVar[type]
+    positional: ClassVar[tuple[str, ...]]
 
 
 class InfusedEncoder(_TakesSyntax):
@@ -183,7 +189,6 @@ class InfusedEncoder(_TakesSyntax):
         return output
 
 
-@torch.compiler.disable(reason="a batch is checked by its values")
 def _opened(
     stack: InfusedEncoder, root: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], SyntaxBatch]:
@@ -210,16 +215,13 @@ def _opened(
 
 def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """All arguments of a call of the module's `forward` by name, positional ones included."""
-    bound = _signature(type(module).forward).bind_partial(module, *args, **kwargs)
-    inputs = dict(bound.arguments)
-    inputs.pop("self")
-    for parameter in bound.signature.parameters.values():
-        if parameter.kind == inspect.Parameter.VAR_KEYWORD:
-            inputs |= inputs.pop(parameter.name, {})
-    return inputs
-
-
-_signature = cache(inspect.signature)
+    names = type(module).positional
+    if len(args) > len(names) or any(name in kwargs for name in names[: len(args)]):
+        raise TypeError(
+            f"{type(module).__name__}: expected at most {', '.join(names)} without names, each once, got "
+            f"{len(args)} arguments and {', '.join(kwargs)}."
+        )
+    return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
 def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batch: SyntaxBatch) -> None:
@@ -231,7 +233,6 @@ def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batc
     inputs["inputs_embeds"] = join(inputs["inputs_embeds"], batch.factor_ids)
 
 
-@torch.compiler.disable
 def _closed(batch: SyntaxBatch) -> None:
     """Stop recording, as layers may run again for gradients; a head outside the encoder still reads tags."""
     batch.seen.closed = True
@@ -239,7 +240,6 @@ def _closed(batch: SyntaxBatch) -> None:
         _running.batch = None
 
 
-@torch.compiler.disable
 def _check_attended(stack: InfusedEncoder, batch: SyntaxBatch) -> None:
     if batch.infusion.attends and not batch.seen.attended:
         raise ValueError(
@@ -352,18 +352,15 @@ class InfusedModel(_TakesSyntax):
         return from_folder(folder, *args, **kwargs)
 
 
-@torch.compiler.disable
 def _open(kwargs: dict[str, Any]) -> None:
     _running.batch, _running.is_open = None, True
     _running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
 
 
-@torch.compiler.disable
 def _end() -> None:
     _running.batch, _running.given, _running.is_open = None, None, False
 
 
-@torch.compiler.disable
 def _with_governor_loss(
     model: InfusedModel, output: Any, seen: Seen, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:

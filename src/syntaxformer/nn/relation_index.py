@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +33,8 @@ def _mask(networks: tuple[bool, ...], device: torch.device) -> Bool[Tensor, " ne
 
 def mask_of(networks: Sequence[bool], device: torch.device) -> Bool[Tensor, " networks"]:
     """A mask on a device, copied there once for all batches."""
-    return _mask(tuple(map(bool, networks)), device)
+    make: Any = _mask.__wrapped__ if torch.compiler.is_compiling() else _mask
+    return make(tuple(map(bool, networks)), device)
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,20 @@
-"""The collapsed syntax attention as a graph of plain operations, for export.
+"""The collapsed syntax attention as a graph of plain operations, for compilers and for export.
 
-It makes no index of the batch, and every size but those of the model may vary. It is slower in PyTorch than
-`syntax_kernel` and has no dropout. The formulas are in `nn.kernels.syntax_kernel`.
+It makes no index of the batch, and every size but those of the model may vary. Without a compiler it is slower
+than `syntax_kernel`. The formulas are in `nn.kernels.syntax_kernel`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST
+from syntaxformer.nn.kernels.on_cpu import drop, without_autocast
+from syntaxformer.nn.kernels.syntax_kernel import HEADROOM, SMALLEST, product_dtype
 from syntaxformer.nn.syntax import MaskMode, OnEmptyRow, Summation, check_arguments, summed_weight
 
 
@@ -29,68 +31,116 @@ def syntax_attention_graph(
     max_distance: int = 15,
     include_full: bool = False,
     position_bias: Float[Tensor, "#batch heads keys keys"] | None = None,
+    dropout: float = 0.0,
+    return_weights: bool = True,
     active: Sequence[bool] | None = None,
     gate: Float[Tensor, " heads"] | Float[Tensor, ""] | None = None,
     summation: Summation = "scaled",
-) -> Float[Tensor, "batch heads keys d_head"]:
-    """`syntax_attention` without dropout and without α; arguments as there.
+) -> tuple[Float[Tensor, "batch heads keys d_head"], Float[Tensor, "batch keys networks"] | None]:
+    """The same as `syntax_attention`; arguments as there, but for an index of the relations.
 
     Raises:
-        ValueError: The mode, rule or summation is unknown.
+        ValueError: The mode, rule or summation is unknown, or the dropout probability is outside [0, 1).
     """
-    check_arguments(mode, on_empty_row, summation, 0.0)
-    n_heads, n_ids = query.shape[1], 3 * max_distance + 2
+    check_arguments(mode, on_empty_row, summation, dropout)
     if key_mask is None:
         key_mask = torch.ones_like(relations[:, 0, 0], dtype=torch.bool)
-    valid = key_mask.to(query.dtype)
-    ids = (relations * key_mask[:, None, None, :]).to(torch.int64)
-    exp, zero = _exponentials(query, key, scaling, position_bias, key_mask, mode == "multiplicative")
-    weights = (exp - zero) * valid[:, None, None]
-    if topical_query is None:
-        y = torch.zeros_like(value[..., 0])
-    else:
-        y = (value * topical_query[:, None]).sum(-1) * valid[:, None]
+    given, exact = value.dtype, torch.promote_types(value.dtype, torch.float32)
+    products = product_dtype(value, exact)
+    query, key, value = query.to(products), key.to(products), value.to(products)
+    with without_autocast(query.device):
+        logits = (query @ key.transpose(-1, -2)).to(exact)
+        logits = logits * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        logits = logits if position_bias is None else logits + position_bias
+        y = torch.zeros_like(value[..., 0], dtype=exact)
+        if topical_query is not None:
+            y = (value.to(exact) * topical_query.to(exact)[:, None]).sum(-1) * key_mask[:, None]
+        n_ids, multiplicative = 3 * max_distance + 2, mode == "multiplicative"
+        sums = _Sums.of(relations, logits, y, key_mask, n_ids, multiplicative, on_empty_row == "full")
+        alpha = _shares(sums.logits, n_ids, active, include_full) * key_mask.any(-1)[:, None, None]
+        if topical_query is None:
+            n_networks = relations.shape[1] * (n_ids - 1) + include_full
+            n_active = n_networks if active is None else sum(map(bool, active))
+            alpha = alpha * (n_active * summed_weight(summation, n_active))
+        of_all = alpha.split([n_ids] * relations.shape[1] + [1], -1)
+        attention = drop(sums.attention(of_all, gate), dropout)
+        output = (attention.to(products) @ value).to(given)
+    if not return_weights:
+        return output, None
+    of_networks = [one[..., 1:] for one in of_all[:-1]] + [of_all[-1]] * include_full
+    return output, torch.cat(of_networks, -1).to(given)
 
-    n_valid = valid.sum(-1)[:, None, None, None]
-    inverse_full = exp.sum(-1, keepdim=True).clamp(min=SMALLEST).reciprocal()
-    mean_full = (exp * y[:, :, None]).sum(-1, keepdim=True) * inverse_full
-    inverses, logits, absent = [], [], []
-    for of_tree in ids.unbind(1):
-        den = _sum(weights, of_tree, n_ids)
-        numerator = _sum(weights * y[:, :, None], of_tree, n_ids)
-        inverse = (den + n_valid * zero).clamp(min=SMALLEST).reciprocal()
-        mean = (numerator + zero * y.sum(-1)[..., None, None]) * inverse
-        if mode == "additive":
-            ones = valid[:, None, None].expand_as(of_tree[:, None])
-            empty = _sum(ones, of_tree, n_ids) == 0
-            inverse = inverse.masked_fill(empty, 0.0)
-            mean = torch.where(empty, mean_full if on_empty_row == "full" else 0.0, mean)
-            absent.append(empty[:, 0])
-        inverses.append(inverse)
-        logits.append(mean.sum(1))
 
-    alpha = _shares([*logits, mean_full.sum(1)], n_ids, active, include_full)
-    n_networks = len(ids[0]) * (n_ids - 1) + include_full
-    n_active = n_networks if active is None else sum(map(bool, active))
-    alpha = alpha * (n_valid[:, 0] > 0)
-    if topical_query is None:
-        alpha = alpha * (n_active * summed_weight(summation, n_active))
-    *of_trees, of_full = alpha.split([n_ids] * len(logits) + [1], -1)
-    if absent and on_empty_row == "full":
-        of_full = of_full + sum(
-            (one * empty).sum(-1, keepdim=True) for one, empty in zip(of_trees, absent, strict=True)
-        )
-    of_full = of_full[:, None]
-    betas = [one[:, None] * inverse for one, inverse in zip(of_trees, inverses, strict=True)]
-    if gate is not None:
-        gate = gate.expand(n_heads)[:, None, None]
-        betas, of_full = [beta * gate for beta in betas], 1 + gate * (of_full - 1)
-    shares, total = torch.zeros_like(inverse_full), torch.zeros_like(inverse_full)
-    for beta, of_tree in zip(betas, ids.unbind(1), strict=True):
-        shares = shares + beta.gather(3, of_tree[:, None].expand(-1, n_heads, -1, -1))
-        total = total + beta.sum(-1, keepdim=True)
-    attention = (weights * shares + zero * total) * valid[:, None, None] + exp * (of_full * inverse_full)
-    return attention @ value
+@dataclass(frozen=True)
+class _Sums:
+    """What the formulas are made of; those of a tree `[b, h, q, ids]`, one entry for each tree.
+
+    Args:
+        ids: Relations of each tree, int64 `[b, q, k]`, none to invalid keys.
+        exp: e^(s - c), 0 on invalid keys, `[b, h, q, k]`.
+        zero: z, `[b, h, q, 1]`.
+        valid: 1 on valid keys, `[b, 1, 1, k]`.
+        inverses: 1 / den; 0 for relations of no key, if they are left out or attend to all keys.
+        absent: Relations that attend to all keys, as they have none, `[b, q, ids]`.
+        logits: Topical logits of each tree `[b, q, ids]`, and of full attention `[b, q, 1]`.
+        inverse_full: 1 / den of full attention, `[b, h, q, 1]`.
+    """
+
+    ids: list[Tensor]
+    exp: Tensor
+    zero: Tensor
+    valid: Tensor
+    inverses: list[Tensor]
+    absent: list[Tensor]
+    logits: list[Tensor]
+    inverse_full: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        relations: Tensor,
+        scores: Tensor,
+        y: Tensor,
+        key_mask: Tensor,
+        n_ids: int,
+        multiplicative: bool,
+        full_on_empty: bool,
+    ) -> _Sums:
+        ids = list((relations * key_mask[:, None, None]).to(torch.int64).unbind(1))
+        valid = key_mask[:, None, None].to(scores.dtype)
+        exp, zero = _exponentials(scores, key_mask, multiplicative)
+        weights, n_valid, y = (exp - zero) * valid, valid.sum(-1, keepdim=True), y[:, :, None]
+        inverse_full = exp.sum(-1, keepdim=True).clamp(min=SMALLEST).reciprocal()
+        mean_full = (exp * y).sum(-1, keepdim=True) * inverse_full
+        inverses, logits, absent = [], [], []
+        for of_tree in ids:
+            inverse = (_sum(weights, of_tree, n_ids) + n_valid * zero).clamp(min=SMALLEST).reciprocal()
+            mean = (_sum(weights * y, of_tree, n_ids) + zero * y.sum(-1, keepdim=True)) * inverse
+            if not multiplicative:
+                empty = _sum(valid.expand_as(of_tree[:, None]), of_tree, n_ids) == 0
+                inverse = inverse.masked_fill(empty, 0.0)
+                mean = torch.where(empty, mean_full if full_on_empty else 0.0, mean)
+                absent += [empty[:, 0]] * full_on_empty
+            inverses.append(inverse)
+            logits.append(mean.sum(1))
+        return cls(ids, exp, zero, valid, inverses, absent, [*logits, mean_full.sum(1)], inverse_full)
+
+    def attention(self, alpha: Sequence[Tensor], gate: Tensor | None) -> Tensor:
+        """The collapsed attention `[b, h, q, k]`; α of each tree `[b, q, ids]`, and of full attention."""
+        *of_trees, of_full = alpha
+        for one, empty in zip(of_trees, self.absent, strict=False):
+            of_full = of_full + (one * empty).sum(-1, keepdim=True)
+        of_full = of_full[:, None]
+        betas = [one[:, None] * inverse for one, inverse in zip(of_trees, self.inverses, strict=True)]
+        if gate is not None:
+            gate = gate.to(of_full.dtype).expand(self.exp.shape[1])[:, None, None]
+            betas, of_full = [beta * gate for beta in betas], 1 + gate * (of_full - 1)
+        shares, total = torch.zeros_like(self.inverse_full), torch.zeros_like(self.inverse_full)
+        for beta, of_tree in zip(betas, self.ids, strict=True):
+            shares = shares + beta.gather(3, of_tree[:, None].expand(-1, beta.shape[1], -1, -1))
+            total = total + beta.sum(-1, keepdim=True)
+        syntax = ((self.exp - self.zero) * shares + self.zero * total) * self.valid
+        return syntax + self.exp * (of_full * self.inverse_full)
 
 
 def relation_bias_graph(
@@ -101,17 +151,8 @@ def relation_bias_graph(
     return sum(biases[1:], biases[0]).permute(0, 3, 1, 2)
 
 
-def _exponentials(
-    query: Tensor,
-    key: Tensor,
-    scaling: float | None,
-    bias: Tensor | None,
-    key_mask: Tensor,
-    multiplicative: bool,
-) -> tuple[Tensor, Tensor]:
+def _exponentials(logits: Tensor, key_mask: Tensor, multiplicative: bool) -> tuple[Tensor, Tensor]:
     """e^(s - c) `[b, h, q, k]`, 0 on invalid keys, and z `[b, h, q, 1]`."""
-    logits = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    logits = logits if bias is None else logits + bias
     logits = logits.masked_fill(~key_mask[:, None, None], -torch.inf)
     top = logits.amax(-1, keepdim=True)
     lowest = -HEADROOM if multiplicative else 0.0

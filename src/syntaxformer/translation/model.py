@@ -20,7 +20,6 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
 
 from syntaxformer.base.errors import CheckpointError
-from syntaxformer.infusion.config import LisaConfig
 from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.nn.attention import FusedLinear
 from syntaxformer.nn.infused_embedding import JoinedMap
@@ -288,8 +287,8 @@ class SyntaxTransformer(PreTrainedModel, GenerationMixin):
         losses = getattr(encoded, "governor_losses", None)
         if governors is None or self.config.lisa is None or not losses:
             return []
-        weight = LisaConfig(**self.config.lisa).weight
-        return [governor_task(losses, encoded.pointed_at[-1], governors, first_pieces, weight)]
+        lisa = (self.infusion or self.encoder.tags.infusion).config.lisa
+        return [governor_task(losses, encoded.pointed_at[-1], governors, first_pieces, lisa.weight)]
 
     def _parse_task(self, memory: Tensor, mask: Tensor | None, parse: Tensor) -> list[Auxiliary]:
         """The decoder writes the source's linearised parse: row 0 of its labels is the tag of this task.

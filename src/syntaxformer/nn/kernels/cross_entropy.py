@@ -50,6 +50,8 @@ def linear_cross_entropy(
 
     Source: Szegedy et al. (2016), section 7, for the smoothing.
     """
+    if torch.compiler.is_compiling():  # which fuses the plain formula itself, for any number of pieces
+        return cross_entropy(F.linear(states, weight), labels, label_smoothing)
     device = states.device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)

@@ -26,6 +26,11 @@ from torch.autograd.function import once_differentiable
 _plain = False
 
 
+def _is_plain() -> bool:
+    """A compiler makes kernels of plain operations, and cannot look into ours."""
+    return _plain or torch.compiler.is_compiling()
+
+
 @contextmanager
 def plain_operations() -> Iterator[None]:
     """Compute everything inside the `with` block by the plain operations, in this process."""
@@ -63,7 +68,7 @@ def _trains_in_bf16_on_cpu(query: Tensor) -> bool:
 
 def rows_dtype(states: Tensor) -> torch.dtype | None:
     """The 16-bit type in which a CPU multiplies padded rows (`to_rows`); None to leave states as they are."""
-    if _plain or states.device.type != "cpu":
+    if _is_plain() or states.device.type != "cpu":
         return None
     autocast = torch.is_autocast_enabled("cpu") and states.is_floating_point()
     dtype = torch.get_autocast_dtype("cpu") if autocast else states.dtype
@@ -72,17 +77,17 @@ def rows_dtype(states: Tensor) -> torch.dtype | None:
 
 def draws_bits(device: torch.device) -> bool:
     """Whether dropout draws 15 bits for each element (`drop`): on a CPU, in an eighth of the time."""
-    return not _plain and device.type == "cpu"
+    return not _is_plain() and device.type == "cpu"
 
 
 def reads_values(device: torch.device) -> bool:
     """Whether a tensor's values are read to choose smaller shapes: on a CPU. Elsewhere each reading waits."""
-    return not _plain and device.type == "cpu"
+    return not _is_plain() and device.type == "cpu"
 
 
 def sorts_bytes(device: torch.device) -> bool:
     """Whether NumPy sorts relation ids: on a CPU its radix sort of bytes takes a tenth of the time."""
-    return not _plain and device.type == "cpu"
+    return not _is_plain() and device.type == "cpu"
 
 
 # Dropout by bits.

@@ -343,7 +343,7 @@ class _Batch:
         """Convert the tensors: sums are float32 (or float64), and so are matrix products on a CPU."""
         query, key, value, topical_query, bias, gate = tensors
         exact = torch.float64 if value.dtype == torch.float64 else torch.float32
-        dtype = _product_dtype(value, exact)
+        dtype = product_dtype(value, exact)
         topical_query, valid = topical_query.to(exact), options.index.key_mask.to(exact)
         y = (value.to(exact) @ topical_query[..., None]).squeeze(-1).transpose(1, 2) * valid[..., None]
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
@@ -420,7 +420,7 @@ class _Batch:
             )
 
 
-def _product_dtype(value: Tensor, exact: torch.dtype) -> torch.dtype:
+def product_dtype(value: Tensor, exact: torch.dtype) -> torch.dtype:
     """The type of matrix products; on a CPU bf16 would gain nothing."""
     return exact if value.device.type == "cpu" else value.dtype
 

@@ -9,7 +9,7 @@ translator's encoder.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -149,11 +149,18 @@ class SyntaxBatch:
         return cast("Tensor", self.relations) * window
 
 
-class _LastSeen(threading.local):
+class OfThread(threading.local):
+    """An object of each thread's own; a compiler loses what is stored in the `threading.local` itself."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.own = make()
+
+
+@dataclass(eq=False)
+class _Last:
     """What the last forward pass of a thread recorded; nothing is computed from it."""
 
-    def __init__(self) -> None:
-        self.seen = Seen()
+    seen: Seen = field(default_factory=Seen)
 
 
 class Infusion(nn.Module):
@@ -171,7 +178,7 @@ class Infusion(nn.Module):
         if problems := layer_problems(config, len(parts.layers), parts.n_heads, "the encoder"):
             raise ConfigError(problems)
         self.config, self.family = config.fitted(), parts.family
-        self._last = _LastSeen()
+        self._last = OfThread(_Last)
         self.records_weights = self.records_attention = False
         self.inject = config.lisa.inject if config.lisa else None
         self.masked_layers = _chosen(config.masks, len(parts.layers))
@@ -225,12 +232,12 @@ class Infusion(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._last = _LastSeen()
+        self._last = OfThread(_Last)
 
     @property
     def seen(self) -> Seen:
         """What this thread's last forward pass recorded."""
-        return self._last.seen
+        return self._last.own.seen
 
     @property
     def attends(self) -> bool:
@@ -318,7 +325,7 @@ class Infusion(nn.Module):
         _check(self, given, shape)
         seen = seen or Seen()
         seen.targets, seen.counted = given.get("governors"), given.get("first_pieces")
-        self._last.seen = seen
+        self._last.own.seen = seen
         return SyntaxBatch(
             infusion=self,
             relations=_as_bytes(given["syntax"]) if self.config.tree_options else None,

@@ -70,7 +70,8 @@ def attend(call: Call) -> tuple[Tensor, Tensor | None]:
     Source: Bai et al. (2021) for syntax attention, Strubell et al. (2018) for LISA.
     """
     batch, position_bias = call.batch, call.bias
-    batch.seen.attended = True
+    if not torch.compiler.is_compiling():  # in a graph, a layer that runs again may change nothing outside it
+        batch.seen.attended = True
     call, logits = _with_lisa(_with_relation_bias(call), position_bias)
     output = _attended(call)
     if logits is not None and batch.governors is not None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +28,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.infusion.config import InfusionConfig, layer_problems
 from syntaxformer.infusion.families import OWN, Family, Parts, embedded, final_of, parts_in, parts_of
-from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, Seen, SyntaxBatch
+from syntaxformer.infusion.infusion import BATCH_KEYS, Infusion, OfThread, Seen, SyntaxBatch
 from syntaxformer.infusion.inside_attention import Call, attend, mask_of_host
 from syntaxformer.nn import ENCODER_KINDS, SyntaxGate, TopicalAttention, linear_map
 
@@ -131,7 +131,8 @@ class FoldedOutput(nn.Module):
         return kept + topical.map(run(states * columns, *args, **kwargs) - (1 - mean) * bias, None)
 
 
-class _Running(threading.local):
+@dataclass(eq=False)
+class _Running:
     """The batch of a thread's forward pass, for the head, which does not get it as an argument."""
 
     batch: SyntaxBatch | None = None
@@ -139,7 +140,7 @@ class _Running(threading.local):
     is_open = False
 
 
-_running = _Running()
+_running = OfThread(_Running)
 
 
 class TaggedFinal(nn.Module):
@@ -155,7 +156,7 @@ class TaggedFinal(nn.Module):
 
 
 def _with_tags(states: Tensor) -> Tensor:
-    batch = _running.batch
+    batch = _running.own.batch
     if batch is None or batch.factor_ids is None:
         raise ValueError(
             "factor_ids: expected a batch with the tags of the sentence, which let needs, got a call of "
@@ -195,7 +196,7 @@ def _opened(
     """The host's arguments by name, and the batch that its layers take."""
     given = {key: kwargs.pop(key, None) for key in BATCH_KEYS}
     if all(value is None for value in given.values()):
-        given = _running.given or given  # heads of MPNet and DeBERTa hand nothing on
+        given = _running.own.given or given  # heads of MPNet and DeBERTa hand nothing on
     seen = kwargs.pop("syntax_seen", None)
     inputs = _by_name(stack, args, kwargs)
     pieces = inputs.get("input_ids")
@@ -209,7 +210,7 @@ def _opened(
     batch = infusion.open(given, pieces.shape[:2], inputs.get("attention_mask"), wants, seen, outputs)
     if infusion.embedding is not None and not infusion.embedding.joins_final:
         _tag(stack, infusion, inputs, batch)
-    _running.batch = batch
+    _running.own.batch = batch
     return inputs, batch
 
 
@@ -236,12 +237,15 @@ def _tag(stack: InfusedEncoder, infusion: Infusion, inputs: dict[str, Any], batc
 def _closed(batch: SyntaxBatch) -> None:
     """Stop recording, as layers may run again for gradients; a head outside the encoder still reads tags."""
     batch.seen.closed = True
-    if not _running.is_open:
-        _running.batch = None
+    if not _running.own.is_open:
+        _running.own.batch = None
 
 
 def _check_attended(stack: InfusedEncoder, batch: SyntaxBatch) -> None:
-    if batch.infusion.attends and not batch.seen.attended:
+    attended = batch.seen.attended
+    if torch.compiler.is_compiling():
+        attended = stack.config._attn_implementation == IMPLEMENTATION
+    if batch.infusion.attends and not attended:
         raise ValueError(
             f"attn_implementation: expected {IMPLEMENTATION!r} in the encoder of an infused model, got "
             f"{stack.config._attn_implementation!r}, which leaves its syntax out. Do not switch it."
@@ -353,12 +357,14 @@ class InfusedModel(_TakesSyntax):
 
 
 def _open(kwargs: dict[str, Any]) -> None:
-    _running.batch, _running.is_open = None, True
-    _running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
+    running = _running.own
+    running.batch, running.is_open = None, True
+    running.given = {key: kwargs.get(key) for key in BATCH_KEYS}
 
 
 def _end() -> None:
-    _running.batch, _running.given, _running.is_open = None, None, False
+    running = _running.own
+    running.batch, running.given, running.is_open = None, None, False
 
 
 def _with_governor_loss(
@@ -378,7 +384,9 @@ def _with_governor_loss(
         elif has_loss := getattr(output, "loss", None) is not None:
             output["loss"] = output["loss"] + weighted
         if not has_loss and loss.requires_grad:
-            _warn_once(model)
+            if not getattr(model, "_has_warned_of_loss", False):
+                _warn_of_loss()
+            model._has_warned_of_loss = True
             return output
     seen.governor_losses = {
         layer: [one.detach() for one in losses] for layer, losses in seen.governor_losses.items()
@@ -386,15 +394,14 @@ def _with_governor_loss(
     return output
 
 
-def _warn_once(model: InfusedModel) -> None:
-    """Warn once that the caller has a loss to add."""
-    if not getattr(model, "_has_warned_of_loss", False):
-        _log.warning(
-            "lisa: expected a model that computes its loss, to add that of pointing at governors, got "
-            "an output without one. Add infusion.config.lisa.weight * infusion.seen.governor_loss() "
-            "to your loss."
-        )
-    model._has_warned_of_loss = True
+@torch.compiler.assume_constant_result
+def _warn_of_loss() -> None:
+    """Say that the caller has a loss to add; a compiler says so while it makes its graph."""
+    _log.warning(
+        "lisa: expected a model that computes its loss, to add that of pointing at governors, got "
+        "an output without one. Add infusion.config.lisa.weight * infusion.seen.governor_loss() "
+        "to your loss."
+    )
 
 
 def place(model: PreTrainedModel, parts: Parts) -> None:

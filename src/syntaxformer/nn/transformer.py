@@ -131,7 +131,9 @@ class DecoderLayer(_Layer):
         return self._feed_forward(around.leave(states, update)), own, weights
 
 
-def sinusoids(n_positions: int, d_model: int) -> Float[Tensor, "positions d_model"]:
+def sinusoids(
+    n_positions: int, d_model: int, device: torch.device | None = None
+) -> Float[Tensor, "positions d_model"]:
     """Sines in the first half of the columns, cosines in the second, wavelengths from 2π to 10000·2π.
 
     Raises:
@@ -143,8 +145,8 @@ def sinusoids(n_positions: int, d_model: int) -> Float[Tensor, "positions d_mode
     if d_model % 2:
         raise ValueError(f"d_model: expected an even number for sinusoidal positions, got {d_model}.")
     half = d_model // 2
-    rates = torch.exp(torch.arange(half) * -(math.log(10_000) / max(half - 1, 1)))
-    angles = torch.arange(n_positions).unsqueeze(1) * rates
+    rates = torch.exp(torch.arange(half, device=device) * -(math.log(10_000) / max(half - 1, 1)))
+    angles = torch.arange(n_positions, device=device).unsqueeze(1) * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
@@ -165,6 +167,9 @@ class SinusoidalPositions(nn.Module):
     ) -> Float[Tensor, "batch pieces d_model"]:
         """Return embeddings + positions; `first` is the position of the first piece (cached decoding)."""
         stop = first + embeddings.shape[1]
+        if torch.compiler.is_compiling():  # a graph would be made anew for each table
+            table = sinusoids(stop, self.d_model, embeddings.device)
+            return embeddings + table[first:].to(embeddings.dtype)
         if len(self._table) < stop or self._table.device != embeddings.device:
             self._table = sinusoids(max(stop, 256), self.d_model).to(embeddings.device)
         return embeddings + self._table[first:stop].to(embeddings.dtype)

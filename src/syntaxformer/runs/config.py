@@ -32,6 +32,10 @@ class RunTraining(Section):
     sharded: bool = Field(
         default=False, description="each of several processes keeps a part of weights and optimizer (FSDP)"
     )
+    compile: bool = Field(
+        default=False,
+        description="train through torch.compile, which needs a C++ compiler and minutes before the first update",
+    )
     syntax_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="probability that a word loses its tags in training, or its edge"
     )

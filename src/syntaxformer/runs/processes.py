@@ -18,10 +18,12 @@ import torch.nn.functional as F
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.errors import BackendMissingError, ConfigError
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
+
+    from syntaxformer.runs.config import RunTraining
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -59,6 +61,33 @@ def process_team() -> PartialState:
     if not team.is_main_process:
         logging.getLogger("syntaxformer").setLevel(logging.WARNING)
     return team
+
+
+def check_compiler(training: RunTraining) -> None:
+    """Check, by compiling a sum, that `training.compile` can be had.
+
+    Raises:
+        ConfigError: Weights are sharded, which a graph cannot gather.
+        BackendMissingError: Nothing can be compiled on this machine.
+    """
+    if training.sharded:
+        raise ConfigError(
+            "training.compile: expected false with training.sharded=true, whose layers are gathered outside of "
+            "graphs, got true. Set one of them to false."
+        )
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    numbers = torch.zeros(2, device="cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        if numbers.device.type == "cpu":
+            get_cpp_compiler()  # also where the sum is compiled already
+        torch.compile(lambda some: some + 1)(numbers)
+    except Exception as error:  # the compiler raises many classes
+        _log.debug("torch.compile: %s", error)
+        raise BackendMissingError(
+            "training.compile: a C++ compiler that PyTorch can use (g++ or the one in CXX, with Python's headers)",
+            "apt-get install g++ python3-dev, or set training.compile=false.",
+        ) from error
 
 
 def one_device(arguments: TrainingArguments) -> TrainingArguments:

@@ -41,7 +41,7 @@ from syntaxformer.infusion.model_card import write_card
 from syntaxformer.nn.kernels.memory import bound_kernel_cache
 from syntaxformer.runs.checkpoints import complete_checkpoints, numbered_checkpoints
 from syntaxformer.runs.config import RunConfig
-from syntaxformer.runs.processes import pick_precision, process_team
+from syntaxformer.runs.processes import check_compiler, pick_precision, process_team
 
 _log = logging.getLogger("syntaxformer.training")
 
@@ -71,7 +71,9 @@ NO_EFFECT = {
 }
 """Settings that do not change results: places of files, and how work is shown and distributed."""
 
-FREE_ON_RESUME = NO_EFFECT | {"training.max_steps", "training.patience", "training.average"}
+FREE_ON_RESUME = NO_EFFECT | {
+    *("training.max_steps", "training.patience", "training.average", "training.compile")
+}
 """Settings that may change between an interruption and its resumption."""
 
 
@@ -148,6 +150,8 @@ def running(settings: Settings, resume: bool = False, overwrite: bool = False) -
     bound_kernel_cache()
     team = process_team()
     settings = settle_precision(settings, resume)
+    if settings.training.compile:
+        check_compiler(settings.training)
     if team.is_main_process:
         check_run(settings, resume, overwrite)
     with ExitStack() as held:

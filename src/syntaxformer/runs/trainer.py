@@ -158,7 +158,9 @@ class RunTrainer:
     ) -> dict[str, float]:
         """Score the development set and log the scores; see `dev_scores`."""
         start = time.monotonic()
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self.dev_scores().items()}
+        with torch.compiler.set_stance("force_eager"):  # graphs of its own would cost more than they gain
+            scores = self.dev_scores()
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in scores.items()}
         metrics[f"{metric_key_prefix}_runtime"] = time.monotonic() - start
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -186,12 +188,19 @@ class RunTrainer:
             self.train(resume_from_checkpoint=str(checkpoint))
 
     def train(self, *given: Any, **options: Any) -> Any:
-        """Train as transformers does; callbacks end their work also where training breaks off."""
+        """Train as transformers does; callbacks end their work also where training breaks off.
+
+        If it is wanted, calls of the model in training are compiled; the model, with its names, stays itself.
+        """
+        if self.config.compile:
+            self.model.compile(dynamic=True)  # batches differ in both sizes
         try:
             return super().train(*given, **options)  # type: ignore[misc]
         except BaseException:
             self.callback_handler.on_train_end(self.args, self.state, self.control)
             raise
+        finally:
+            self.model._compiled_call_impl = None
 
     def _delete_later_than(self, checkpoint: Path | None) -> None:
         """Delete checkpoints that would count as newer than those that this run will write."""

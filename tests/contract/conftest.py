@@ -293,12 +293,12 @@ _TRAINED = {
     "t5-masks,lisa,pos_add",
 }
 """In `make test` as well, where a test takes a whole Trainer, or another way of what all are tested in."""
-_BY_INDUCTOR = {*_TRAINED, "translator-none", "translator-sum_then_concat"}
-COMPILED = {"translator-lisa": "eager"}
+COMPILED = [[(name, "eager") for name in (*(f"bert-{name}" for name in _SINGLE), "translator-lisa")]]
 if EXHAUSTIVE:
-    _NAMES = [subject.name for subject in SUBJECTS[:N_NAMED]]
-    COMPILED = {name: "inductor" if name in _BY_INDUCTOR else "aot_eager" for name in _NAMES}
-"""Which are compiled, and by what: most graphs are alike, and a minute each."""
+    _BY_INDUCTOR = sorted({*_TRAINED, "translator-none", "translator-sum_then_concat"})
+    COMPILED = [[(subject.name, "aot_eager")] for subject in SUBJECTS]
+    COMPILED += [[(name, "inductor")] for name in _BY_INDUCTOR]
+"""Which are compiled in one process, and by what: Inductor takes a minute for each."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -310,9 +310,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "trained": [subject for subject in SUBJECTS if EXHAUSTIVE or subject.name in _TRAINED],
     }
     if "compiled" in metafunc.fixturenames:
-        pairs = [(subject, COMPILED[subject.name]) for subject in SUBJECTS if subject.name in COMPILED]
-        ids = [f"{subject.name}-{backend}" for subject, backend in pairs]
-        metafunc.parametrize(("compiled", "backend"), pairs, ids=ids)
+        ids = ["-".join(one[0]) if len(one) == 1 else "several" for one in COMPILED]
+        metafunc.parametrize("compiled", COMPILED, ids=ids)
     for argument, subjects in chosen.items():
         if argument in metafunc.fixturenames:
             metafunc.parametrize(argument, subjects, ids=[subject.name for subject in subjects])

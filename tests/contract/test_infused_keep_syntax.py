@@ -13,7 +13,6 @@ import torch
 import transformers as hf
 from torch.testing import assert_close
 
-import own_process
 import syntaxformer as sf
 from syntaxformer.base.errors import CheckpointError
 
@@ -253,66 +252,6 @@ def test_new_parameters_are_half_where_it_is_asked():
     model = _infused("masks,pos_add").to(torch.bfloat16)
     assert {one.dtype for one in model.parameters()} == {torch.bfloat16}
     assert _logits(model, _batch("masks,pos_add")).isfinite().all()
-
-
-# torch.compile
-
-
-COMPILED = """
-import importlib.util, json, sys, torch
-spec = importlib.util.spec_from_file_location("contract", sys.argv[1])
-t = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(t)
-gaps = {}
-for names in sys.argv[3:]:
-    model = t._infused(names)
-    t._logits(model, t._batch(names))
-    compiled = torch.compile(model, backend=sys.argv[2])
-    for seed in (3, 4):
-        batch = t._batch(names, seed)
-        gap = (t._logits(compiled, batch) - t._logits(model, batch)).abs().max()
-        gaps[names] = max(gaps.get(names, 0.0), float(gap))
-    torch._dynamo.reset()
-model = t._infused("masks,lisa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
-batch, labels = t._batch("masks,lisa"), torch.tensor([0, 1, 2])
-without = model(**{**batch, "governors": None}, labels=labels).loss
-expected = model(**batch, labels=labels).loss
-compiled = torch.compile(model, backend=sys.argv[2])
-loss = compiled(**batch, labels=labels).loss
-gaps["loss"] = (loss - expected).abs().item()
-gaps["pointing"] = (expected - without).item()
-loss.backward()
-found = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
-model.zero_grad()
-model(**batch, labels=labels).loss.backward()
-gaps["gradient"] = max(float((one.grad - found[name]).abs().max()) for name, one in model.named_parameters() if one.grad is not None)
-print(json.dumps(gaps))
-"""
-
-
-def _compiled(backend, names):
-    """Differences between a compiled model and the eager one, in a process without run-time checks of shapes."""
-    ran = own_process.run(COMPILED, __file__, backend, *names)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout.splitlines()[-1])
-
-
-LONG = pytest.mark.skipif(not EXHAUSTIVE, reason="a minute and more: make test-long")
-
-
-@pytest.mark.parametrize(
-    ("backend", "names"),
-    [
-        ("eager", ("masks,lisa,pos_add",)),
-        pytest.param("aot_eager", COMBINED, marks=LONG),
-        pytest.param("inductor", COMBINED, marks=LONG),
-    ],
-)
-def test_compiled_after_an_eager_call_is_eager(backend, names):
-    gaps = _compiled(backend, names)
-    assert gaps.pop("pointing") > 0.05, "the loss of pointing takes part"
-    assert set(gaps) == {*names, "loss", "gradient"}
-    assert max(gaps.values()) < 1e-5, gaps
 
 
 # Accelerate

@@ -1,7 +1,7 @@
 """The collapsed syntax attention as a graph of plain operations, for compilers and for export.
 
-It makes no index of the batch, and every size but those of the model may vary. Without a compiler it is slower
-than `syntax_kernel`. The formulas are in `nn.kernels.syntax_kernel`.
+It makes no index of the batch, and every size but those of the model may vary. Without a compiler it is
+slower than `syntax_kernel`. The formulas are in `nn.kernels.syntax_kernel`.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class RunTraining(Section):
     )
     compile: bool = Field(
         default=False,
-        description="train through torch.compile, which needs a C++ compiler and minutes before the first update",
+        description="train through torch.compile: needs a C++ compiler, and a minute before the first update",
     )
     syntax_dropout: float = Field(
         default=0.0, ge=0, lt=1, description="probability that a word loses its tags in training, or its edge"

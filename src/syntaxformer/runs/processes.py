@@ -72,8 +72,8 @@ def check_compiler(training: RunTraining) -> None:
     """
     if training.sharded:
         raise ConfigError(
-            "training.compile: expected false with training.sharded=true, whose layers are gathered outside of "
-            "graphs, got true. Set one of them to false."
+            "training.compile: expected false with training.sharded=true, whose layers are gathered outside "
+            "of graphs, got true. Set one of them to false."
         )
     from torch._inductor.cpp_builder import get_cpp_compiler
 
@@ -85,7 +85,7 @@ def check_compiler(training: RunTraining) -> None:
     except Exception as error:  # the compiler raises many classes
         _log.debug("torch.compile: %s", error)
         raise BackendMissingError(
-            "training.compile: a C++ compiler that PyTorch can use (g++ or the one in CXX, with Python's headers)",
+            "training.compile: a C++ compiler (g++, or that of CXX) with headers of Python",
             "apt-get install g++ python3-dev, or set training.compile=false.",
         ) from error
 

@@ -496,3 +496,42 @@ def test_a_loss_on_dev_that_is_not_finite_ends_the_run(tiny_trainer, tmp_path):
     with pytest.raises(ConfigError, match=message):
         trainer.train()
     assert complete_checkpoints(tmp_path / "run" / "checkpoints") == ([], [])
+
+
+COMPILED = """
+import json, safetensors, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1].split(":")
+import torch
+from conftest import make_recipe, make_trainer
+graphs, compile = [], torch.nn.Module.compile
+torch.nn.Module.compile = lambda module, **options: compile(module, backend=by, **options)
+def by(graph, inputs):
+    graphs.append(graph)
+    return graph.forward
+def trained(name, compiled, checkpoint=None, **settings):
+    settings |= {"training__compile": compiled, "model__dropout": 0.0, "model__attention_dropout": 0.0}
+    trainer = make_trainer(make_recipe(Path(sys.argv[2], name), **settings))
+    trainer.train_from(checkpoint)
+    assert trainer.model._compiled_call_impl is None, "used as it is from now on"
+    losses = [log["loss"] for log in trainer.state.log_history if "loss" in log]
+    return losses, [log["eval_loss"] for log in trainer.state.log_history if "eval_loss" in log]
+found = {"eager": trained("eager", False), "n_eager": len(graphs), "compiled": trained("compiled", True)}
+first = Path(sys.argv[2], "compiled", "checkpoints", "checkpoint-10")
+found |= {"n_compiled": len(graphs), "names": list(safetensors.safe_open(first / "model.safetensors", "pt").keys())}
+print(json.dumps(found | {"resumed": trained("compiled", True, first)}))
+"""
+
+
+def test_a_compiled_run_is_the_same_run_and_resumes(tmp_path):
+    """By a compiler that leaves operations as they are; shapes are checked outside of graphs, so not here."""
+    here = Path(__file__).parent
+    ran = own_process.run(COMPILED, f"{here}:{here.parents[2]}", tmp_path)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found["n_eager"] == 0
+    assert found["n_compiled"] == 1, "one graph for batches of all sizes, none for dev"
+    assert not [name for name in found["names"] if "_orig_mod" in name]
+    for name in ("compiled", "resumed"):
+        for losses, expected in zip(found[name], found["eager"], strict=True):
+            assert losses == pytest.approx(expected, abs=1e-5)

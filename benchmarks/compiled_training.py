@@ -21,7 +21,7 @@ from syntaxformer.translation.trainer import SyntaxTrainer
 from syntaxformer.translation.training import build, prepare
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "multi30k.yaml"
-TURNS, BATCHES = 7, 3
+TURNS, BATCHES = 5, 3
 
 
 def main(corpus: str, infusion: str, precision: str) -> None:

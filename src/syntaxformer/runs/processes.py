@@ -83,7 +83,7 @@ def check_compiler(training: RunTraining) -> None:
             get_cpp_compiler()  # also where the sum is compiled already
         torch.compile(lambda some: some + 1)(numbers)
     except Exception as error:  # the compiler raises many classes
-        _log.debug("torch.compile: %s", error)
+        _log.warning("torch.compile: %s", " ".join(str(error).split())[:300])
         raise BackendMissingError(
             "training.compile: a C++ compiler (g++, or that of CXX) with headers of Python",
             "apt-get install g++ python3-dev, or set training.compile=false.",

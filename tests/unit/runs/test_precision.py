@@ -1,4 +1,4 @@
-"""What `precision: auto` is."""
+"""What `precision: auto` is, and where `compile` is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from syntaxformer.base.errors import BackendMissingError, ConfigError
 from syntaxformer.runs import processes as precision
-from syntaxformer.runs.processes import pick_precision
+from syntaxformer.runs.config import RunTraining
+from syntaxformer.runs.processes import check_compiler, pick_precision
 
 
 @pytest.fixture
@@ -58,3 +60,22 @@ def test_the_measurement_is_that_of_bf16_against_fp32(monkeypatch):
     assert precision._bf16_gain() > 0
     monkeypatch.setattr(F, "linear", slow_in_fp32)
     assert precision._bf16_gain() > 1.5
+
+
+def test_compile_is_refused_where_there_is_no_compiler(processor):
+    import torch._inductor.config
+
+    processor(1.0)
+    with (
+        torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}),
+        pytest.raises(BackendMissingError, match=(
+            r"^training\.compile: a C\+\+ compiler .* is not installed\. Run: apt-get install g\+\+ "
+            r"python3-dev, or set training\.compile=false\.$"
+        )),
+    ):  # fmt: skip
+        check_compiler(RunTraining(compile=True))
+
+
+def test_compile_is_refused_beside_shards():
+    with pytest.raises(ConfigError, match=r"^training\.compile: expected false with training\.sharded=true, "):
+        check_compiler(RunTraining(compile=True, sharded=True))

@@ -27,12 +27,17 @@ SpecPath = Annotated[Path, Argument(help="YAML file of the experiment.")]
 StorePath = Annotated[
     Path | None, Option("--store", help="Folder of its runs; default: runs/experiments/NAME.")
 ]
+SetOption = Annotated[
+    list[str] | None,
+    Option("--set", metavar="KEY=VALUE", help="A setting of all runs, as model=FOLDER or data.dir=FOLDER."),
+]
 
 
 @experiment.command()
 def run(
     spec: SpecPath,
     store: StorePath = None,
+    settings: SetOption = None,
     jobs: Annotated[int, Option(min=1, help="Number of parallel runs, at most one for each GPU.")] = 1,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show runs, states and cost.")] = False,
     retry_failed: Annotated[bool, Option("--retry-failed", help="Do failed runs again.")] = False,
@@ -51,7 +56,7 @@ def run(
     from syntaxformer.study.experiments.runner import RayExecutor
 
     refuse_lone_address(engine, address)
-    loaded = load_spec(spec)
+    loaded = load_spec(spec, settings or ())
     opened, wanted = _store(loaded, store), _parts(only or ())
     if dry_run:
         _show_plan(loaded, opened, jobs, wanted, retry_failed)
@@ -68,6 +73,7 @@ def run(
 def report(
     spec: SpecPath,
     store: StorePath = None,
+    settings: SetOption = None,
     output: Annotated[
         Path | None, Option("-o", "--output", help="Folder of the report; default: STORE/report.")
     ] = None,
@@ -78,7 +84,7 @@ def report(
     """
     from syntaxformer.study.experiments import load_spec, write_report
 
-    loaded = load_spec(spec)
+    loaded = load_spec(spec, settings or ())
     opened = _store(loaded, store)
     if not opened.path.exists():
         raise DataError("expected the store of an experiment that was run (--store), got none.", opened.path)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from syntaxformer.base.config import apply_overrides, corpus_path, validate
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.config import INFUSIONS, InfusionConfig
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.syntax.inputs import dropout_problems
 
@@ -36,6 +36,9 @@ class LabelledData(Section):
     )
     fraction: float = Field(
         default=1.0, gt=0, le=1, description="share of the training data to use; smaller ones are nested"
+    )
+    rows: int | None = Field(
+        default=None, ge=1, description="number of training rows to use, the first of the file; null: all"
     )
     phrases: bool = Field(
         default=True, description="treebanks: also train on phrases of four words or more (Bai et al. 2021)"
@@ -174,7 +177,8 @@ def load_finetune(
         overrides: Settings as "key.sub=value".
 
     Raises:
-        ConfigError: Lists all problems together, or an override sets a kind that the shorthand does not name.
+        ConfigError: Lists all problems together, or an override sets a part of a kind that neither the
+            shorthand names nor an override gives as a whole (`infusion.masks={}`).
     """
     content = dict(options)
     infusion = InfusionConfig.parse(infuse)
@@ -185,13 +189,13 @@ def load_finetune(
     settings = apply_overrides(content, list(map(_as_list, overrides)))
     config = validate(FinetuneConfig, settings, "finetune")
     if infuse:
-        _check_named(config.infusion, infusion, infuse)
+        _check_named(config.infusion, infusion, infuse, {one.partition("=")[0] for one in overrides})
     return config
 
 
-def _check_named(found: InfusionConfig, named: InfusionConfig, infuse: str) -> None:
+def _check_named(found: InfusionConfig, named: InfusionConfig, infuse: str, given: Set[str]) -> None:
     """Check that overrides do not switch on a kind of infusion that `infuse` does not name."""
-    kinds = ("masks", "relation_bias", "lisa", "embedding")
+    kinds = [one for one in INFUSIONS if f"infusion.{one}" not in given]
     more = [kind for kind in kinds if getattr(found, kind) is not None and getattr(named, kind) is None]
     if more:
         raise ConfigError(

@@ -125,6 +125,11 @@ class TextSet:
             one.trees and all(tree is not None for tree in one.trees) for one in self.examples
         )
 
+    def first(self, n_rows: int | None) -> TextSet:
+        """The examples of the first rows; None for all. Phrases of one tree stay together."""
+        kept = set(sorted({one.line for one in self.examples})[:n_rows])
+        return replace(self, examples=[one for one in self.examples if one.line in kept])
+
     def fraction(self, share: float) -> TextSet:
         """A random share of the lines, in order; every smaller share is part of a larger one.
 

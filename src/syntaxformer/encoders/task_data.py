@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from syntaxformer.base.config import corpus_path
 from syntaxformer.base.downloads import say_download
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import plain_or_packed, read_lines
@@ -109,7 +110,7 @@ def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
         DataError: A file cannot be used, or has only one class; with file and line.
     """
     found = _own(config) if config.task in OWN_TASKS else _known(config)
-    found = replace(found, train=found.train.fraction(config.data.fraction))
+    found = replace(found, train=found.train.first(config.data.rows).fraction(config.data.fraction))
     for texts in (found.train, found.dev):
         for reason, count in texts.left_out.items():
             _log.info("%s: left out %d rows: %s", texts.source, count, reason)
@@ -155,7 +156,7 @@ def _own(config: FinetuneConfig) -> FinetuneData:
 
 def _within(folder: Path | None, name: str) -> Path:
     """A path as it is, or else a name in the data folder."""
-    path = Path(name)
+    path = Path(corpus_path(name))
     return folder / path if folder is not None and not path.exists() else path
 
 
@@ -271,6 +272,7 @@ def _find_file(task: Task, folder: str | Path, split: str, given: str | None = N
         raise ConfigError(f"split: expected one of {', '.join(task.files)} for {task.title}, got {split!r}.")
     if given is None and not folder.is_dir():
         raise ConfigError(f"data: expected the folder of {task.title}'s files, got {folder}.")
+    given = corpus_path(given)
     names = (given,) if given is not None else task.files[split]
     for path in [folder / name for name in names] + ([Path(given)] if given is not None else []):
         if (found := plain_or_packed(path)) is not None:

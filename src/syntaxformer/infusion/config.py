@@ -46,6 +46,9 @@ _OF_TRANSLATORS = {"place": "prepend", "tag_layers": "pos_encoder", "word_width"
 _OLDER = ("pos", "pos_width", "pos_tags")
 """Keys that older versions used for an embedding of tags."""
 
+INFUSIONS = ("embedding", "masks", "relation_bias", "lisa")
+"""Sections of `InfusionConfig` that infuse something; each is off where it is null."""
+
 
 _SOURCE = "infusion"
 """Prefix of messages about configs that do not come from a file."""
@@ -327,7 +330,7 @@ class InfusionConfig(_Section):
     @property
     def parts(self) -> dict[str, _Section]:
         """What is infused: name of the section → the section."""
-        found = {name: getattr(self, name) for name in ("embedding", "masks", "relation_bias", "lisa")}
+        found = {name: getattr(self, name) for name in INFUSIONS}
         return {name: one for name, one in found.items() if one and getattr(one, "kind", None) != "none"}
 
     @property

@@ -10,9 +10,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import product
+from functools import reduce
+from itertools import chain, product
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
@@ -20,9 +21,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from syntaxformer.base.config import MAX_SEED, nearest, read_yaml, validate
+from syntaxformer.base.config import MAX_SEED, apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
+from syntaxformer.infusion.config import INFUSIONS
 
 Settings = dict[str, Any]
 SEED = "seed"
@@ -99,6 +101,11 @@ class ReportConfig(_Section):
     controls: list[dict[str, str]] = Field(
         default=[],
         description="further rows with which all are compared, each in its own table: axis → level",
+    )
+    effects: list[str] | None = Field(
+        default=None,
+        description="axes whose main effects and interactions are shown, each against its first level; null: "
+        "those that are infusions, as `masks: [null, {}]`",
     )
     x: str | None = Field(default=None, description="axis along which a curve is drawn")
     x_values: dict[str, float] = Field(
@@ -207,7 +214,10 @@ class Spec(_Section):
     recipe: str | None = Field(default=None, description="train: recipe file or bundled name")
     settings: Settings = Field(default={}, description="key.sub → value, for all runs")
     axes: dict[str, dict[str, Settings] | list[Any]] = Field(
-        default={}, description="axis → level → settings; a list gives the values of the key with this name"
+        default={},
+        description="axis → level → settings; a list gives the values of the key with this name, or for "
+        "embedding, masks, relation_bias and lisa those of this section of infusion, of which null is `none` "
+        "and {} is `default`",
     )
     exclude: list[dict[str, str]] = Field(default=[], description="combinations to leave out")
     test: ScoredText | None = Field(default=None, description="train: text to translate and score")
@@ -241,6 +251,7 @@ class Spec(_Section):
             yield "recipe, test: expected none for finetune; give task, model and data.dir in settings."
         if self.verb == "train" and self.test_split is not None:
             yield f"test_split: expected none for train, got {self.test_split!r}. Give test.src and test.ref."
+        yield from self._infusion_problems()
         given = {"report.baseline": [self.report.baseline], "exclude": self.exclude}
         given |= {"report.controls": self.report.controls}
         if (primary := self.report.primary) is not None:
@@ -253,6 +264,30 @@ class Spec(_Section):
         for place, parts in given.items():
             for part in parts:
                 yield from self._level_problems(place, part)
+
+    def _infusion_problems(self) -> Iterator[str]:
+        """Problems with axes of infusions: values that are none, and settings that these would override."""
+        for axis in self._infusion_axes():
+            for value in self.axes[axis]:
+                if value is not None and not isinstance(value, dict):
+                    yield f"axes.{axis}: expected null or settings, as in [null, {{}}], got {value!r}."
+            others = [self.levels(one).values() for one in self.axes if one != axis]
+            given = {*self.settings, *self.searched, *(key for one in chain(*others) for key in one)}
+            for key in sorted(given):
+                if key == "infuse" or f"{key.removeprefix('infusion.')}.".startswith(f"{axis}."):
+                    yield (
+                        f"{key}: expected no such setting beside the axis {axis}, which sets all of "
+                        f"infusion.{axis}, got one. Write it into the levels of the axis."
+                    )
+
+    def _infusion_axes(self) -> list[str]:
+        return [axis for axis in INFUSIONS if isinstance(self.axes.get(axis), list)]
+
+    @property
+    def effects(self) -> list[str]:
+        """The axes whose effects are shown, in the order of the file."""
+        wanted = self._infusion_axes() if self.report.effects is None else self.report.effects
+        return [axis for axis in self.axes if axis in wanted]
 
     def _report_problems(self) -> Iterator[str]:
         """Problems with settings that a report could not show, or would leave out."""
@@ -270,6 +305,11 @@ class Spec(_Section):
         for place, part in averaged.items():
             if SEED in part:
                 yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."
+        for axis in report.effects or ():
+            if axis not in self.axes:
+                yield f"report.effects: unknown axis {axis!r}. {nearest(axis, list(self.axes))}"
+            elif axis == SEED or len(self.levels(axis)) < 2:
+                yield f"report.effects: expected axes of two levels or more other than seed, got {axis}."
         wanted = {"report.metrics": report.metrics}
         wanted |= {"search.metric": [self.search.metric]} if self.search else {}
         wanted |= {"tune.metric": [self.tune.metric]} if self.tune else {}
@@ -327,7 +367,11 @@ class Spec(_Section):
     def levels(self, axis: str) -> dict[str, Settings]:
         """Level → settings of one axis."""
         given = self.axes[axis]
-        return {str(value): {axis: value} for value in given} if isinstance(given, list) else given
+        if not isinstance(given, list):
+            return given
+        if axis in INFUSIONS:
+            return {_level_of_infusion(value): {f"infusion.{axis}": value} for value in given}
+        return {str(value): {axis: value} for value in given}
 
     @property
     def searched(self) -> list[str]:
@@ -456,17 +500,39 @@ def is_wanted(labels: Mapping[str, str], only: Only) -> bool:
     return all(labels.get(axis) in levels for axis, levels in only.items())
 
 
-def load_spec(path: str | Path) -> Spec:
+def _level_of_infusion(section: Any) -> str:
+    """The name of a level: `none`, `default`, or its settings in words."""
+    if not isinstance(section, dict):
+        return "none" if section is None else str(section)
+    texts = {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in section.items()}
+    return in_words(texts) or "default"
+
+
+def load_spec(path: str | Path, given: Sequence[str] = ()) -> Spec:
     """Read an experiment.
+
+    Args:
+        path: Its YAML file.
+        given: Settings for all runs, as "key.sub=value", as if the file had them in `settings`.
 
     Raises:
         DataError: The file cannot be read.
-        ConfigError: Lists all problems together.
+        ConfigError: Lists all problems together, or an axis replaces a given setting.
     """
-    spec = validate(Spec, read_yaml(path), str(path))
-    keys: dict[str, str] = {}
+    content, nested = read_yaml(path), apply_overrides({}, given)
+    keys = [setting.partition("=")[0] for setting in given]
+    settings = {key: reduce(lambda part, name: part[name], key.split("."), nested) for key in keys}
+    if settings:
+        content["settings"] = {**(content.get("settings") or {}), **settings}
+    spec = validate(Spec, content, str(path))
+    for axis in spec.axes:
+        for key in sorted(settings.keys() & set(chain(*spec.levels(axis).values()))):
+            raise ConfigError(
+                f"--set {key}: expected a key that no axis sets, got one of {axis}. Edit {path}."
+            )
+    names: dict[str, str] = {}
     for cell in [spec.cell(labels, dict.fromkeys(spec.searched)) for labels in spec.combinations()]:
-        other = keys.setdefault(cell.key, cell.name)
+        other = names.setdefault(cell.key, cell.name)
         if other != cell.name:
             raise ConfigError(
                 f"{path}: expected runs that differ in their settings, got {other} = {cell.name}."

@@ -71,6 +71,25 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     return float(ttest_rel(system, baseline).pvalue)
 
 
+def seed_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Mean of one value per seed, with its interval by Student's t: mean ± t(n − 1) · sd / √n.
+
+    Args:
+        values: One for each seed.
+        confidence: Share of such intervals that hold the true mean.
+
+    Returns:
+        NaN at both ends for fewer than two seeds, and if all values are equal, as for `paired_t_test`.
+
+    Source: Student (1908).
+    """
+    found = spread(values)
+    if found.n < 2 or max(values) - min(values) <= RELATIVE_ROUNDING * max(map(abs, values)):
+        return Interval(found.mean, math.nan, math.nan)
+    half = float(student_t.ppf((1 + confidence) / 2, found.n - 1)) * found.sd / math.sqrt(found.n)
+    return Interval(found.mean, found.mean - half, found.mean + half)
+
+
 def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:
     """Smallest mean difference that a two-sided paired t-test over n ≥ 2 seeds finds with this power.
 
@@ -126,8 +145,9 @@ def randomization_p(
 def bootstrap_rows(
     score: Callable[[np.ndarray, np.ndarray], float],
     gold: Sequence[float],
-    pairs: Sequence[tuple[Sequence[float], Sequence[float]]],
+    pairs: Sequence[Sequence[Sequence[float]]],
     n_samples: int = 1000,
+    weights: Sequence[float] = (-1.0, 1.0),
 ) -> tuple[list[float], Interval]:
     """Gains of predictions over others: a p-value over rows for each seed, and their mean's 95 % interval.
 
@@ -137,18 +157,19 @@ def bootstrap_rows(
     Args:
         score: Labels and predictions → score.
         gold: Label of each row.
-        pairs: For each seed the predictions of the baseline and of the system.
+        pairs: For each seed the predictions of the baseline and of the system, or of more systems.
         n_samples: Number of samples.
+        weights: Of the score of each system in the gain; by default it is the system less the baseline.
 
     Source: Koehn (2004); the draw of seeds: Davison and Hinkley (1997), section 3.8. Differs from sacreBLEU,
     whose p centres the sizes of differences and is nearly one-sided: this p is two-sided.
     """
     labels, (n_rows, n_seeds) = np.asarray(gold), (len(gold), len(pairs))
-    sides = [(np.asarray(one), np.asarray(other)) for one, other in pairs]
+    sides = [list(zip(weights, map(np.asarray, pair), strict=True)) for pair in pairs]
     rng = np.random.default_rng(12345)
 
     def gains(rows: Any) -> list[float]:
-        return [score(labels[rows], new[rows]) - score(labels[rows], old[rows]) for old, new in sides]
+        return [sum(weight * score(labels[rows], one[rows]) for weight, one in pair) for pair in sides]
 
     found = np.array([gains(rng.integers(0, n_rows, n_rows)) for _ in range(n_samples)])
     measured = np.array(gains(slice(None)))

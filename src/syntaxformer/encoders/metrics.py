@@ -14,12 +14,18 @@ Metric = Callable[[Numbers, Numbers], float]
 
 
 def _matthews(labels: Numbers, predictions: Numbers) -> float:
-    """Matthews correlation; 0 if all predictions or all labels are the same."""
-    from sklearn.metrics import matthews_corrcoef
+    """Matthews correlation; 0 if all predictions or all labels are the same.
 
-    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
-        return 0.0  # scikit-learn returns the same, but warns if there is only one class
-    return float(matthews_corrcoef(labels, predictions))
+    Computed here from the table of counts, because scikit-learn takes 2 ms, and a bootstrap thousands of it.
+
+    Source: Gorodkin (2004), eq. 8.
+    """
+    classes, (rows, columns) = np.unique(np.array([labels, predictions]), return_inverse=True)
+    n, n_all = len(classes), len(rows)
+    counts = np.bincount(rows * n + columns, minlength=n * n).reshape(n, n).astype(float)
+    true, found = counts.sum(1), counts.sum(0)
+    norm = (n_all**2 - true @ true) * (n_all**2 - found @ found)
+    return float((np.trace(counts) * n_all - true @ found) / math.sqrt(norm)) if norm else 0.0
 
 
 def _accuracy(labels: Numbers, predictions: Numbers) -> float:

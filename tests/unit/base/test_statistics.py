@@ -16,6 +16,7 @@ from syntaxformer.base.statistics import (
     detectable_effect,
     paired_t_test,
     randomization_p,
+    seed_interval,
     spread,
 )
 
@@ -28,6 +29,17 @@ def test_the_t_test_is_scipys():
 def test_the_t_test_by_hand():
     # differences 1 and 3: mean 2, sd √2, t = 2 / (√2 / √2) = 2 with one degree of freedom, p = 1 − 2/π · atan 2
     assert paired_t_test([0.0, 0.0], [1.0, 3.0]) == pytest.approx(1 - 2 / math.pi * math.atan(2))
+
+
+def test_the_interval_over_seeds_is_scipys():
+    values = [0.7, -0.2, 1.9, 0.4, 0.8]
+    for confidence in (0.95, 0.8):
+        found = seed_interval(values, confidence)
+        wanted = ttest_1samp(values, 0).confidence_interval(confidence)
+        assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+        assert found.mean == pytest.approx(0.72)
+    for none in ([0.5], [0.1 + 0.2, 0.3]):  # one seed; equal but for rounding
+        assert math.isnan(seed_interval(none).low)
 
 
 def test_differences_without_spread():

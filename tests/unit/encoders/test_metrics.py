@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from sklearn.metrics import matthews_corrcoef
 
 from syntaxformer.encoders.metrics import score_predictions
 
@@ -35,6 +37,16 @@ def test_pearson_and_spearman_by_hand():
     # a tie shares the mean rank: ranks (1.5, 1.5, 3) and (1, 2, 3): r = 1.5 / sqrt(1.5 · 2)
     tied = score_predictions(["spearman"], [1.0, 1.0, 3.0], [1.0, 2.0, 3.0])
     assert tied == {"spearman": pytest.approx(1.5 / math.sqrt(3))}
+
+
+def test_matthews_of_several_classes_is_that_of_scikit_learn():
+    rng = np.random.default_rng(2)
+    for n_classes in (2, 3, 5):
+        labels, found = rng.integers(0, n_classes, (2, 97))
+        found[:41] = labels[:41]
+        assert score_predictions(["matthews"], labels, found)["matthews"] == pytest.approx(
+            matthews_corrcoef(labels, found)
+        )
 
 
 @pytest.mark.parametrize("metric", ["matthews", "pearson", "spearman", "f1"])

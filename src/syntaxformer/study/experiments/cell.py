@@ -266,19 +266,31 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     found["metrics"] = {"score": dev.get("mean", next(iter(dev.values()))), **dev}
     if cell.test is not None:
         texts = _labelled_split(config, cell.test["split"])
-        found["metrics"] |= _test_scores(model, config, texts)
+        scores, found["test_predictions"] = _test_scores(model, config, texts)
+        found["metrics"] |= scores
         found["test_sha256"] = {texts.name: hash_examples(texts.examples)}
     return {**found, "learning_rate": rate, "model_sha256": checkpoint_sha256(config.model)}
 
 
-def _test_scores(model: Path, config: FinetuneConfig, texts: TextSet) -> dict[str, float]:
-    """Scores on a labelled split, with the epoch that was best on dev; each name begins with "test_"."""
+def _test_scores(
+    model: Path, config: FinetuneConfig, texts: TextSet
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Scores on a labelled split, with the epoch that was best on dev, and its labels and predictions.
+
+    The name of each score begins with "test_".
+    """
     from syntaxformer.encoders.classifier import Classifier
 
     classifier = Classifier.from_folder(model, trust_annotator=True)
-    scores = classifier.score(texts, classifier.predict_set(texts, cache=config.data.cache))
+    predictions = classifier.predict_set(texts, cache=config.data.cache)
+    scores = classifier.score(texts, predictions)
     scores = {"score": scores.get("mean", next(iter(scores.values()))), **scores}
-    return {f"test_{name}": round(value, 6) for name, value in scores.items()}
+    sides = {
+        "gold": [one.label for one in texts.examples],
+        "found": classifier.task_type.encode(predictions.labels),
+    }
+    written = {name: " ".join(f"{value:.6g}" for value in values) for name, values in sides.items()}
+    return {f"test_{name}": round(value, 6) for name, value in scores.items()}, written
 
 
 def _labelled_split(config: FinetuneConfig, split: str) -> TextSet:

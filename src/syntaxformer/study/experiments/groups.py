@@ -9,8 +9,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from syntaxformer.base.files import hash_file, read_lines, write_text
-from syntaxformer.base.statistics import Spread, bootstrap_rows, paired_t_test, spread
+from syntaxformer.base.statistics import Spread, bootstrap_rows, paired_t_test, seed_interval, spread
 from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS, score_predictions
 from syntaxformer.study.document import Block, Figure, Heading
 from syntaxformer.study.experiments.cell import HYPOTHESES, REFERENCES
@@ -46,10 +47,15 @@ class Group:
         """Mean and standard deviation of one metric."""
         return spread(self.values(metric))
 
+    @property
+    def n_constant(self) -> int:
+        """The number of runs that predict one class only."""
+        return sum(map(is_constant, self.runs.values()))
+
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of a group from its baseline or a control, over the seeds that both have.
+    """The difference of a group from its baseline or a control, or an effect, over the seeds that all have.
 
     Args:
         mean: Mean difference of the first metric.
@@ -59,6 +65,8 @@ class Difference:
         p_sentences: Paired bootstrap over sentences for each seed, ascending by seed; empty without outputs.
         agree: Whether all seeds differ in the same direction; if not, the p-value of one does not count.
         interval: 95 % interval of the mean, by bootstrap over seeds and sentences; None without outputs.
+        over_seeds: 95 % interval of the mean by Student's t over seeds; NaN for fewer than two.
+        n_constant: Seeds in which a run predicts one class only; if there is one, there is no p or interval.
     """
 
     mean: float
@@ -68,6 +76,18 @@ class Difference:
     p_sentences: list[float]
     agree: bool
     interval: tuple[float, float] | None = None
+    over_seeds: tuple[float, float] = (math.nan, math.nan)
+    n_constant: int = 0
+
+
+def is_constant(run: StoredRun) -> bool:
+    """Whether a fine-tuned run predicts one class, or one number, for all rows of dev.
+
+    Runs of an earlier version have no predictions: there it is a correlation of exactly 0.
+    """
+    if written := run.result.get("dev_predictions"):
+        return len(set(written["found"].split())) == 1
+    return any(run.metrics.get(name) == 0 for name in ("matthews", "pearson", "spearman"))
 
 
 def group_runs(spec: Spec, runs: Mapping[str, StoredRun]) -> list[Group]:
@@ -108,24 +128,97 @@ def compare_groups(
     other = next((one for one in groups if one.labels == wanted), None)
     if not levels or other is None or wanted == group.labels:
         return None
+    return _contrast(spec, store, [(-1.0, other), (1.0, group)], metric)
+
+
+def effects(
+    spec: Spec, store: RunStore, groups: Sequence[Group], metric: str
+) -> Iterator[tuple[str, dict[str, str], Difference | None]]:
+    """Main effects and interactions of the axes `spec.effects`, for each combination of the other axes.
+
+    With y the score of a combination in one seed, the main effect of a level is y(level) − y(first level),
+    averaged over all levels of the other axes of `effects`. The interaction of two levels is the difference
+    between the effects of one with and without the other, (y₁₁ − y₀₁) − (y₁₀ − y₀₀), averaged likewise; that
+    of three is the difference between two such, and so on.
+
+    Yields:
+        The name of the effect, the combination, and the size over the seeds that all its groups have; None
+        if a group is missing or they share no seed.
+
+    Source: Box, Hunter and Hunter (2005), chapter 5. Differs: their interactions are half of ours.
+    """
+    axes = {axis: list(spec.levels(axis)) for axis in spec.effects}
+    rest = [{axis: level for axis, level in one.labels.items() if axis not in axes} for one in groups]
+    chosen = [
+        dict(zip(names, levels, strict=True))
+        for size in range(1, len(axes) + 1)
+        for names in combinations(axes, size)
+        for levels in product(*(axes[name][1:] for name in names))
+    ]
+    for place, among in enumerate(rest):
+        for effect in chosen if among not in rest[:place] else ():
+            weights = _weights(axes, effect)
+            parts = [
+                (weight, one)
+                for weight, labels in weights
+                for one in groups
+                if matches(one.labels, {**labels, **among})
+            ]
+            size = _contrast(spec, store, parts, metric) if len(parts) == len(weights) else None
+            yield " × ".join(f"{axis} {level}" for axis, level in effect.items()), among, size
+
+
+def _weights(
+    axes: Mapping[str, Sequence[str]], effect: Mapping[str, str]
+) -> list[tuple[float, dict[str, str]]]:
+    """The weight of each combination of levels in an effect."""
+    sides = [
+        [(-1.0, levels[0]), (1.0, effect[axis])]
+        if axis in effect
+        else [(1 / len(levels), level) for level in levels]
+        for axis, levels in axes.items()
+    ]
+    return [
+        (math.prod(weight for weight, _ in row), dict(zip(axes, (level for _, level in row), strict=True)))
+        for row in product(*sides)
+    ]
+
+
+def _contrast(
+    spec: Spec, store: RunStore, parts: Sequence[tuple[float, Group]], metric: str
+) -> Difference | None:
+    """The sum of weighted scores of groups, for each seed that all of them have; None if there is none."""
+    (_, first), *_ = parts
     seeds = [
-        one
-        for one, run in other.runs.items()
-        if one in group.runs and None not in (run.metrics.get(metric), group.runs[one].metrics.get(metric))
+        seed
+        for seed in first.runs
+        if all(seed in group.runs and group.runs[seed].metrics.get(metric) is not None for _, group in parts)
     ]
     if not seeds:
         return None
-    first, second = other.values(metric, seeds), group.values(metric, seeds)
-    per_seed = [gained - one for one, gained in zip(first, second, strict=True)]
+    columns = [(weight, group.values(metric, seeds)) for weight, group in parts]
+    minus, plus = (
+        [
+            math.fsum(max(0.0, sign * weight) * one[place] for weight, one in columns)
+            for place in range(len(seeds))
+        ]
+        for sign in (-1, 1)
+    )
+    per_seed = [gained - one for one, gained in zip(minus, plus, strict=True)]
     gains, agree = spread(per_seed), min(per_seed) >= 0 or max(per_seed) <= 0
-    pairs = [(other.runs[seed], group.runs[seed]) for seed in seeds]
+    rows = [[group.runs[seed] for _, group in parts] for seed in seeds]
+    if n_constant := sum(any(map(is_constant, row)) for row in rows):
+        return Difference(gains.mean, gains.sd, gains.n, math.nan, [], agree, n_constant=n_constant)
     p_sentences, interval = [], None
-    if metric == "bleu":
-        p_sentences, interval = _bootstrap(spec, store, pairs)
+    if metric == "bleu" and len(parts) == 2:
+        p_sentences, interval = _bootstrap(spec, store, [(one, other) for one, other in rows])
     elif spec.verb == "finetune":
-        p_sentences, interval = _bootstrap_rows(store, pairs, metric)
-    p_seeds = paired_t_test(first, second)
-    return Difference(gains.mean, gains.sd, gains.n, p_seeds, p_sentences, agree, interval)
+        p_sentences, interval = _bootstrap_rows(store, rows, metric, [weight for weight, _ in parts])
+    over_seeds = seed_interval(per_seed)
+    return Difference(
+        *(gains.mean, gains.sd, gains.n, paired_t_test(minus, plus), p_sentences, agree, interval),
+        over_seeds=(over_seeds.low, over_seeds.high),
+    )
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> PaperNumber | None:
@@ -146,27 +239,34 @@ def paper_gain(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -
 
 
 def _bootstrap_rows(
-    store: RunStore, pairs: Sequence[tuple[StoredRun, StoredRun]], metric: str
+    store: RunStore, rows: Sequence[Sequence[StoredRun]], metric: str, weights: Sequence[float]
 ) -> tuple[list[float], tuple[float, float] | None]:
-    """As `_bootstrap`, over examples; nothing where a run has no predictions, as in earlier stores."""
-    sides: list[Any] = [one.result.get("dev_predictions") for pair in pairs for one in pair]
-    own = [name for name in pairs[0][0].metrics if name in CLASSIFICATION_METRICS | REGRESSION_METRICS]
-    if None in sides or len({one["gold"] for one in sides}) > 1 or metric not in ("score", "mean", *own):
+    """As `_bootstrap`, over examples; nothing where a run has no predictions, as in earlier stores.
+
+    The runs of each seed have these weights. Metrics that begin with `test_` are those of the test split.
+    """
+    name = metric.removeprefix("test_")
+    split = "dev_predictions" if name == metric else "test_predictions"
+    sides: list[Any] = [one.result.get(split) for row in rows for one in row]
+    own = [one for one in rows[0][0].metrics if one in CLASSIFICATION_METRICS | REGRESSION_METRICS]
+    if None in sides or len({one["gold"] for one in sides}) > 1 or name not in ("score", "mean", *own):
         return [], None
     read = [np.array(one["found"].split(), float) for one in sides]
-    gold, names = np.array(sides[0]["gold"].split(), float), [metric] if metric in own else own
+    gold, names = np.array(sides[0]["gold"].split(), float), [name] if name in own else own
     path = store.folder / "bootstrap.json"
     known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    if (name := hashlib.sha256(json.dumps([metric, *sides]).encode()).hexdigest()[:32]) not in known:
+    content = [metric, *sides] if weights == [-1.0, 1.0] else [metric, weights, *sides]
+    if (key := hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]) not in known:
 
         def score(labels: np.ndarray, found: np.ndarray) -> float:
             return fmean(score_predictions(names, labels, found)[one] for one in names)
 
-        p_values, gain = bootstrap_rows(score, gold, list(zip(read[::2], read[1::2], strict=True)))
-        known[name] = [p_values, gain.low, gain.high]
+        of_seeds = [read[start : start + len(weights)] for start in range(0, len(read), len(weights))]
+        p_values, gain = bootstrap_rows(score, gold, of_seeds, weights=weights)
+        known[key] = [p_values, gain.low, gain.high]
         write_text(path, json.dumps(known, indent=1, sort_keys=True))
-    p_values, low, high = known[name]
-    return p_values, (low, high) if len(pairs) > 1 else None
+    p_values, low, high = known[key]
+    return p_values, (low, high) if len(rows) > 1 else None
 
 
 def _bootstrap(

@@ -24,8 +24,10 @@ from syntaxformer.study.experiments.groups import (
     Group,
     compare_groups,
     curve_figures,
+    effects,
     file_names,
     group_runs,
+    is_constant,
     metric_names,
     paper_gain,
     paper_number,
@@ -199,7 +201,8 @@ def _setting(cell: Cell, part: str) -> str:
 
 
 NONE = "–"
-_ZERO_IF_CONSTANT = ("matthews", "pearson", "spearman")
+ONE_CLASS = ", one class"
+"""What tables say of a run that predicts one class only, and so has learned nothing."""
 
 
 def write_report(spec: Spec, store: RunStore, folder: Path) -> Path:
@@ -252,15 +255,13 @@ def _warning_blocks(spec: Spec, runs: Sequence[StoredRun]) -> list[Block]:
 
 
 def _unlearned_blocks(runs: Sequence[StoredRun]) -> list[Block]:
-    """Warnings about runs that never predict a class, by their record or by a correlation of exactly 0."""
+    """Warnings about runs that never predict a class of dev."""
     found: dict[str, list[str]] = {}
     for run in (one for one in runs if one.state == DONE):
-        zero = [name for name in _ZERO_IF_CONSTANT if run.metrics.get(name) == 0]
-        what = f"{' and '.join(zero)} is exactly 0, as if all predictions were the same" if zero else ""
-        if missed := run.result.get("never_predicted"):
-            what = missed_note(missed)
+        missed = run.result.get("never_predicted")
+        what = missed_note(missed) if missed else "all predictions are the same" * is_constant(run)
         found.setdefault(what, []).append(_title(run.cell))
-    note = "Differences from such runs, and their p, mean nothing. Train longer or at another learning rate."
+    note = "Differences from runs of one class mean nothing, and get no p. Train longer or at another rate."
     lines = [f"{what}: {'; '.join(titles)}." for what, titles in found.items() if what]
     return [Heading("Warning: classes never predicted"), *map(Paragraph, [*lines, note])] if lines else []
 
@@ -299,7 +300,7 @@ def _tuning_blocks(spec: Spec, runs: dict[str, StoredRun]) -> list[Block]:
         shown = []
         for one in trials:
             values = ", ".join(str(one.cell.settings[name]) for name in search.space)
-            text = f"{values}: {_number(trial_value(search, one))}"
+            text = f"{values}: {_number(trial_value(search, one))}{ONE_CLASS * is_constant(one)}"
             shown.append(f"{text} (chosen)" if one is best else text)
         rows.append([*(labels[axis] for axis in axes), "; ".join(shown) or NONE])
     tried = ", ".join(search.space)
@@ -327,15 +328,25 @@ def _primary_blocks(
     measured = "Not measured yet."
     if found is not None:
         sure = "" if found.interval is None else f", 95 % interval {_interval(found.interval, scale)}"
+        seeds = f"{found.n} seeds{ONE_CLASS * bool(found.n_constant)}"
         measured = (
-            f"Measured over {found.n} seeds: {found.mean * scale:+.2f} {metric}{sure}, p (seeds) "
-            f"{found.p_seeds:.3f}; standard deviation over seeds {found.sd * scale:.2f}."
+            f"Measured over {seeds}: {found.mean * scale:+.2f} {metric}{sure}, p (seeds) "
+            f"{_p(found.p_seeds)}; standard deviation over seeds {found.sd * scale:.2f}."
         )
     return [Heading("The comparison that was planned"), Paragraph(f"{plan} {measured}")]
 
 
+def _seeds(n: int | str, n_constant: int) -> str:
+    """A number of seeds, and in how many of them a run predicts one class only."""
+    return f"{n}, {n_constant} of one class" if n_constant else str(n)
+
+
+def _p(value: float) -> str:
+    return NONE if math.isnan(value) else f"{value:.3f}"
+
+
 def _interval(interval: tuple[float, float], scale: float) -> str:
-    return f"{interval[0] * scale:+.2f} to {interval[1] * scale:+.2f}"
+    return NONE if math.isnan(interval[0]) else f"{interval[0] * scale:+.2f} to {interval[1] * scale:+.2f}"
 
 
 def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder: Path) -> list[Block]:
@@ -352,7 +363,7 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
         known = [(group, one) for group, one in zip(groups, found, strict=True) if one is not None]
         names, cells = _columns(first, [one for _, one in known], scale)
         rows = [
-            [*(group.labels[axis] for axis in axes), str(one.n), *row]
+            [*(group.labels[axis] for axis in axes), _seeds(one.n, one.n_constant), *row]
             for (group, one), row in zip(known, cells, strict=True)
         ]
         table = Table([*axes, "seeds", *names], rows) if rows else Paragraph("Not measured.")
@@ -361,11 +372,34 @@ def _grid_blocks(spec: Spec, store: RunStore, runs: dict[str, StoredRun], folder
         *_primary_blocks(spec, store, groups, first, scale),
         Heading("Results"),
         _result_table(spec, groups, differences, metrics, axes),
-        Paragraph(_reading(spec, differences)),
+        Paragraph(_reading(spec, first, differences)),
+        *_effect_blocks(spec, store, groups, first),
         *controls,
         *x_figures(spec, groups, differences, first, folder),
         *curve_figures(spec, groups, folder),
     ]
+
+
+def _effect_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric: str) -> list[Block]:
+    """The table of main effects and interactions, and how to read it."""
+    if not spec.effects:
+        return []
+    found, scale = list(effects(spec, store, groups, metric)), spec.report.scale
+    names, cells = _columns(metric, [one for *_, one in found], scale)
+    names.insert(1, "95 % over seeds")
+    rows = []
+    for (name, labels, one), cell in zip(found, cells, strict=True):
+        cell.insert(1, NONE if one is None else _interval(one.over_seeds, scale))
+        rows.append([name, *labels.values(), NONE if one is None else _seeds(one.n, one.n_constant), *cell])
+    others = [axis for axis in spec.axes if axis not in (*spec.effects, SEED)]
+    note = (
+        "The effect of a level is its score less that of the first level of its axis, averaged over the "
+        f"levels of the others of {', '.join(spec.effects)}. The effect of A × B is how much that of A grows "
+        "when B goes from its first level to the named one. Effects are computed for each seed; p (seeds) "
+        "and the interval over seeds are by Student's t. Where that holds 0, these runs cannot tell."
+    )
+    table = Table(["effect", *others, "seeds", *names], rows)
+    return [Heading("Main effects and interactions"), table, Paragraph(note)]
 
 
 def _result_table(
@@ -383,7 +417,8 @@ def _result_table(
     header = [*axes, "seeds", *metrics, *names, *of_printed, "parameters", "minutes"]
     rows = []
     for group, cell in zip(groups, cells, strict=True):
-        row = [*(group.labels[axis] for axis in axes), f"{len(group.runs)} of {group.n_planned}"]
+        n_seeds = _seeds(f"{len(group.runs)} of {group.n_planned}", group.n_constant)
+        row = [*(group.labels[axis] for axis in axes), n_seeds]
         row += [*(_spread(group.spread(metric), scale) for metric in metrics), *cell]
         for metric in printed:
             own, gain = (find(spec, group.labels, metric, first) for find in (paper_number, paper_gain))
@@ -415,7 +450,7 @@ def _columns(
     for one in differences:
         row = [NONE] * len(names)
         if one is not None:
-            row[:2] = f"{one.mean * scale:+.2f}", NONE if math.isnan(one.p_seeds) else f"{one.p_seeds:.3f}"
+            row[:2] = f"{one.mean * scale:+.2f}", _p(one.p_seeds)
             if one.p_sentences:
                 row[2] = f"{max(one.p_sentences):.3f}" if one.agree else "seeds disagree"
             if one.interval:
@@ -424,13 +459,14 @@ def _columns(
     return names, rows
 
 
-def _reading(spec: Spec, differences: Sequence[Difference | None]) -> str:
+def _reading(spec: Spec, metric: str, differences: Sequence[Difference | None]) -> str:
     parts = ["Scores are means ± standard deviations over seeds"]
     if spec.report.baseline:
         levels = in_words(spec.report.baseline)
         parts += [f"Δ is the mean difference from {levels} over shared seeds; p (seeds): a paired t-test"]
         if any(one and one.p_sentences for one in differences):
-            by = "of BLEU by sacreBLEU" if spec.verb == "train" else "over examples of dev"
+            split = "test" if metric.startswith("test_") else "dev"
+            by = "of BLEU by sacreBLEU" if spec.verb == "train" else f"over examples of {split}"
             made = "translations" if spec.verb == "train" else "predictions"
             parts += [f"p (sentences) is from a paired bootstrap {by}, run for each seed"]
             parts += [f"The largest p is shown, if all seeds have {made} and differ in one direction"]
@@ -458,7 +494,7 @@ def _search_blocks(spec: Spec, runs: dict[str, StoredRun], folder: Path) -> list
                 one.cell.labels["trial"] + (" (best)" if one is best else ""),
                 *(str(one.cell.settings[name]) for name in names),
                 *(_number(one.metrics.get(metric)) for metric in metrics),
-                one.state,
+                one.state + ONE_CLASS * is_constant(one),
             ]
             for one in trials
         ]
@@ -485,6 +521,7 @@ def _origin_blocks(spec: Spec, store: RunStore, runs: Sequence[StoredRun]) -> li
     for one in done:
         scores = {name: value for name, value in one.metrics.items() if value is not None}
         metrics = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
+        metrics += ONE_CLASS * is_constant(one)
         place = str(store.cell_folder(one.cell).relative_to(store.folder))
         made = [one.result.get("commit", NONE), one.result.get("precision", NONE)]
         rows.append([place, metrics, *made, f"{one.seconds:.0f}", str(one.attempts)])

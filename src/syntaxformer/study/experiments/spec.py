@@ -305,6 +305,8 @@ class Spec(_Section):
         for place, part in averaged.items():
             if SEED in part:
                 yield f"{place}: expected no seed, got {part[SEED]}. Numbers are means over seeds."
+        if report.effects and self.search is not None:
+            yield "report.effects: expected none for a search, whose report compares trials only."
         for axis in report.effects or ():
             if axis not in self.axes:
                 yield f"report.effects: unknown axis {axis!r}. {nearest(axis, list(self.axes))}"
@@ -517,7 +519,7 @@ def load_spec(path: str | Path, given: Sequence[str] = ()) -> Spec:
 
     Raises:
         DataError: The file cannot be read.
-        ConfigError: Lists all problems together, or an axis replaces a given setting.
+        ConfigError: Lists all problems together, or an axis or a search replaces a given setting.
     """
     content, nested = read_yaml(path), apply_overrides({}, given)
     keys = [setting.partition("=")[0] for setting in given]
@@ -525,11 +527,10 @@ def load_spec(path: str | Path, given: Sequence[str] = ()) -> Spec:
     if settings:
         content["settings"] = {**(content.get("settings") or {}), **settings}
     spec = validate(Spec, content, str(path))
-    for axis in spec.axes:
-        for key in sorted(settings.keys() & set(chain(*spec.levels(axis).values()))):
-            raise ConfigError(
-                f"--set {key}: expected a key that no axis sets, got one of {axis}. Edit {path}."
-            )
+    replacing = {f"the axis {axis}": set(chain(*spec.levels(axis).values())) for axis in spec.axes}
+    for place, keys_there in (replacing | {"search or tune": set(spec.searched)}).items():
+        for key in sorted(settings.keys() & keys_there):
+            raise ConfigError(f"--set {key}: expected a key that nothing replaces, got one of {place}.")
     names: dict[str, str] = {}
     for cell in [spec.cell(labels, dict.fromkeys(spec.searched)) for labels in spec.combinations()]:
         other = names.setdefault(cell.key, cell.name)

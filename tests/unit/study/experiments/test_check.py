@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.main import app
+from syntaxformer.encoders.task_data import read_finetune_data
 from syntaxformer.study.experiments import check_experiment, estimate_seconds, load_spec, run_experiment
 from syntaxformer.study.experiments.cell import (
     checkpoint_sha256,
@@ -382,6 +384,51 @@ def test_experiments_look_for_corpora_where_the_variable_says(
     assert str(done.exception).count(f"{tmp_path}/multi30k/none.") == 2
     monkeypatch.delenv("SYNTAXFORMER_DATA")
     assert resolve(cell).data.dir == Path("../shared/data/multi30k")
+
+
+def test_a_fine_tuning_looks_for_its_data_where_the_variable_says(
+    content, write_spec, store, tmp_path, monkeypatch
+):
+    """Folder, files and test split, for official tasks and own tables; neither key nor stored recipe change."""
+    content |= deepcopy(FINETUNE) | {"test_split": "test"}
+    content["settings"] |= {"task": "sst2_trees", "data.dir": "../shared/data/sst", "data.rows": 2}
+    spec = load_spec(write_spec(content))
+    cell = spec.cells()[0]
+    key, recipe = cell.key, recipe_settings(resolve(cell))
+    (folder := tmp_path / "sst").mkdir()
+    for name in ("train", "dev", "test", "more"):
+        (folder / f"{name}.txt").write_text(
+            "(3 (2 He) (2 sleeps))\n(1 (2 It) (2 sleeps))\n(4 (2 A) (2 film))\n"
+        )
+    monkeypatch.setenv("SYNTAXFORMER_DATA", str(tmp_path))
+    check_experiment(spec, {})
+    assert (cell.key, recipe_settings(resolve(cell))) == (key, recipe)
+    assert [len(read_finetune_data(resolve(cell)).train), len(read_finetune_data(resolve(cell)).dev)] == [
+        2,
+        3,
+    ]
+    cell.settings["data.train"] = "../shared/data/sst/more.txt"
+    assert read_finetune_data(resolve(cell)).train.source == str(folder / "more.txt")
+    (folder / "own.csv").write_text("text,label\nHe sleeps,a\nIt sleeps,b\nA film,a\n")
+    own = {f"data.{name}": "../shared/data/sst/own.csv" for name in ("train", "dev")}
+    table = replace(cell, settings={"task": "classify", "model": "m", **own})
+    assert len(read_finetune_data(resolve(table)).dev) == 3
+
+
+def test_a_run_and_a_report_take_settings(content, write_spec, store):
+    """And both mean the same runs."""
+    content |= deepcopy(FINETUNE)
+    path, given = write_spec(content), ["--set", "model=mine", "--set", "data.dir=there"]
+    spec = load_spec(path, given[1::2])
+    store.add(spec.cells())
+    for cell in spec.cells():
+        store.finish(cell.key, 7.0, {"metrics": {"score": 0.5}, "command": cell.command()})
+    assert "done            7 s  system masks" in _dry_run(path, store, *given).output
+    assert "cost unknown  system masks" in _dry_run(path, store).output
+    arguments = ["experiment", "report", str(path), "--store", str(store.folder), *given]
+    report = Path(CliRunner().invoke(app, arguments).output.strip()).read_text()
+    assert "has 2 runs: 2 done." in report
+    assert "syntaxformer finetune --task cola --model mine --infuse masks --set data.dir=there" in report
 
 
 def test_a_test_split_has_labels(content, write_spec, tmp_path):

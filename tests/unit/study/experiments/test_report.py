@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_rel
+from scipy.stats import ttest_1samp, ttest_rel
 from sklearn.metrics import matthews_corrcoef
 from typer.testing import CliRunner
 
@@ -23,6 +23,7 @@ from syntaxformer.study.experiments.cell import HYPOTHESES, recipe_settings, res
 from syntaxformer.study.experiments.groups import compare_groups, group_runs
 from syntaxformer.study.experiments.report import mixtures
 from syntaxformer.study.experiments.spec import Contrast, PaperNumber, ScoredText
+from syntaxformer.study.experiments.store import tuned
 from syntaxformer.translation.scoring import bootstrap_gain, compare_translations
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -569,7 +570,7 @@ WARNING = """## Warning: classes never predicted
 
 {}
 
-Differences from such runs, and their p, mean nothing. Train longer or at another learning rate.
+Differences from runs of one class mean nothing, and get no p. Train longer or at another rate.
 """
 OF_MASKS = "; ".join(f"system masks, seed {seed}" for seed in (1, 2, 3))
 OF_BOTH = "; ".join(f"system {name}, seed {seed}" for name in ("plain", "masks") for seed in (1, 2, 3))
@@ -578,14 +579,83 @@ OF_BOTH = "; ".join(f"system {name}, seed {seed}" for name in ("plain", "masks")
 def test_rows_of_exactly_nothing_are_remarked_on(report_on_cola):
     """Runs of an earlier version stored no more than their correlation."""
     text = report_on_cola(plain=(0.0, {}), masks=(0.0, {}))
-    assert _row(text, "masks")[4] == "1.000"  # all the same: p says nothing
-    assert WARNING.format(f"matthews is exactly 0, as if all predictions were the same: {OF_BOTH}.") in text
+    assert _row(text, "masks")[1:5] == ["3 of 3, 3 of one class", "0.00 ± 0.00", "+0.00", "–"]
+    assert WARNING.format(f"all predictions are the same: {OF_BOTH}.") in text
     assert text.index("classes never predicted") < text.index("## Results")
 
 
 def test_classes_that_runs_note_as_never_predicted_are_remarked_on(report_on_cola):
     text = report_on_cola(plain=(0.3, {"never_predicted": {}}), masks=(0.0, {"never_predicted": {"0": 322}}))
     assert WARNING.format(f"never predicted: 0 (322 rows): {OF_MASKS}.") in text
+
+
+def _draw_nothing(curves, path, *_):
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+
+
+ONE = {"dev_predictions": {"gold": "0 1 1 0 1 0 1", "found": "1 1 1 1 1 1 1"}}
+BOTH = {"dev_predictions": {"gold": "0 1 1 0 1 0 1", "found": "1 0 1 1 1 0 1"}}
+
+
+def test_runs_of_one_class_are_flagged_in_every_table_and_get_no_p(
+    content, write_spec, store, make_result, tmp_path, monkeypatch
+):
+    """Seed 2 of masks is such a run: by its predictions, as accuracy does not show it."""
+    monkeypatch.setattr(figures, "draw_curves", _draw_nothing)
+    content.update(verb="finetune", recipe=None)
+    content["settings"] = {"model": "encoder", "task": "rte", "data.dir": "x"}
+    content["axes"] = {
+        "system": {name: {"infuse": name} for name in ("none", "masks", "lisa")},
+        "size": {"small": {"data.rows": 53}, "large": {"data.rows": 97}},
+        "seed": [1, 2, 3],
+    }
+    systems = [{"system": name} for name in ("none", "masks", "lisa")]
+    content["report"] = {"baseline": systems[0], "controls": systems[2:], "effects": ["size", "system"]}
+    content["report"]["primary"] = {"cell": systems[1], "against": systems[0], "seeds": 3, "sd": 0.1}
+    content["report"]["metrics"] = ["accuracy"]
+    content["tune"] = {"space": {"training.learning_rate": [1e-4, 2e-4]}, "metric": "accuracy"}
+    spec = load_spec(write_spec(content))
+    for cell in spec.tuning().combinations():
+        for rate in (1e-4, 2e-4):
+            store.add([one := spec.tuning().cell(cell, {"training.learning_rate": rate})])
+            more = ONE if rate == 1e-4 and cell["system"] == "masks" else BOTH
+            store.finish(one.key, 1.0, {**make_result(0.0), "metrics": {"accuracy": rate}, **more})
+    spec = tuned(spec, store.runs())
+    store.add(spec.cells())
+    for place, cell in enumerate(spec.cells()):
+        constant = cell.labels == {"system": "masks", "size": "small", "seed": "2"}
+        metrics = {"accuracy": 0.5 + (place * place % 7) / 100}
+        store.finish(cell.key, 1.0, {**make_result(0.0), "metrics": metrics, **(ONE if constant else BOTH)})
+    text = write_report(spec, store, tmp_path / "out").read_text()
+    planned, results, effects, against, chosen, origin = (
+        text[text.index(f"\n## {one}") :].partition("\n## ")[2].partition("\n## ")[0]
+        for one in (
+            *("The comparison that was planned", "Results", "Main effects", "Against system lisa"),
+            *("Settings chosen on dev", "Where the numbers come from"),
+        )
+    )
+    assert "Measured over 3 seeds, one class: " in planned
+    assert "p (seeds) –;" in planned
+    flagged = "3 of 3, 1 of one class"
+    assert [_row(results, "masks", size)[2] for size in ("small", "large")] == [flagged, "3 of 3"]
+    assert _row(results, "masks", "small")[5:8] == ["–"] * 3
+    assert "–" not in _row(results, "masks", "large")[5:8]
+    assert _row(against, "masks", "small")[2:] == [
+        "3, 1 of one class",
+        _row(against, "masks", "small")[3],
+        *"–––",
+    ]
+    assert "–" not in _row(against, "masks", "large")
+    assert _row(effects, "system masks")[1] == "3, 1 of one class"
+    assert [_row(effects, "system masks")[place] for place in (3, 4)] == ["–", "–"]
+    assert _row(effects, "system lisa")[1] == "3"
+    assert "–" not in _row(effects, "system lisa")
+    assert "| 0.0001: 0.0001, one class; 0.0002: 0.0002 (chosen) |" in chosen
+    assert chosen.count("one class") == 2  # both sizes
+    assert [line.split("|")[2] for line in origin.splitlines() if "one class" in line][2:] == [
+        f" accuracy {0.5 + 7 * 7 % 7 / 100:.4g}, one class "
+    ]
 
 
 def test_runs_that_predict_every_class_are_not_remarked_on(report_on_cola):
@@ -703,3 +773,141 @@ def test_a_store_without_predictions_is_read_as_before(content, write_spec, stor
     assert "interval" not in text
     assert "p (sentences)" not in text
     assert not (store.folder / "bootstrap.json").exists()
+
+
+SCORES = {
+    ("none", "none"): [0.21, 0.25, 0.22],
+    ("none", "default"): [0.24, 0.23, 0.26],
+    ("default", "none"): [0.28, 0.27, 0.29],
+    ("default", "default"): [0.35, 0.31, 0.39],
+}
+"""Masks, LISA → Matthews' correlation of three seeds."""
+
+
+@pytest.fixture
+def two_by_two(content, write_spec, store, make_result, monkeypatch):
+    """The grid masks × LISA with scores and, where they are wanted, predictions on 41 rows."""
+    monkeypatch.setattr(figures, "draw_curves", _draw_nothing)
+
+    def make(with_predictions=False, skip=(), test=False, verb="finetune"):
+        content.update(verb=verb, recipe=None if verb == "finetune" else "tiny")
+        content["settings"] = {"data.dir": "d"}
+        content["settings"] |= {"task": "cola", "model": "m"} if verb == "finetune" else {}
+        content["axes"] = {"masks": [None, {}], "lisa": [None, {}], "seed": [1, 2, 3]}
+        metric = "matthews" if verb == "finetune" else "dev_loss"
+        if with_predictions:
+            metric = "test_accuracy" if test else "accuracy"
+        content["report"] = {"metrics": [metric], "scale": 100, "baseline": {"masks": "none", "lisa": "none"}}
+        spec = load_spec(write_spec(content | ({"test_split": "test"} if test else {})))
+        rng, gold = np.random.default_rng(7), np.random.default_rng(5).integers(0, 2, 41)
+        store.add(spec.cells())
+        sides = {}
+        for cell in spec.cells():
+            labels = cell.labels["masks"], cell.labels["lisa"], int(cell.labels["seed"])
+            if labels in skip:
+                continue
+            score, more = SCORES[labels[:2]][labels[2] - 1], {}
+            if with_predictions:
+                right = rng.random(41) < (0.6 + 0.1 * labels.count("default"))
+                sides[labels] = found = np.where(right, gold, 1 - gold)
+                texts = {name: " ".join(map(str, one)) for name, one in (("gold", gold), ("found", found))}
+                more = {"test_predictions" if test else "dev_predictions": texts}
+                score = float(np.mean(gold == found))
+            metrics = {metric.removeprefix("test_"): score, metric: score}
+            store.finish(cell.key, 60.0, make_result(0.0) | {"metrics": metrics, **more})
+        return spec, gold, sides
+
+    return make
+
+
+CONTRASTS = {
+    "masks default": [-0.5, -0.5, 0.5, 0.5],
+    "lisa default": [-0.5, 0.5, -0.5, 0.5],
+    "masks default × lisa default": [1, -1, -1, 1],
+}
+"""Effect → the weights of the four combinations, in the order of SCORES."""
+
+
+@pytest.mark.parametrize("verb", ["finetune", "train"])
+def test_main_effects_and_the_interaction_are_contrasts_of_each_seed(two_by_two, store, tmp_path, verb):
+    spec, *_ = two_by_two(verb=verb)
+    text = write_report(spec, store, tmp_path).read_text()
+    table = text[text.index("## Main effects and interactions") :]
+    for name, weights in CONTRASTS.items():
+        per_seed = np.array(weights) @ np.array(list(SCORES.values()))
+        tested = ttest_1samp(per_seed, 0)
+        low, high = tested.confidence_interval()
+        assert _row(table, name) == [
+            *(name, "3", f"{per_seed.mean() * 100:+.2f}"),
+            *(f"{low * 100:+.2f} to {high * 100:+.2f}", f"{tested.pvalue:.3f}"),
+        ]
+    interaction = _row(table, "masks default × lisa default")[2]
+    assert interaction == f"{(35 - 73 / 3) - (28 - 68 / 3):+.2f}"  # means of three seeds, by hand
+    assert "The effect of A × B is how much that of A grows when B goes from its first level" in table
+
+
+def test_an_effect_needs_all_of_its_combinations(two_by_two, store, tmp_path):
+    spec, *_ = two_by_two(skip=[("default", "none", 3)])
+    text = write_report(spec, store, tmp_path / "two").read_text()
+    assert _row(text, "masks default × lisa default")[1] == "2"
+    spec.exclude = [{"masks": "default", "lisa": "none"}]
+    text = write_report(spec, store, tmp_path / "none").read_text()
+    assert _row(text, "masks default × lisa default") == ["masks default × lisa default", *"––––"]
+
+
+def test_effects_of_more_levels_and_axes(spec, store, make_result):
+    """Two further levels against the first, averaged over the other axis; once for each other combination."""
+    spec.axes["system"]["third"] = {"infusion.kind": "add"}
+    spec.axes["task"] = {"a": {"data.dir": "a"}, "b": {"data.dir": "b"}}
+    spec.report.effects = ["fraction", "system"]
+    store.add(spec.cells())
+    rng, values = np.random.default_rng(3), {}
+    for cell in spec.cells():
+        values[tuple(cell.labels.values())] = score = float(rng.normal())
+        store.finish(cell.key, 1.0, make_result(score, metrics={"dev_loss": score}))
+    found = {(name, *among.values()): one for name, among, one in groups_of_effects(spec, store)}
+    assert len(found) == 2 * (2 + 1 + 2)
+    for task in "ab":
+
+        def mean(system, fraction=("10 %", "100 %"), seed="2", task=task):
+            return np.mean([values[system, one, seed, task] for one in fraction])
+
+        per_seed = [mean("third", seed=seed) - mean("base", seed=seed) for seed in "123"]
+        one = found["system third", task]
+        assert (one.mean, one.p_seeds) == pytest.approx((np.mean(per_seed), ttest_1samp(per_seed, 0).pvalue))
+        both = [
+            mean("third", ["100 %"], seed) - mean("base", ["100 %"], seed) - mean("third", ["10 %"], seed)
+            + mean("base", ["10 %"], seed)
+            for seed in "123"
+        ]  # fmt: skip
+        assert found["system third × fraction 100 %", task].mean == pytest.approx(np.mean(both))
+
+
+def groups_of_effects(spec, store):
+    return figures.effects(spec, store, group_runs(spec, store.runs()), "dev_loss")
+
+
+@pytest.mark.parametrize("test", [False, True])
+def test_effects_are_tested_over_examples_too(two_by_two, store, tmp_path, test):
+    """The samples of a loop of our own: rows, the same for all, then seeds."""
+    spec, gold, sides = two_by_two(with_predictions=True, test=test)
+    text = write_report(spec, store, tmp_path).read_text()
+    of = " of the test split" if test else ""
+    assert (
+        f"from a paired bootstrap over examples of {'test' if test else 'dev'}, run for each seed" in text
+    ), of
+    rng = np.random.default_rng(12345)
+    rows = [rng.integers(0, 41, 41) for _ in range(1000)]
+    drawn = rng.integers(0, 3, (1000, 3))
+    cells = [[sides[(*names, seed)] for names in SCORES] for seed in (1, 2, 3)]
+    right = np.array(cells) == gold  # seeds, combinations, rows
+    scores = np.array([right[:, :, one].mean(2) for one in rows])
+    for name, weights in CONTRASTS.items():
+        gains = scores @ weights
+        low, high = np.percentile(np.take_along_axis(gains, drawn, 1).mean(1), [2.5, 97.5]) * 100
+        measured = right.mean(2) @ weights
+        p_values = (1 + (abs(gains - gains.mean(0)) >= abs(measured)).sum(0)) / 1001
+        agree = min(measured) >= 0 or max(measured) <= 0
+        row = _row(text, name)
+        assert row[-2] == (f"{max(p_values):.3f}" if agree else "seeds disagree")
+        assert row[-1] == f"{low:+.2f} to {high:+.2f}"

@@ -89,19 +89,23 @@ def test_a_fine_tuned_model_is_scored_on_a_labelled_split(tmp_path, monkeypatch)
     (tmp_path / "test.txt").write_text("(3 (2 good) (2 film))\n(1 (2 bad) (2 film))\n(2 (2 a) (2 film))\n")
 
     class Always:
+        task_type = SimpleNamespace(encode=lambda labels: [int(one) for one in labels])
+
         def predict_set(self, texts, cache):
-            return ["1"] * len(texts)
+            return SimpleNamespace(labels=["1"] * len(texts))
 
         def score(self, texts, predictions):
             gold = [str(one.label) for one in texts.examples]
-            return {"accuracy": sum(map(str.__eq__, gold, predictions)) / len(gold)}
+            return {"accuracy": sum(map(str.__eq__, gold, predictions.labels)) / len(gold)}
 
     made = "syntaxformer.encoders.classifier.Classifier.from_folder"
     monkeypatch.setattr(made, lambda folder, trust_annotator: Always())
     settings = {"task": "sst2_trees", "model": "encoder", "data.dir": str(tmp_path)}
     config = cell_run.resolve(Cell("finetune", None, {}, settings, {"split": "test"}))
     texts = cell_run._labelled_split(config, "test")
-    assert cell_run._test_scores(tmp_path, config, texts) == {"test_score": 0.5, "test_accuracy": 0.5}
+    scores, predictions = cell_run._test_scores(tmp_path, config, texts)
+    assert scores == {"test_score": 0.5, "test_accuracy": 0.5}
+    assert predictions == {"gold": "1 0", "found": "1 1"}
 
 
 def _trained(monkeypatch, losses, dev_loss):

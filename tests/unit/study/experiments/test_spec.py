@@ -9,7 +9,9 @@ import pytest
 
 from syntaxformer.base.config import apply_overrides
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.encoders.finetune_config import load_finetune
 from syntaxformer.study.experiments import check_experiment, load_spec
+from syntaxformer.study.experiments.cell import resolve
 from syntaxformer.study.experiments.spec import ReportConfig
 
 
@@ -213,3 +215,76 @@ def test_metrics_are_those_of_the_verb(content, write_spec, problems):
 def test_where_a_level_stands():
     levels = {"0.0001": 1e-4, "2e-05": 2e-5, "-1": -1, "5 %": 5, "rate 5e-5": 5e-5, "1-5": 1, "12 cells": 12}
     assert {level: ReportConfig().x_number(level) for level in levels} == levels
+
+
+FINETUNE = {"verb": "finetune", "recipe": None, "settings": {"task": "cola", "model": "m", "data.dir": "x"}}
+MASKS = [None, {}, {"mode": "additive", "without": ["parent", "pair"]}]
+
+
+@pytest.mark.parametrize("verb", ["finetune", "train"])
+def test_infusions_are_axes(content, write_spec, verb):
+    """Of both verbs: null is off, {} has the defaults, and the command of a run repeats it."""
+    content |= FINETUNE if verb == "finetune" else {}
+    content["axes"] = {"masks": MASKS, "lisa": [None, {}], "seed": [1, 2]}
+    content["report"] = {"baseline": {"masks": "none", "lisa": "none"}}
+    spec = load_spec(write_spec(content))
+    cells = {(one.labels["masks"], one.labels["lisa"]): one for one in spec.cells()}
+    names = ["none", "default", "mode additive, without parent pair"]
+    assert list(cells) == [(masks, lisa) for masks in names for lisa in ("none", "default")]
+    assert spec.effects == ["masks", "lisa"]
+    for (masks, lisa), cell in cells.items():
+        words = shlex.split(cell.command())
+        found = [resolve(cell).infusion]
+        if verb == "finetune":
+            given = [word for before, word in zip(words, words[1:], strict=False) if before == "--set"]
+            found += [load_finetune({"task": "cola", "model": "m", "output": "o"}, "none", given).infusion]
+        for one in found:
+            assert (one.masks is None, one.lisa is None) == (masks == "none", lisa == "none")
+            assert one.masks is None or (one.masks.mode, one.masks.without) == (
+                ("additive", ("parent", "pair")) if "additive" in masks else ("multiplicative", ())
+            )
+    check_experiment(spec, {})
+
+
+def test_what_would_override_an_axis_of_infusions_is_refused(content, problems):
+    content |= FINETUNE
+    content["axes"] = {"masks": [None, {}, True], "seed": [1, 2]}
+    content["axes"]["control"] = {"tree": {}, "chain": {"infusion.masks.control": "linear_chain"}}
+    content["settings"] |= {"infuse": "lisa", "masks.mode": "additive", "infusion.lisa.weight": 0.5}
+    content["report"] = {"effects": ["mask", "seed", "control"]}
+    beside = "expected no such setting beside the axis masks, which sets all of infusion.masks, got one. "
+    assert problems() == [
+        "axes.masks: expected null or settings, as in [null, {}], got True.",
+        *(
+            f"{key}: {beside}Write it into the levels of the axis."
+            for key in ("infuse", "infusion.masks.control", "masks.mode")
+        ),
+        "report.effects: unknown axis 'mask'. Nearest: masks.",
+        "report.effects: expected axes of two levels or more other than seed, got seed.",
+    ]
+    content["axes"], content["settings"] = {"masks": [None, {}]}, FINETUNE["settings"]
+    content["search"] = {"space": {"training.epochs": {"values": [1, 2]}}}
+    content["report"] = {"effects": ["masks"]}
+    assert problems() == ["report.effects: expected none for a search, whose report compares trials only."]
+
+
+def test_given_settings_enter_the_keys_as_if_they_were_written_in_the_file(content, write_spec):
+    content |= FINETUNE
+    content["axes"] = {"masks": [None, {}], "seed": [1, 2]}
+    content["report"] = {}
+    path = write_spec(content)
+    given = ["model=runs/other", "data.dir=../else where", "data.rows=53", "annotation.processes=null"]
+    spec = load_spec(path, given)
+    content["settings"] |= {"model": "runs/other", "data.dir": "../else where", "data.rows": 53}
+    content["settings"]["annotation.processes"] = None
+    written = load_spec(write_spec(content))
+    assert [one.key for one in spec.cells()] == [one.key for one in written.cells()]
+    assert spec.cells()[0].command() == written.cells()[0].command()
+    for setting, problem in {
+        "seed=3": "--set seed: expected a key that nothing replaces, got one of the axis seed.",
+        "infusion.masks={}": "infusion.masks: expected no such setting beside the axis masks, which sets all",
+        "model": "'model': expected key.sub=value.",
+    }.items():
+        with pytest.raises(ConfigError) as error:
+            load_spec(path, [setting])
+        assert problem in str(error.value)

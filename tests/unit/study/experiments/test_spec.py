@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -224,7 +226,7 @@ MASKS = [None, {}, {"mode": "additive", "without": ["parent", "pair"]}]
 @pytest.mark.parametrize("verb", ["finetune", "train"])
 def test_infusions_are_axes(content, write_spec, verb):
     """Of both verbs: null is off, {} has the defaults, and the command of a run repeats it."""
-    content |= FINETUNE if verb == "finetune" else {}
+    content |= deepcopy(FINETUNE) if verb == "finetune" else {}
     content["axes"] = {"masks": MASKS, "lisa": [None, {}], "seed": [1, 2]}
     content["report"] = {"baseline": {"masks": "none", "lisa": "none"}}
     spec = load_spec(write_spec(content))
@@ -236,7 +238,7 @@ def test_infusions_are_axes(content, write_spec, verb):
         words = shlex.split(cell.command())
         found = [resolve(cell).infusion]
         if verb == "finetune":
-            given = [word for before, word in zip(words, words[1:], strict=False) if before == "--set"]
+            given = [word for before, word in pairwise(words) if before == "--set"]
             found += [load_finetune({"task": "cola", "model": "m", "output": "o"}, "none", given).infusion]
         for one in found:
             assert (one.masks is None, one.lisa is None) == (masks == "none", lisa == "none")
@@ -247,7 +249,7 @@ def test_infusions_are_axes(content, write_spec, verb):
 
 
 def test_what_would_override_an_axis_of_infusions_is_refused(content, problems):
-    content |= FINETUNE
+    content |= deepcopy(FINETUNE)
     content["axes"] = {"masks": [None, {}, True], "seed": [1, 2]}
     content["axes"]["control"] = {"tree": {}, "chain": {"infusion.masks.control": "linear_chain"}}
     content["settings"] |= {"infuse": "lisa", "masks.mode": "additive", "infusion.lisa.weight": 0.5}
@@ -263,13 +265,13 @@ def test_what_would_override_an_axis_of_infusions_is_refused(content, problems):
         "report.effects: expected axes of two levels or more other than seed, got seed.",
     ]
     content["axes"], content["settings"] = {"masks": [None, {}]}, FINETUNE["settings"]
-    content["search"] = {"space": {"training.epochs": {"values": [1, 2]}}}
+    content["search"] = {"space": {"training.epochs": {"values": [1, 2]}}, "metric": "score"}
     content["report"] = {"effects": ["masks"]}
     assert problems() == ["report.effects: expected none for a search, whose report compares trials only."]
 
 
 def test_given_settings_enter_the_keys_as_if_they_were_written_in_the_file(content, write_spec):
-    content |= FINETUNE
+    content |= deepcopy(FINETUNE)
     content["axes"] = {"masks": [None, {}], "seed": [1, 2]}
     content["report"] = {}
     path = write_spec(content)

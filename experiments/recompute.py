@@ -21,12 +21,15 @@ import numpy as np
 import yaml
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
-from scipy.stats import ttest_rel
+from scipy.stats import ttest_1samp, ttest_rel
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "docs" / "results"
 CONTRASTS = "All comparisons with three seeds or more"
 """Heading of their table in docs/results.md."""
+EFFECTS = "Main effects and interactions"
+INFUSIONS = ("embedding", "masks", "relation_bias", "lisa")
+"""Axes whose list holds sections of an infusion, and not values of a key."""
 
 Runs = dict[str, dict[str, Any]]
 """Seed → result of a run, with the place of its translations."""
@@ -41,13 +44,30 @@ def listed(name: str) -> Any:
     return ast.literal_eval(found)
 
 
+def levels_of(axis: str, levels: Any) -> dict[str, dict[str, Any]]:
+    """Level → settings of an axis; a list holds values of its key, or sections of an infusion."""
+    if isinstance(levels, dict):
+        return levels
+    if axis not in INFUSIONS:
+        return {str(value): {axis: value} for value in levels}
+    names = {
+        "none"
+        if one is None
+        else ", ".join(
+            f"{key} {' '.join(map(str, value)) if isinstance(value, list) else value}"
+            for key, value in one.items()
+        )
+        or "default": one
+        for one in levels
+    }
+    return {name: {f"infusion.{axis}": one} for name, one in names.items()}
+
+
 def settings_of(spec: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
     """The settings of one combination of levels."""
     found = dict(spec.get("settings", {}))
     for axis, level in labels.items():
-        levels = spec["axes"][axis]
-        given = {str(value): {axis: value} for value in levels} if isinstance(levels, list) else levels
-        found |= given[level]
+        found |= levels_of(axis, spec["axes"][axis])[level]
     return found
 
 
@@ -134,6 +154,10 @@ class Page:
         for heading, header, rows in tables(self.page):
             if heading == "Results":
                 against = report.get("baseline", {})
+            elif heading == EFFECTS:
+                for row in rows:
+                    self.compare_effect(dict(zip(header, row, strict=True)))
+                continue
             elif heading.startswith("Against "):
                 against = next(
                     one
@@ -145,6 +169,34 @@ class Page:
             axes = [name for name in header if name in self.spec["axes"]]
             for row in rows:
                 self.compare_row(dict(zip(header, row, strict=True)), axes, against)
+
+    def compare_effect(self, row: dict[str, str]) -> None:
+        """One effect: along its axes the differences from the first levels, along the others the mean."""
+        axes = self.spec["axes"]
+        among = {axis: row[axis] for axis in row if axis in axes}
+        named = self.spec.get("report", {}).get("effects")
+        wanted = [one for one in INFUSIONS if isinstance(axes.get(one), list)] if named is None else named
+        crossed = {axis: list(levels_of(axis, axes[axis])) for axis in axes if axis in wanted}
+        chosen = dict(part.split(" ", 1) for part in row["effect"].split(" × "))
+        runs = [
+            runs_of(self.spec, self.store, among | dict(zip(crossed, levels, strict=True)))
+            for levels in product(*crossed.values())
+        ]
+        seeds = [seed for seed in runs[0] if all(seed in one for one in runs)]
+        metric = next(name[2:] for name in row if name.startswith("Δ "))
+        if row[f"Δ {metric}"] == "–":
+            return
+        scores = np.asarray([[one[seed]["metrics"][metric] for seed in seeds] for one in runs]) * self.scale
+        scores = scores.reshape(*map(len, crossed.values()), len(seeds))
+        for axis, levels in crossed.items():
+            scores = scores[levels.index(chosen[axis])] - scores[0] if axis in chosen else scores.mean(0)
+        self.check(f"{row['effect']}, Δ", row[f"Δ {metric}"], f"{scores.mean():+.2f}")
+        if row["p (seeds)"] != "–":
+            test = ttest_1samp(scores, 0)
+            ends = test.confidence_interval(0.95)
+            self.check(f"{row['effect']}, p (seeds)", row["p (seeds)"], f"{test.pvalue:.3f}")
+            interval = f"{ends.low:+.2f} to {ends.high:+.2f}"
+            self.check(f"{row['effect']}, interval", row["95 % over seeds"], interval)
 
     def compare_row(self, row: dict[str, str], axes: list[str], against: dict[str, str]) -> None:
         """One row: its means, and its differences from the rows that it is compared with."""

@@ -695,14 +695,19 @@ def test_runs_that_end_at_their_best_step_are_named(filled, make_result, tmp_pat
     assert "| system base, fraction 100 % | 1 | -0.700 |" in text
 
 
+def _second_program():
+    found = importlib.util.spec_from_file_location("recompute", ROOT / "experiments" / "recompute.py")
+    second = importlib.util.module_from_spec(found)
+    found.loader.exec_module(second)
+    return second
+
+
 def test_a_second_program_finds_the_same_p_values_and_intervals(filled, content, tmp_path):
     """Those over sentences, which need translations: equal, or within the error of another stream of draws."""
     spec, store = filled
     page = write_report(spec, store, tmp_path / "report")
     content["test"] = {"src": str(tmp_path / "src"), "ref": str(tmp_path / "ref")}
-    found = importlib.util.spec_from_file_location("recompute", ROOT / "experiments" / "recompute.py")
-    second = importlib.util.module_from_spec(found)
-    found.loader.exec_module(second)
+    second = _second_program()
     for cell in spec.cells():
         (store.cell_folder(cell) / "references.txt").unlink(missing_ok=True)
     one = second.Page("small", content, store.folder, page)
@@ -829,9 +834,11 @@ CONTRASTS = {
 
 
 @pytest.mark.parametrize("verb", ["finetune", "train"])
-def test_main_effects_and_the_interaction_are_contrasts_of_each_seed(two_by_two, store, tmp_path, verb):
+def test_main_effects_and_the_interaction_are_contrasts_of_each_seed(
+    two_by_two, content, store, tmp_path, verb
+):
     spec, *_ = two_by_two(verb=verb)
-    text = write_report(spec, store, tmp_path).read_text()
+    text = (page := write_report(spec, store, tmp_path / "report")).read_text()
     table = text[text.index("## Main effects and interactions") :]
     for name, weights in CONTRASTS.items():
         per_seed = np.array(weights) @ np.array(list(SCORES.values()))
@@ -844,6 +851,14 @@ def test_main_effects_and_the_interaction_are_contrasts_of_each_seed(two_by_two,
     interaction = _row(table, "masks default × lisa default")[2]
     assert interaction == f"{(35 - 73 / 3) - (28 - 68 / 3):+.2f}"  # means of three seeds, by hand
     assert "The effect of A × B is how much that of A grows when B goes from its first level" in table
+    again = _second_program().Page("small", content, store.folder, page)
+    again.compare()
+    assert (again.problems, again.counts["compared"]) == ([], 4 + 2 * 3 + 3 * 3)
+    page.write_text(text.replace(f"| 3 | {interaction} |", "| 3 | +9.99 |"))
+    again.compare()
+    assert again.problems == [
+        f"small, masks default × lisa default, Δ: the page has +9.99, the store gives {interaction}"
+    ]
 
 
 def test_an_effect_needs_all_of_its_combinations(two_by_two, store, tmp_path):

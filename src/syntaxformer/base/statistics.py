@@ -71,23 +71,13 @@ def paired_t_test(baseline: Sequence[float], system: Sequence[float]) -> float:
     return float(ttest_rel(system, baseline).pvalue)
 
 
-def seed_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Mean of one value per seed, with its interval by Student's t: mean ± t(n − 1) · sd / √n.
-
-    Args:
-        values: One for each seed.
-        confidence: Share of such intervals that hold the true mean.
-
-    Returns:
-        NaN at both ends for fewer than two seeds, and if all values are equal, as for `paired_t_test`.
+def seed_interval(found: Spread, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of a mean over seeds by Student's t: mean ± t(n − 1) · sd / √n; NaN for one seed.
 
     Source: Student (1908).
     """
-    found = spread(values)
-    if found.n < 2 or max(values) - min(values) <= RELATIVE_ROUNDING * max(map(abs, values)):
-        return Interval(found.mean, math.nan, math.nan)
     half = float(student_t.ppf((1 + confidence) / 2, found.n - 1)) * found.sd / math.sqrt(found.n)
-    return Interval(found.mean, found.mean - half, found.mean + half)
+    return found.mean - half, found.mean + half
 
 
 def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05) -> float:

@@ -272,10 +272,8 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     return {**found, "learning_rate": rate, "model_sha256": checkpoint_sha256(config.model)}
 
 
-def _test_scores(
-    model: Path, config: FinetuneConfig, texts: TextSet
-) -> tuple[dict[str, float], dict[str, str]]:
-    """Scores on a labelled split, with the epoch that was best on dev, and its labels and predictions.
+def _test_scores(model: Path, config: FinetuneConfig, texts: TextSet) -> tuple[dict[str, float], Any]:
+    """Scores on a labelled split, with the epoch that was best on dev, and labels and predictions.
 
     The name of each score begins with "test_".
     """
@@ -285,12 +283,9 @@ def _test_scores(
     predictions = classifier.predict_set(texts, cache=config.data.cache)
     scores = classifier.score(texts, predictions)
     scores = {"score": scores.get("mean", next(iter(scores.values()))), **scores}
-    sides = {
-        "gold": [one.label for one in texts.examples],
-        "found": classifier.task_type.encode(predictions.labels),
-    }
-    written = {name: " ".join(f"{value:.6g}" for value in values) for name, values in sides.items()}
-    return {f"test_{name}": round(value, 6) for name, value in scores.items()}, written
+    sides = [one.label for one in texts.examples], classifier.task_type.encode(predictions.labels)
+    gold, found = (" ".join(f"{value:.6g}" for value in side) for side in sides)
+    return {f"test_{name}": round(value, 6) for name, value in scores.items()}, {"gold": gold, "found": found}
 
 
 def _labelled_split(config: FinetuneConfig, split: str) -> TextSet:

@@ -65,7 +65,6 @@ class Difference:
         p_sentences: Paired bootstrap over sentences for each seed, ascending by seed; empty without outputs.
         agree: Whether all seeds differ in the same direction; if not, the p-value of one does not count.
         interval: 95 % interval of the mean, by bootstrap over seeds and sentences; None without outputs.
-        over_seeds: 95 % interval of the mean by Student's t over seeds; NaN for fewer than two.
         n_constant: Seeds in which a run predicts one class only; if there is one, there is no p or interval.
     """
 
@@ -76,8 +75,13 @@ class Difference:
     p_sentences: list[float]
     agree: bool
     interval: tuple[float, float] | None = None
-    over_seeds: tuple[float, float] = (math.nan, math.nan)
     n_constant: int = 0
+
+    @property
+    def over_seeds(self) -> tuple[float, float]:
+        """95 % interval of the mean by Student's t over seeds; NaN where `p_seeds` is."""
+        sd = math.nan if math.isnan(self.p_seeds) else self.sd
+        return seed_interval(Spread(self.mean, sd, self.n))
 
 
 def is_constant(run: StoredRun) -> bool:
@@ -157,43 +161,36 @@ def effects(
     ]
     for place, among in enumerate(rest):
         for effect in chosen if among not in rest[:place] else ():
-            weights = _weights(axes, effect)
+            weights = [
+                math.prod(
+                    _weight(levels, one.labels[axis], effect.get(axis)) for axis, levels in axes.items()
+                )
+                for one in groups
+            ]
             parts = [
                 (weight, one)
-                for weight, labels in weights
-                for one in groups
-                if matches(one.labels, {**labels, **among})
+                for weight, one in zip(weights, groups, strict=True)
+                if weight and matches(one.labels, among)
             ]
-            size = _contrast(spec, store, parts, metric) if len(parts) == len(weights) else None
+            n_needed = math.prod(2 if axis in effect else len(levels) for axis, levels in axes.items())
+            size = _contrast(spec, store, parts, metric) if len(parts) == n_needed else None
             yield " × ".join(f"{axis} {level}" for axis, level in effect.items()), among, size
 
 
-def _weights(
-    axes: Mapping[str, Sequence[str]], effect: Mapping[str, str]
-) -> list[tuple[float, dict[str, str]]]:
-    """The weight of each combination of levels in an effect."""
-    sides = [
-        [(-1.0, levels[0]), (1.0, effect[axis])]
-        if axis in effect
-        else [(1 / len(levels), level) for level in levels]
-        for axis, levels in axes.items()
-    ]
-    return [
-        (math.prod(weight for weight, _ in row), dict(zip(axes, (level for _, level in row), strict=True)))
-        for row in product(*sides)
-    ]
+def _weight(levels: Sequence[str], level: str, chosen: str | None) -> float:
+    """The weight of an axis' level in the effect of a chosen one, or in that of other axes (None)."""
+    return 1 / len(levels) if chosen is None else float(level == chosen) - float(level == levels[0])
 
 
 def _contrast(
     spec: Spec, store: RunStore, parts: Sequence[tuple[float, Group]], metric: str
 ) -> Difference | None:
     """The sum of weighted scores of groups, for each seed that all of them have; None if there is none."""
-    (_, first), *_ = parts
-    seeds = [
-        seed
-        for seed in first.runs
-        if all(seed in group.runs and group.runs[seed].metrics.get(metric) is not None for _, group in parts)
+    measured = [
+        {seed for seed, run in group.runs.items() if run.metrics.get(metric) is not None}
+        for _, group in parts
     ]
+    seeds = [seed for seed in parts[0][1].runs if all(seed in one for one in measured)]
     if not seeds:
         return None
     columns = [(weight, group.values(metric, seeds)) for weight, group in parts]
@@ -207,18 +204,16 @@ def _contrast(
     per_seed = [gained - one for one, gained in zip(minus, plus, strict=True)]
     gains, agree = spread(per_seed), min(per_seed) >= 0 or max(per_seed) <= 0
     rows = [[group.runs[seed] for _, group in parts] for seed in seeds]
-    if n_constant := sum(any(map(is_constant, row)) for row in rows):
-        return Difference(gains.mean, gains.sd, gains.n, math.nan, [], agree, n_constant=n_constant)
-    p_sentences, interval = [], None
-    if metric == "bleu" and len(parts) == 2:
-        p_sentences, interval = _bootstrap(spec, store, [(one, other) for one, other in rows])
-    elif spec.verb == "finetune":
-        p_sentences, interval = _bootstrap_rows(store, rows, metric, [weight for weight, _ in parts])
-    over_seeds = seed_interval(per_seed)
-    return Difference(
-        *(gains.mean, gains.sd, gains.n, paired_t_test(minus, plus), p_sentences, agree, interval),
-        over_seeds=(over_seeds.low, over_seeds.high),
-    )
+    n_constant = sum(any(map(is_constant, row)) for row in rows)
+    p_seeds, p_sentences, interval = math.nan, [], None
+    if not n_constant:
+        p_seeds = paired_t_test(minus, plus)
+        if metric == "bleu" and len(parts) == 2:
+            p_sentences, interval = _bootstrap(spec, store, [(one, other) for one, other in rows])
+        elif spec.verb == "finetune":
+            weights = [weight for weight, _ in parts]
+            p_sentences, interval = _bootstrap_rows(store, rows, metric, weights)
+    return Difference(gains.mean, gains.sd, gains.n, p_seeds, p_sentences, agree, interval, n_constant)
 
 
 def paper_number(spec: Spec, labels: Mapping[str, str], metric: str, first: str) -> PaperNumber | None:

@@ -3,7 +3,8 @@
     HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 python benchmarks/classifier_export.py CHECKPOINT --data glue/CoLA
 
 The checkpoint gets a random head and, with masks, random new parameters: time does not depend on them.
-Parsing is not timed; it is the same for both.
+Parsing is not timed; it is the same for both. With --latency, whole calls of `predict` are timed instead, from
+text to label and parsing included: single texts and batches of 32, all four classifiers in turn, medians.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
 from transformers import AutoModelForSequenceClassification
 
@@ -21,9 +23,10 @@ from syntaxformer import InfusionConfig, SyntaxCollator, SyntaxExample, infuse, 
 from syntaxformer.base.files import write_manifest
 from syntaxformer.encoders.classifier import Classifier, needed_columns
 from syntaxformer.encoders.export_onnx import export_classifier
-from syntaxformer.encoders.pretrained import load_finetuned, load_tokenizer
+from syntaxformer.encoders.pretrained import load_tokenizer
 from syntaxformer.encoders.task_data import read_any_split
 from syntaxformer.encoders.tasks import ClassifierInfo, find_task
+from syntaxformer.runs.loading import load_written
 
 N_TEXTS, N_ROUNDS, LONG = 256, 3, 14
 
@@ -79,14 +82,50 @@ def measure(networks, parts):
     return best, max(float((first(**one).logits - second(**one).logits).abs().max()) for one in parts)
 
 
+def latency(classifiers, texts):
+    """Medians of milliseconds a text, by the clock and of the processor; all classifiers in turn."""
+    for size in (1, 32):
+        found = {name: [] for name in classifiers}
+        calls = [texts[start : start + size] for start in range(0, len(texts) if size > 1 else 64, size)]
+        for batch in [calls[0], *calls]:  # the first call of each is thrown away
+            for name, one in classifiers.items():
+                start = time.perf_counter(), time.process_time()
+                one.predict(batch)
+                ends = time.perf_counter(), time.process_time()
+                found[name].append(
+                    [1000 * (end - begin) / size for begin, end in zip(start, ends, strict=True)]
+                )
+        for name, times in found.items():
+            clock, processor = np.median(times[1:], axis=0)
+            fast, slow = np.percentile([one for _, one in times[1:]], [10, 90])
+            shown = (
+                f"{clock:.1f} ms by the clock, {processor:.1f} of the processor ({fast:.1f} to {slow:.1f})"
+            )
+            print(f"  {name}, {size} at a time: {shown}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("--data", required=True, help="folder of CoLA")
+    parser.add_argument("--latency", action="store_true", help="time whole calls of predict")
     given = parser.parse_args()
     torch.set_num_threads(1)
     task = find_task("cola")
     texts = [one.texts[0] for one in read_any_split(task, given.data, "dev").examples][:N_TEXTS]
+    if given.latency:
+        with TemporaryDirectory() as home:
+            classifiers = {}
+            for infusion in ("", "masks"):
+                folder = make_folder(Path(home) / f"model{infusion}", given.checkpoint, infusion)
+                exported = export_classifier(folder, Path(home) / f"onnx{infusion}")
+                name = infusion or "plain"
+                classifiers |= {
+                    name: Classifier.from_folder(folder),
+                    f"{name}, ONNX": Classifier.from_folder(exported),
+                }
+            latency(classifiers, texts)
+        return
     for infusion in ("", "masks"):
         with TemporaryDirectory() as home:
             start = time.process_time()
@@ -96,7 +135,7 @@ def main():
             size = (output / "model.onnx").stat().st_size / 1e6
             print(f"{infusion or 'plain'}: export {seconds:.0f} s, {size:.0f} MB", flush=True)
             exported = Classifier.from_folder(output)
-            networks = {"pytorch": load_finetuned(folder, exported.task_type), "onnx": exported.model}
+            networks = {"pytorch": load_written(folder, exported.task_type.loader), "onnx": exported.model}
             for name, parts in batches_of(exported.collator, texts).items():
                 best, difference = measure(networks, parts)
                 shown = ", ".join(f"{key} {value:.2f}" for key, value in best.items())

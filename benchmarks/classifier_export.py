@@ -3,8 +3,8 @@
     HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 python benchmarks/classifier_export.py CHECKPOINT --data glue/CoLA
 
 The checkpoint gets a random head and, with masks, random new parameters: time does not depend on them.
-Parsing is not timed; it is the same for both. With --latency, whole calls of `predict` are timed instead, from
-text to label and parsing included: single texts and batches of 32, all four classifiers in turn, medians.
+Parsing is not timed; it is the same for both. With --latency, whole calls of `predict` are timed instead,
+from text to label: single texts and batches of 32, all four classifiers in turn, medians.
 """
 
 from __future__ import annotations

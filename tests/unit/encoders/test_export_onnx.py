@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,8 @@ import transformers as hf
 
 pytest.importorskip("onnxscript", reason="the extra `export` is not installed: onnxscript")
 pytest.importorskip("onnxruntime", reason="the extra `export` is not installed: onnxruntime")
+
+import onnxruntime
 
 from syntaxformer.annotate import load_annotator
 from syntaxformer.base.errors import BackendMissingError, CheckpointError, ConfigError
@@ -104,6 +108,30 @@ def _assert_same(one, other, texts):
         )
 
 
+def _assert_as_the_page_says(output, inputs):
+    """Names, types and shapes of the table in docs/export.md; its snippet gives the logits of `predict`."""
+    page = (Path(__file__).parents[3] / "docs" / "export.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| `(\w+)`(?: \(output\))? \| (\w+) \| (rows [^|]*) \|", page)
+    known = {name: (f"tensor({kind})", shape.split(" × ")) for name, kind, shape in rows}
+    session = onnxruntime.InferenceSession(str(output / "model.onnx"))
+    symbols = dict(zip(session.get_inputs()[0].shape, ("rows", "pieces"), strict=True))
+    for one in [*session.get_inputs(), *session.get_outputs()]:
+        kind, shape = known[one.name]
+        assert (one.type, len(one.shape)) == (kind, len(shape)), one.name
+        named = [
+            symbols.get(size, size) for size in one.shape
+        ]  # numbers of factors, trees and labels are fixed
+        wanted = [name if name in symbols.values() else size for name, size in zip(shape, named, strict=True)]
+        assert named == wanted, one.name
+        assert {"rows", "pieces"} & set(shape) == {one for one in named if isinstance(one, str)}
+    if set(inputs) == set(known) - {"logits"}:
+        (snippet,) = re.findall(r"(?s)```python\n(import onnxruntime.*?)```", page)
+        found: dict = {}
+        exec(snippet.replace("runs/cola-onnx", str(output)), found)
+        expected = Classifier.from_folder(output).predict(TEXTS[:1]).probabilities
+        torch.testing.assert_close(torch.tensor(found["logits"]).softmax(1), torch.tensor(expected))
+
+
 @pytest.mark.parametrize(
     ("family", "infusion", "n_texts"),
     [
@@ -124,6 +152,7 @@ def test_the_graph_says_what_the_model_says(tmp_path, family, infusion, n_texts)
     info = read_record(output / ONNX, OnnxInfo)
     assert info.largest_difference < 1e-4
     assert ("syntax" in info.inputs) == bool({"masks", "relation_bias"} & set(infusion))
+    _assert_as_the_page_says(output, info.inputs)
     for file in output.iterdir():  # a graph and JSON: nothing that a program could be hidden in
         assert file.suffix in (".onnx", ".json", ".txt"), file
         assert not zipfile.is_zipfile(file)

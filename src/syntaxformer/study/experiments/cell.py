@@ -272,7 +272,9 @@ def _finetune(cell: Cell, folder: Path) -> dict[str, Any]:
     return {**found, "learning_rate": rate, "model_sha256": checkpoint_sha256(config.model)}
 
 
-def _test_scores(model: Path, config: FinetuneConfig, texts: TextSet) -> tuple[dict[str, float], Any]:
+def _test_scores(
+    model: Path, config: FinetuneConfig, texts: TextSet
+) -> tuple[dict[str, float], dict[str, str]]:
     """Scores on a labelled split, with the epoch that was best on dev, and labels and predictions.
 
     The name of each score begins with "test_".

@@ -394,9 +394,10 @@ def _effect_blocks(spec: Spec, store: RunStore, groups: Sequence[Group], metric:
     others = [axis for axis in spec.axes if axis not in (*spec.effects, SEED)]
     note = (
         "The effect of a level is its score less that of the first level of its axis, averaged over the "
-        f"levels of the others of {', '.join(spec.effects)}. The effect of A × B is how much that of A grows "
-        "when B goes from its first level to the named one. Effects are computed for each seed; p (seeds) "
-        "and the interval over seeds are by Student's t. Where that holds 0, these runs cannot tell."
+        f"levels of the other axes of the table ({', '.join(spec.effects)}). The effect of A × B is how much "
+        "that of A grows when B goes from its first level to the named one. Effects are computed for each "
+        "seed; p (seeds) and the interval over seeds are by Student's t. If an interval contains 0, these "
+        "runs cannot tell."
     )
     table = Table(["effect", *others, "seeds", *names], rows)
     return [Heading("Main effects and interactions"), table, Paragraph(note)]

@@ -123,6 +123,9 @@ LOCK = ".lock"
 CARD = "README.md"
 """The model card, which may change: no manifest lists it."""
 
+HELD_OUT = "held_out.csv"
+"""Rows of the user's table that were not trained on; no manifest lists them, so they may be removed."""
+
 MANIFEST = "manifest.json"
 INFUSION_FILE = "infusion.json"
 """The file beside `config.json` that describes an infusion."""
@@ -229,7 +232,7 @@ def write_manifest(folder: Path) -> None:
     """Record the size and the sha256 of each file, and sync the files to the disk."""
     entries = {}
     for file in sorted(folder.iterdir()):
-        if file.is_file() and file.name not in (MANIFEST, LOCK, CARD):
+        if file.is_file() and file.name not in (MANIFEST, LOCK, CARD, HELD_OUT):
             sync(file)
             entries[file.name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
     (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1), "utf-8")

@@ -1,4 +1,4 @@
-"""Whether a difference is more than chance: a paired t-test over seeds, a bootstrap interval for means.
+"""Whether a difference is more than chance: a paired t-test over seeds, tests and intervals over rows.
 
 The paired bootstrap over sentences of a translation is `translation.compare_translations`.
 """
@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import nct, ttest_rel
+from scipy.stats import binom, binomtest, nct, ttest_rel
 from scipy.stats import t as student_t
 
 RELATIVE_ROUNDING = 1e-9
 """Scores that differ by less than this share of the largest count as equal."""
+
+FEWEST_ROWS = 10
+"""Fewer rows get no interval: resampling a few makes them look more certain than they are."""
 
 MOST_DRAWN = 1 << 22
 """Sentences of resampled test sets that are held in memory at once: 64 MiB of indices and values."""
@@ -38,6 +41,40 @@ class Interval:
     mean: float
     low: float
     high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison of a system with a baseline on the same lines.
+
+    Args:
+        difference: Score of the system minus score of the baseline.
+        p_value: Probability of so large a difference if the two were equally good; NaN if there is none.
+        no_p: Why there is none: all lines are the same, for example because there is only one, neither
+            system reaches BLEU 1, or one gives all rows the same answer.
+        low: Lower end of the 95 % interval of the difference over resampled lines; NaN if there is none.
+        high: Its upper end.
+        test: The test that gives the p-value.
+    """
+
+    difference: float
+    p_value: float
+    no_p: str | None = None
+    low: float = math.nan
+    high: float = math.nan
+    test: str = "paired bootstrap"
+
+    def as_dict(self) -> dict[str, float | str | None]:
+        """The comparison as a dictionary for JSON, without NaN."""
+        return {name: None if value != value else value for name, value in asdict(self).items()}
+
+
+def difference_in_words(found: Mapping[str, Any], baseline: str, digits: int = 2) -> str:
+    """The fields of a `Comparison` in words."""
+    low, high, p_value = found["low"], found["high"], found["p_value"]
+    interval = "" if low is None else f", 95 % {low:+.{digits}f} to {high:+.{digits}f}"
+    shown = f"no p: {found['no_p']}" if p_value is None else f"p = {p_value:.3f} ({found['test']})"
+    return f"{found['difference']:+.{digits}f} against {baseline}{interval}, {shown}"
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -102,34 +139,78 @@ def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05
     return float(brentq(above, 0.0, highest)) * sd / math.sqrt(n)
 
 
-def randomization_p(
-    score: Callable[[Any], Mapping[str, float]], first: Any, second: Any, n_samples: int = 1000
-) -> dict[str, tuple[float, float, float]]:
-    """Compare two systems on the same rows by approximate randomization, which exchanges outputs of rows.
+def mcnemar_p(n_first: int, n_second: int) -> tuple[float, float]:
+    """McNemar's test of two systems that are right on different rows.
 
     Args:
-        score: Computes scores by name from the outputs of all rows.
-        first: Outputs of one system.
-        second: Outputs of the other, as many.
-        n_samples: Number of exchanges.
+        n_first: Number of rows on which only the first system is right.
+        n_second: Number of rows on which only the second is.
 
     Returns:
-        For each score that of the first system, how much the second differs, and the two-sided p-value: the
-        share of exchanges, the observed one among them, in which the scores differ as much.
+        The exact two-sided p-value, and the mid-p-value, which is less conservative.
 
-    Source: Noreen (1989), "Computer-Intensive Methods for Testing Hypotheses"; Yeh (2000).
+    Source: Fagerland, Lydersen and Laake (2013), eq. 4 to 6.
     """
-    before, after, sides = score(first), score(second), np.array([first, second])
-    rows, rng = np.arange(sides.shape[1]), np.random.default_rng(12345)
-    n_as_large = dict.fromkeys(before, 1)
-    for _ in range(n_samples):
-        chosen = rng.integers(0, 2, len(rows))
-        one, other = score(sides[chosen, rows]), score(sides[1 - chosen, rows])
-        for name in before:
-            least = abs(after[name] - before[name]) - RELATIVE_ROUNDING
-            n_as_large[name] += abs(one[name] - other[name]) >= least
-    shares = {name: n / (n_samples + 1) for name, n in n_as_large.items()}
-    return {name: (before[name], after[name] - before[name], p) for name, p in shares.items()}
+    if not (n := n_first + n_second):
+        return 1.0, 1.0
+    exact, point = float(binomtest(n_first, n).pvalue), float(binom.pmf(n_first, n, 0.5))
+    return exact, exact - point / (1 + (n_first == n_second))
+
+
+def compare_rows(
+    score: Callable[[Any, Any], Mapping[str, float]],
+    gold: Sequence[float],
+    baseline: Sequence[float],
+    system: Sequence[float],
+    n_samples: int = 1000,
+) -> dict[str, Comparison]:
+    """Compare two systems on the same rows: by McNemar's mid-p for a score "accuracy", else by permutation.
+
+    A permutation exchanges the two answers to each row, or not, at random. p is the share of permutations, the
+    observed one among them, in which the scores differ as much. The interval is that of the percentiles over
+    resampled rows. Fewer than `FEWEST_ROWS` get no interval. If a side gives all rows the same answer, it has
+    learned nothing of them, and there is no p.
+
+    Args:
+        score: Labels and answers → scores by name.
+        gold: Label of each row.
+        baseline: Answers of the baseline.
+        system: Answers of the system.
+        n_samples: Number of permutations, and of resampled sets of rows.
+
+    Source: McNemar (1947); Noreen (1989), "Computer-Intensive Methods for Testing Hypotheses"; Yeh (2000).
+    """
+    labels, sides, n_rows = np.asarray(gold), np.array([baseline, system]), len(gold)
+    names, rng = list(score(labels, sides[0])), np.random.default_rng(12345)
+
+    def gain(labels: Any, before: Any, after: Any) -> np.ndarray:
+        first, second = score(labels, before), score(labels, after)
+        return np.array([second[name] - first[name] for name in names])
+
+    drawn = (rng.integers(0, n_rows, n_rows) for _ in range(n_samples))
+    resampled = np.array([gain(labels[rows], *sides[:, rows]) for rows in drawn])
+    ends = np.percentile(resampled, [2.5, 97.5], axis=0) if n_rows >= FEWEST_ROWS else math.nan
+    swaps = (rng.integers(0, 2, n_rows) for _ in range(n_samples))
+    swapped = [gain(labels, *np.where(swap, sides[::-1], sides)) for swap in swaps]
+    measured = gain(labels, *sides)
+    n_as_large = (np.abs(swapped) >= abs(measured) - RELATIVE_ROUNDING).sum(0)
+    tests = {
+        name: ("paired permutation", (1 + n) / (1 + n_samples))
+        for name, n in zip(names, n_as_large, strict=True)
+    }
+    if "accuracy" in tests:
+        alone = [int(((one == labels) & (other != labels)).sum()) for one, other in (sides[::-1], sides)]
+        exact, mid = mcnemar_p(*alone)
+        told = f"McNemar's mid-p; exact {exact:.3f}; right alone on {alone[0]}, the other on {alone[1]} rows"
+        tests["accuracy"] = told, mid
+    constant = min(len(np.unique(side)) for side in sides) == 1
+    no_p = "one of them gives all rows the same answer" if constant else None
+    return {
+        name: Comparison(float(by), math.nan if constant else float(p), no_p, float(low), float(high), test)
+        for (name, (test, p)), by, low, high in zip(
+            tests.items(), measured, *np.broadcast_to(ends, (2, len(names))), strict=True
+        )
+    }
 
 
 def bootstrap_rows(

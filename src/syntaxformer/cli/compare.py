@@ -1,4 +1,4 @@
-"""`syntaxformer compare`: translators, or files of their translations, sentence by sentence."""
+"""`syntaxformer compare`: translators, files of their translations, or classifiers, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typer import Argument, Option, echo
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.cli.options import (
     ModelAnnotatorOption,
-    RefOption,
-    SrcOption,
     TrustOption,
     check_parallel,
     refuse_inputs,
@@ -19,6 +17,7 @@ from syntaxformer.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from syntaxformer.study.document import Block
     from syntaxformer.translation.translator import Translator
 
 
@@ -26,10 +25,20 @@ def compare(
     systems: Annotated[
         list[Path], Argument(help="Two to eight models or files of translations, the baseline first.")
     ],
-    src: SrcOption,
-    ref: RefOption,
+    src: Annotated[Path | None, Option(help="Translators: source text, plain or .gz.")] = None,
+    ref: Annotated[Path | None, Option(help="Translators: reference translations, line by line.")] = None,
+    data: Annotated[
+        str | None,
+        Option(help="Classifiers: a table with labels, or the folder of the task's official files."),
+    ] = None,
+    split: Annotated[str | None, Option(help="Split of a folder of official files. Default: dev.")] = None,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="Report, .md or .html; default: print to the terminal.")
+        Path | None,
+        Option(
+            "-o",
+            "--output",
+            help="Report, .md or .html; default: print it. Classifiers: all differing rows, .csv.",
+        ),
     ] = None,
     train: Annotated[
         Path | None, Option(help="Source text of training, to group sentences by rare words.")
@@ -48,22 +57,37 @@ def compare(
 ) -> None:
     """Show where systems differ: by length, tree depth, part of speech and rare words, with examples.
 
+    Classifiers are compared by their scores, by class, and row by row.
+
     syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
+
+    syntaxformer compare runs/plain runs/bias runs/masks --data held_out.csv
     """
     from syntaxformer.annotate import prepare
-    from syntaxformer.base.files import read_lines, write_text
+    from syntaxformer.base.files import read_lines
     from syntaxformer.base.languages import choose_annotator, language_of_file, language_of_side
     from syntaxformer.study.cases import case_blocks, cases_of_lines
-    from syntaxformer.study.document import to_html, to_markdown
     from syntaxformer.translation.scoring import check_directions
 
-    refuse_inputs(output, [*systems, src, ref, train])
-    refuse_other_endings(output, (".md", ".html"))
+    refuse_inputs(output, [*systems, src, ref, train, data])
+    refuse_other_endings(output, (".md", ".html", *([".csv"] if data else [])))
     if not 2 <= len(systems) <= 8:
         raise ConfigError(f"SYSTEMS: expected two to eight, the baseline first, got {len(systems)}.")
     called = tuple(names.split(",")) if names else _names(*systems)
     if len(called) != len(systems) or len(set(called)) < len(systems):
         raise ConfigError(f"--names: expected {len(systems)} names with commas between, got {names}.")
+    if data is not None:
+        if given := [name for name, one in (("--src", src), ("--ref", ref), ("--train", train)) if one]:
+            raise ConfigError(f"{given[0]}: expected none with --data, which is for classifiers.")
+        differing, blocks = _classifiers(
+            systems, called, data, split, examples, (model_annotator, None, trust_annotator)
+        )
+        _write(differing, blocks, output)
+        return
+    if src is None or ref is None:
+        raise ConfigError(
+            "compare: expected --src and --ref for translators, or --data for classifiers, got neither."
+        )
     sources, references = list(read_lines(src)), list(read_lines(ref))
     found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
     outputs = [lines for lines, _ in found]
@@ -84,12 +108,48 @@ def compare(
     counted = () if train is None else read_lines(train)
     cases = cases_of_lines(sources, references, outputs, parser, tagger, infos, counted)
     blocks = case_blocks(cases, called, examples)
+    _write([], blocks, output)
+
+
+def _write(differing: list[list[str]], blocks: list[Block], output: Path | None) -> None:
+    """Print or write a report, or the rows on which classifiers differ."""
+    from syntaxformer.base.files import write_text
+    from syntaxformer.study.document import to_html, to_markdown
+    from syntaxformer.study.labelled import as_csv
+
     if output is None:
         echo(to_markdown(blocks))
         return
-    text = to_html(blocks, output.parent) if output.suffix == ".html" else to_markdown(blocks)
-    write_text(output, text)
+    kinds = {".csv": lambda: as_csv(differing), ".html": lambda: to_html(blocks, output.parent)}
+    write_text(output, kinds.get(output.suffix, lambda: to_markdown(blocks))())
     echo(output)
+
+
+def _classifiers(
+    folders: list[Path],
+    names: tuple[str, ...],
+    data: str,
+    split: str | None,
+    n_examples: int,
+    given: tuple[str | None, str | None, bool],
+) -> tuple[list[list[str]], list[Block]]:
+    """The rows on which classifiers differ, and a report."""
+    from syntaxformer.encoders.classifier import Classifier
+    from syntaxformer.encoders.prediction import predictions_beside, read_split_for, read_texts_for
+    from syntaxformer.study.labelled import differing_rows, judge, labelled_blocks, with_trained_on
+
+    first = Classifier.from_folder(folders[0], *given)
+    if Path(data).is_file():
+        texts = read_texts_for(first.info, data)
+    else:
+        texts = read_split_for(first.info, None, data, split or "dev")[1]
+    others = (predictions_beside(one, first.info, texts, given) for one in folders[1:])
+    systems = dict(zip(names, [first.predict_set(texts), *others], strict=True))
+    judged = with_trained_on(
+        judge(first, texts, systems, True), dict(zip(names, folders, strict=True)), texts
+    )
+    differing = differing_rows(first.task_type, texts, systems)
+    return differing, labelled_blocks(judged, differing, texts, n_examples)
 
 
 def _names(*paths: Path) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`syntaxformer evaluate`: scores models on a test set with sacreBLEU, or compares scores of any metric."""
+"""`syntaxformer evaluate`: scores models on a test set, or compares scores of any metric."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ from syntaxformer.cli.options import (
     ModelAnnotatorOption,
     ShuffleOption,
     TrustOption,
+    aligned,
     check_factor_names,
     check_parallel,
     factor_files,
     read_factors,
     refuse_inputs,
 )
+from syntaxformer.cli.predict import UNCHANGED, classify
 
 
 def evaluate(
-    model: Annotated[Path | None, Argument(help="Folder that `train` or `export` wrote.")] = None,
+    model: Annotated[Path | None, Argument(help="Folder that `train`, `finetune` or `export` wrote.")] = None,
+    rows: Annotated[
+        str | None, Argument(metavar="[IN]", help="For a classifier: a table with labels, as in training.")
+    ] = None,
     src: Annotated[Path | None, Option(help="Source text, plain or .gz.")] = None,
     ref: Annotated[Path | None, Option(help="Reference translations, line by line.")] = None,
     output: Annotated[
@@ -42,6 +47,9 @@ def evaluate(
         Path | None, Option(help="Instead of a model: any metric's score of each line, such as COMET's.")
     ] = None,
     baseline_scores: Annotated[Path | None, Option(help="The same metric's scores of a baseline.")] = None,
+    task: Annotated[str | None, Option(help="For a classifier: task of --data, as in predict.")] = None,
+    data: Annotated[str | None, Option(help="For a classifier: folder of the task's official files.")] = None,
+    split: Annotated[str | None, Option(help="Split of --data. Default: dev.")] = None,
     beam_size: BeamSizeOption = None,
     as_json: JsonOption = False,
     annotator: ModelAnnotatorOption = None,
@@ -53,29 +61,58 @@ def evaluate(
 ) -> None:
     """Translate a test set and score it, cased and detokenised unless the model is not; prints signatures.
 
-    syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
-    """
-    from syntaxformer.base.files import atomic_text, read_lines
-    from syntaxformer.study.ablation import Ablation, ablate_translator
-    from syntaxformer.translation.scoring import common_scoring, reference_note, score_table, score_translator
-    from syntaxformer.translation.translator import Translator
+    A classifier is scored on a table with labels, or on official files.
 
+    syntaxformer evaluate runs/sit --src test2016.en --ref test2016.de --baseline runs/base
+
+    syntaxformer evaluate runs/bias held_out.csv --baseline runs/plain
+    """
+    from syntaxformer.runs.loading import CLASSIFIER, kind_of
+
+    of_lines, of_rows = [src, ref, scores, baseline_scores, beam_size, factor], [rows, task, data, split]
+    if model is not None and kind_of(model) == CLASSIFIER and not any(of_lines):
+        changed, given = (shuffle, blank), (annotator, device, trust_annotator)
+        classify(model, rows, task, data, split, output, baseline, changed, as_json, None, given, True)
+        return
+    if any(of_rows):
+        raise ConfigError("evaluate: expected a table or --data only with a classifier, got another model.")
     if scores is not None or baseline_scores is not None:
         _compare_files(scores, baseline_scores, as_json, [model, src, ref, output, baseline])
         return
     if model is None or src is None or ref is None:
         raise ConfigError("evaluate: expected MODEL, --src and --ref, or --scores, got fewer.")
     refuse_inputs(output, [src, ref, *factor_files(factor)])
+    files, options = (src, ref, output), (annotator, device, None, trust_annotator)
+    report = _score_translators(model, files, baseline or [], (shuffle, blank), beam_size, factor, options)
+    echo(json.dumps(report)) if as_json else _print(report)
+
+
+def _score_translators(
+    model: Path,
+    files: tuple[Path, Path, Path | None],
+    baseline: list[Path],
+    changed: tuple[list[str] | None, list[str] | None],
+    beam_size: int | None,
+    factor: list[str] | None,
+    options: Any,
+) -> dict[str, Any]:
+    """The report of a translator beside its baselines; `options` are those of `Translator.load`."""
+    from syntaxformer.base.files import atomic_text, read_lines
+    from syntaxformer.study.ablation import Ablation, ablate_translator
+    from syntaxformer.translation.scoring import common_scoring, reference_note, score_table, score_translator
+    from syntaxformer.translation.translator import Translator
+
+    src, ref, output = files
     sources, references = list(read_lines(src)), list(read_lines(ref))
     check_parallel(src, sources, {ref: references})
     systems: dict[str, Translator] = {}
-    for one in (model, *(baseline or ())):
+    for one in (model, *baseline):
         name = f"{one}{' (again)' * (str(one) in systems)}"
-        systems[name] = Translator.load(one, annotator, device, None, trust_annotator)
-    if ablation := Ablation.parse(shuffle, blank):
+        systems[name] = Translator.load(one, *options)
+    if ablation := Ablation.parse(*changed):
         intact, *others = systems.items()
-        if not others or any(one.resolve() == model.resolve() for one in baseline or ()):
-            others = [("the model as it is", intact[1])]
+        if not others or any(one.resolve() == model.resolve() for one in baseline):
+            others = [(UNCHANGED, intact[1])]
         systems = {intact[0]: ablate_translator(intact[1], ablation), **dict(others)}
     infos = [one.info for one in systems.values()]
     common = common_scoring(infos, "--baseline")
@@ -99,21 +136,22 @@ def evaluate(
         name = list(systems)[1]
         told = _table_note(model, Path(name))
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": told}
-    echo(json.dumps(report)) if as_json else _print(report)
+    return report
 
 
 def _print(report: dict[str, Any]) -> None:
+    from syntaxformer.base.statistics import difference_in_words
     from syntaxformer.translation.decoding import loops_in_words
 
     systems, signatures = report["systems"], report["signatures"]
-    width, columns = max(map(len, systems)), [*signatures, "length_ratio"]
-    echo("  ".join([" " * width, *(f"{name:>6}" for name in [*signatures, "length"])]))
+    rows, columns = [["", *signatures, "length"]], [*signatures, "length_ratio"]
     for name, row in systems.items():
-        values = ["–" if row[key] is None else f"{row[key]:.2f}" for key in columns]
-        echo("  ".join([f"{name:{width}}", *(f"{value:>6}" for value in values)]))
+        rows.append([name, *("–" if row[key] is None else f"{row[key]:.2f}" for key in columns)])
+    for line in aligned(rows):
+        echo(line)
     for name, row in systems.items():
         for metric, found in row.get("against", {}).items():
-            echo(f"{metric:6} {_difference(found, name)}")
+            echo(f"{metric:6} {difference_in_words(found, name)}")
     for metric, signature in signatures.items():
         echo(f"{metric:6} {signature}")
     if report["n_loops"]:
@@ -122,18 +160,11 @@ def _print(report: dict[str, Any]) -> None:
         echo(report["note"], err=True)
 
 
-def _difference(found: dict[str, Any], baseline: str, digits: int = 2) -> str:
-    """A `Comparison` in words."""
-    low, high, p_value = found["low"], found["high"], found["p_value"]
-    interval = "" if low is None else f", 95 % {low:+.{digits}f} to {high:+.{digits}f}"
-    shown = f"no p: {found['no_p']}" if p_value is None else f"p = {p_value:.3f} (paired bootstrap)"
-    return f"{found['difference']:+.{digits}f} against {baseline}{interval}, {shown}"
-
-
 def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, others: list[Any]) -> None:
     """Compare two files of any metric's scores of lines."""
     import numpy as np
 
+    from syntaxformer.base.statistics import difference_in_words
     from syntaxformer.translation.scoring import paired_bootstrap
 
     if path is None or baseline is None or any(others):
@@ -144,7 +175,9 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
     found = paired_bootstrap(*tables, lambda sums: sums[0] / len(values[1])).as_dict()
     means = [float(one.mean()) for one in tables]
     report = {"scores": str(path), "mean": means[1], "baseline": str(baseline), "baseline_mean": means[0]}
-    told = f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{_difference(found, str(baseline), 4)}"
+    told = (
+        f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{difference_in_words(found, str(baseline), 4)}"
+    )
     echo(json.dumps(report | found) if as_json else told)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option, echo
 
-from syntaxformer.cli.options import OverwriteOption, ResumeOption
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.cli.options import OverwriteOption, ResumeOption, aligned
 
 
 def finetune(
@@ -45,6 +46,9 @@ def finetune(
         str | None, Option(help="Default: en, with +phrases if constituency trees are needed.")
     ] = None,
     seed: Annotated[int | None, Option(min=0, help="Default: 1.")] = None,
+    seeds: Annotated[
+        str | None, Option(help="1,2,3: a model for each, in OUTPUT/seed1, …, with mean and spread.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         Option(
@@ -58,13 +62,15 @@ def finetune(
 
     syntaxformer finetune --task cola --data glue/CoLA --model CHECKPOINT --infuse masks,pos_add -o runs/cola
 
-    syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT -o runs/mine
+    syntaxformer finetune --task classify --train mine.tsv --model CHECKPOINT --seeds 1,2,3 -o runs/mine
     """
     from syntaxformer.base.files import read_json
     from syntaxformer.encoders.finetune_config import load_finetune
     from syntaxformer.encoders.finetuning import finetune as run
+    from syntaxformer.encoders.finetuning import finetune_seeds
     from syntaxformer.encoders.tasks import missed_note
     from syntaxformer.runs.processes import process_team
+    from syntaxformer.study.labelled import class_rows
 
     options: dict[str, dict[str, object]] = {
         "data": {
@@ -79,15 +85,50 @@ def finetune(
         "annotation": {"annotator": annotator},
         "training": {"epochs": epochs, "learning_rate": learning_rate},
     }
-    content = {"task": task, "model": model, "output": output, **({} if seed is None else {"seed": seed})}
+    content: dict[str, object] = {"task": task, "model": model, "output": output}
+    content |= {} if seed is None else {"seed": seed}
     for section, keys in options.items():
         content[section] = {key: value for key, value in keys.items() if value is not None}
+    if seeds is not None:
+        wanted = _numbers(seeds, seed)
+        parts = [content | {"seed": one, "output": output / f"seed{one}"} for one in wanted]
+        configs = [load_finetune(one, infuse, settings or ()) for one in parts]
+        if [one.seed for one in configs] != wanted or len({one.output for one in configs}) < len(wanted):
+            raise ConfigError("--seeds: expected neither seed nor output among --set, got one of them.")
+        _say_seeds(finetune_seeds(configs, resume, overwrite))
+        return
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
     if not process_team().is_main_process:
         return
     report = read_json(folder / "run.json")
     for name, value in report["dev"].items():
         echo(f"{name} {value:.4f}")
+    for line in aligned(class_rows({"": report["classes"]})) if report.get("classes") else ():
+        echo(line)
     if missed := report.get("never_predicted"):
         echo(missed_note(missed))
     echo(folder)
+
+
+def _numbers(seeds: str, seed: int | None) -> list[int]:
+    """Read `--seeds`.
+
+    Raises:
+        ConfigError: They are not different numbers, or there is `--seed` too.
+    """
+    parts = [one.strip() for one in seeds.split(",")]
+    if seed is not None or not all(map(str.isdecimal, parts)) or len({*map(int, parts)}) < len(parts):
+        also = "" if seed is None else f" and --seed {seed}"
+        raise ConfigError(f"--seeds: expected different numbers with commas between, got {seeds}{also}.")
+    return [*map(int, parts)]
+
+
+def _say_seeds(found: dict[str, Any]) -> None:
+    """Print the scores of each seed, their mean and standard deviation, and where the models are."""
+    rows = [["seed", *found["mean"], "model"]]
+    for name, one in found["seeds"].items():
+        rows.append([name, *(f"{value:.4f}" for value in one["dev"].values()), one["model"]])
+    for name in ("mean", "sd"):
+        rows.append([name, *("–" if value is None else f"{value:.4f}" for value in found[name].values()), ""])
+    for line in aligned(rows):
+        echo(line.rstrip())

@@ -45,7 +45,6 @@ FactorOption = Annotated[
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON object.")]
 ModelAnnotatorOption = Annotated[str | None, Option(help="Annotator to use instead of the models' own.")]
 OverwriteOption = Annotated[bool, Option("--overwrite", help="Delete the output of an older run.")]
-RefOption = Annotated[Path, Option(help="Reference translations, line by line.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue an interrupted run.")]
 SeedOption = Annotated[int | None, Option(min=0, help="Of the samples; default: 0.")]
 SettingsArgument = Annotated[
@@ -55,11 +54,18 @@ ShuffleOption = Annotated[
     list[str] | None,
     Option(metavar="NAME", help="Shuffle a factor, a tree, syntax or governors to test its use; repeatable."),
 ]
-SrcOption = Annotated[Path, Option(help="Source text, plain or .gz.")]
 TemperatureOption = Annotated[float | None, Option(help="Sample; 1: with the model's own probabilities.")]
 TopKOption = Annotated[int | None, Option(min=1, help="Sample among so many pieces; default: all.")]
 TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `export` wrote.")]
 TrustOption = Annotated[bool, Option(help="Load any annotator that the model names.")]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table with names on the left and numbers, which get six characters or more, on the right."""
+    widths = [max(6 * (place > 0), *map(len, cells)) for place, cells in enumerate(zip(*rows, strict=True))]
+    for first, *others in rows:
+        numbers = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        yield "  ".join([f"{first:{widths[0]}}", *numbers])
 
 
 def refuse_lone_address(engine: Engine, address: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option, echo
 
@@ -16,13 +16,12 @@ from syntaxformer.cli.options import (
     ModelAnnotatorOption,
     ShuffleOption,
     TrustOption,
+    aligned,
     refuse_inputs,
 )
 
-_AGAINST = (
-    "; unchanged {unchanged:.4f}, difference {difference:+.4f}, p = {p:.3f} "
-    "(approximate randomization over {n} rows)"
-)
+UNCHANGED = "the model as it is"
+"""Name of a model beside its own copy with changed inputs."""
 
 
 def predict(
@@ -45,6 +44,9 @@ def predict(
     output: Annotated[
         Path | None, Option("-o", "--output", help="File, or folder for a file with the usual name.")
     ] = None,
+    baseline: Annotated[
+        list[Path] | None, Option(help="Another model, from which the difference is reported; repeatable.")
+    ] = None,
     annotator: ModelAnnotatorOption = None,
     batch_size: Annotated[int | None, Option(min=1, help="Number of texts in a batch.")] = None,
     shuffle: ShuffleOption = None,
@@ -55,28 +57,53 @@ def predict(
 ) -> None:
     """Predict labels or scores, and score the predictions if the data has labels.
 
-    With --shuffle or --blank, the scores stand beside those of the unchanged inputs, with p over rows.
+    With --baseline, --shuffle or --blank, the scores stand beside those of other models or of unchanged inputs.
 
     syntaxformer predict runs/cola --data glue/CoLA
+
+    syntaxformer predict runs/bias held_out.csv --baseline runs/plain
 
     syntaxformer predict runs/cola --data glue/CoLA --split test -o submission/
 
     echo "They drank the pub dry." | syntaxformer predict runs/cola -
     """
+    given = annotator, device, trust_annotator
+    classify(model, source, task, data, split, output, baseline, (shuffle, blank), as_json, batch_size, given)
+
+
+def classify(
+    model: Path,
+    source: str | None,
+    task: str | None,
+    data: str | None,
+    split: str | None,
+    output: Path | None,
+    baseline: list[Path] | None,
+    changed: tuple[list[str] | None, list[str] | None],
+    as_json: bool,
+    batch_size: int | None,
+    given: tuple[str | None, str | None, bool],
+    needs_labels: bool = False,
+) -> None:
+    """Do what `predict` does; `evaluate` needs labels, and so does a baseline."""
     from syntaxformer.encoders.classifier import Classifier
-    from syntaxformer.encoders.prediction import read_split_for, read_texts_for, submission_rows, write_rows
-    from syntaxformer.encoders.tasks import missed_note
+    from syntaxformer.encoders.prediction import (
+        predictions_beside,
+        read_split_for,
+        read_texts_for,
+        submission_rows,
+        write_rows,
+    )
     from syntaxformer.study.ablation import Ablation, ablate_classifier
 
     if (source is None) == (data is None):
         raise ConfigError("input: expected either a file (or -) or --data, got both or none.")
-    if source is not None and (given := split or task):
+    if source is not None and (other := split or task):
         name = "--split" if split else "--task"
-        raise ConfigError(f"{name}: expected none with a file, got {given}. It belongs to --data.")
-    split = split or "dev"
-    classifier = Classifier.from_folder(model, annotator, device, trust_annotator)
-    unchanged = classifier
-    if ablation := Ablation.parse(shuffle, blank):
+        raise ConfigError(f"{name}: expected none with a file, got {other}. It belongs to --data.")
+    split, how = split or "dev", {"batch_size": batch_size, "cached": data is not None}
+    classifier = unchanged = Classifier.from_folder(model, *given)
+    if ablation := Ablation.parse(*changed):
         classifier = ablate_classifier(classifier, ablation)
     known = None
     if data is not None:
@@ -89,7 +116,7 @@ def predict(
     if output is not None and (output.is_dir() or not output.suffix):
         target = output / (submitted or "predictions.tsv")
     refuse_inputs(target, [source if data is None else texts.source])
-    predictions = classifier.predict_set(texts, batch_size, cached=data is not None)
+    predictions = classifier.predict_set(texts, **how)
     if predictions.n_truncated:
         echo(f"warning: {classifier.cut_note(predictions)}", err=True)
     if known is not None and submitted is not None:
@@ -98,16 +125,45 @@ def predict(
         rows = classifier.task_type.table(predictions)
     if target is not None:
         write_rows(target, rows)
-    elif not labelled:
+    elif not labelled and not (needs_labels or baseline):
         for row in rows:
             echo(row)
-    if labelled:
-        scores = classifier.score(texts, predictions)
-        beside = unchanged.predict_set(texts, batch_size, cached=data is not None) if ablation else None
-        tests = {} if beside is None else classifier.compare(texts, predictions, beside)
-        if as_json:
-            echo(json.dumps({**scores, "against_unchanged": tests} if tests else scores))
-        for key, value in {} if as_json else scores.items():
-            echo(f"{key} {value:.4f}" + (_AGAINST.format(**tests[key], n=len(texts)) if tests else ""))
-        if missed := classifier.never_predicted(texts, predictions):
-            echo(f"warning: {missed_note(missed)}", err=True)
+    if labelled or needs_labels or baseline:
+        systems, folders = {str(model): predictions}, {str(model): model}
+        systems |= {UNCHANGED: unchanged.predict_set(texts, **how)} if ablation else {}
+        for one in baseline or ():
+            name = f"{one}{' (again)' * (str(one) in systems)}"
+            folders[name] = one
+            systems[name] = predictions_beside(one, classifier.info, texts, given, **how)
+        _say_scores(classifier, texts, systems, folders, as_json)
+
+
+def _say_scores(
+    classifier: Any, texts: Any, systems: dict[str, Any], folders: dict[str, Path], as_json: bool
+) -> None:
+    """Print the scores of systems, their differences and classes; warn of what makes them worth little."""
+    from syntaxformer.base.statistics import difference_in_words
+    from syntaxformer.encoders.tasks import missed_note
+    from syntaxformer.study.labelled import class_rows, judge, value_notes, with_trained_on
+
+    judged = with_trained_on(judge(classifier, texts, systems), folders, texts)
+    name, first = next(iter(judged.items()))
+    if as_json:
+        echo(json.dumps({"model": name, **first["scores"], "n_rows": len(texts), "systems": judged}))
+    elif len(judged) == 1:
+        for metric, value in first["scores"].items():
+            echo(f"{metric} {value:.4f}")
+    else:
+        rows = [[one, *(f"{value:.4f}" for value in row["scores"].values())] for one, row in judged.items()]
+        for line in aligned([["", *first["scores"]], *rows]):
+            echo(line)
+        for one, row in judged.items():
+            for metric, found in row.get("against", {}).items():
+                echo(f"{metric} {difference_in_words(found, one, 4)}")
+    if first["classes"] and not as_json:
+        for line in aligned(class_rows({one: row["classes"] for one, row in judged.items()})):
+            echo(line)
+    if missed := classifier.never_predicted(texts, next(iter(systems.values()))):
+        echo(f"warning: {missed_note(missed)}", err=True)
+    for note in value_notes(judged, len(texts)):
+        echo(f"warning: {note}", err=True)

@@ -174,17 +174,6 @@ class Classifier:
             raise DataError(problem, texts.source)
         return self.task_type.score(self.info.metrics, gold, self.task_type.encode(predictions.labels))
 
-    def compare(
-        self, texts: TextSet, predictions: Predictions, unchanged: Predictions
-    ) -> dict[str, dict[str, float]]:
-        """For each metric the score of `unchanged` predictions, the `difference` from it, and `p` of rows."""
-        from syntaxformer.base.statistics import randomization_p
-
-        gold = [one.label for one in texts.examples]
-        sides = [self.task_type.encode(one.labels) for one in (unchanged, predictions)]
-        found = randomization_p(lambda one: self.task_type.score(self.info.metrics, gold, one), *sides)
-        return {key: {"unchanged": was, "difference": gain, "p": p} for key, (was, gain, p) in found.items()}
-
     def never_predicted(self, texts: TextSet, predictions: Predictions) -> dict[str, int]:
         """Label that is never predicted → number of examples that have it."""
         gold = [one.label for one in texts.examples]

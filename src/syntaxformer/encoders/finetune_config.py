@@ -52,6 +52,11 @@ class LabelledData(Section):
         default="auto",
         description="own TSV: quotes enclose cells (csv) or are text; auto decides by the file and logs why",
     )
+    fingerprints: bool = Field(
+        default=True,
+        description="keep a hash of each training text with the model, so that `predict` can say which of its "
+        "rows were trained on",
+    )
     cache: Path | None = Field(
         default=None, description="folder for annotated text; null: the user's cache folder"
     )
@@ -102,6 +107,16 @@ class FinetuneTraining(RunTraining):
         ge=0,
         lt=1,
         description="share of updates in which the learning rate rises (BERT: 0.1)",
+    )
+    class_weights: Literal["balanced"] | None = Field(
+        default=None,
+        description="balanced: a row's loss is multiplied by rows / (classes · rows of its class), so that all "
+        "classes weigh the same",
+    )
+    best_by: str | None = Field(
+        default=None,
+        description="metric on dev that chooses the best epoch and learning rate, such as macro_f1 or matthews; "
+        "null: that of the task, or the mean of several",
     )
     weight_decay: float = Field(default=0.01, ge=0, description="decoupled, on matrices only (BERT: 0.01)")
     max_grad_norm: float = Field(default=1.0, gt=0, description="gradients are clipped to this norm")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
@@ -39,6 +40,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Returns the metrics on dev; the one called "score" chooses the best epoch.
         folder: Folder of the checkpoints.
         seed: Seed of dropout and data order.
+        class_weights: For each class the number by which the loss of its rows is multiplied; None for 1.
 
     Raises:
         ConfigError: The processes cannot share a batch evenly.
@@ -56,7 +58,9 @@ class FinetuneTrainer(RunTrainer, Trainer):
         evaluate_dev: Callable[[PreTrainedModel], dict[str, float]],
         folder: Path,
         seed: int,
+        class_weights: Sequence[float] | None = None,
     ) -> None:
+        self.class_weights = None if class_weights is None else torch.tensor(class_weights)
         self.infusion_names, self.evaluate_dev, self.clock = frozenset(infusion_names), evaluate_dev, _Clock()
         batches = LengthBatches(lengths, config.batch_size, seed)
         if config.syntax_dropout:
@@ -101,6 +105,21 @@ class FinetuneTrainer(RunTrainer, Trainer):
         is_new, own = name in self.infusion_names, self.config.infusion_learning_rate
         rate = own if is_new and own is not None else self.args.learning_rate
         return 2 * is_new + (parameter.dim() > 1), rate
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The model's loss, in which the cross-entropy of each row is multiplied by the weight of its class.
+
+        What else the model adds, such as LISA's loss, stays as it is. The mean is over rows, not over weights,
+        so that the result does not depend on how processes divide a batch.
+        """
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if self.class_weights is not None:
+            labels = inputs["labels"]
+            of_rows = cross_entropy(outputs.logits.float(), labels, reduction="none")
+            loss = loss + ((self.class_weights.to(labels.device)[labels] - 1) * of_rows).mean()
+        return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log the time of an epoch together with its scores."""

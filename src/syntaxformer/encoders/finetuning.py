@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import logging
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,8 +18,9 @@ from transformers import PreTrainedModel, set_seed
 
 from syntaxformer.annotate.wrappers import annotator_for
 from syntaxformer.base.config import sections_in_words
-from syntaxformer.base.errors import CheckpointError
-from syntaxformer.base.files import MANIFEST, read_json, verify_manifest, write_json
+from syntaxformer.base.errors import CheckpointError, ConfigError
+from syntaxformer.base.files import HELD_OUT, MANIFEST, read_json, verify_manifest, write_json
+from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.classifier import (
     annotate_examples,
     annotator_name,
@@ -29,10 +32,10 @@ from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
-from syntaxformer.encoders.tables import TextSet, hash_examples
+from syntaxformer.encoders.tables import TRAINED_ON, TextSet, fingerprints, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Scorer, TaskType
-from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, missed_note
+from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, Task, missed_note
 from syntaxformer.runs.checkpoints import (
     WEIGHTS,
     complete_checkpoints,
@@ -40,7 +43,7 @@ from syntaxformer.runs.checkpoints import (
     load_tensors,
     load_weights,
 )
-from syntaxformer.runs.run_folder import Run, running, same_data
+from syntaxformer.runs.run_folder import RECIPE, RUN, Run, running, same_data
 from syntaxformer.runs.trainer import TallyBook
 
 _log = logging.getLogger("syntaxformer.finetune")
@@ -51,6 +54,9 @@ DATA = "data.json"
 
 TRIAL = "trial.json"
 """File with the result of one learning rate, next to its checkpoints; written when it is finished."""
+
+SEEDS = "seeds.json"
+"""File beside the folders of several seeds: the scores of each, their mean and standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ class _Inputs:
     scorer: Scorer
     n_truncated: dict[str, int]
     annotators: tuple[str, ...]
+    class_weights: dict[str, float] | None = None
 
     @property
     def sha256(self) -> dict[str, str]:
@@ -102,6 +109,35 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
     """
     with running(config, resume, overwrite) as run:
         return _finetune(run)
+
+
+def finetune_seeds(
+    configs: Sequence[FinetuneConfig], resume: bool = False, overwrite: bool = False
+) -> dict[str, Any]:
+    """Fine-tune with several seeds, each in a folder of its own, and write `seeds.json` beside the folders.
+
+    Args:
+        configs: Settings that differ in their seeds and output folders.
+        resume: Continue what was interrupted, and begin what was not begun.
+        overwrite: Delete older runs in the output folders.
+
+    Returns:
+        `seeds`: seed → its `model` folder and scores on `dev`; `mean` and `sd` of each score.
+
+    Raises:
+        SyntaxformerError: As `finetune`.
+    """
+    runs: dict[str, dict[str, Any]] = {}
+    for config in configs:
+        folder = finetune(config, resume and (config.output / RECIPE).exists(), overwrite)
+        runs[str(config.seed)] = {"model": str(folder), "dev": read_json(folder / RUN)["dev"]}
+    names = next(iter(runs.values()))["dev"]
+    spreads = {name: spread([one["dev"][name] for one in runs.values()]) for name in names}
+    found = {"seeds": runs} | {
+        part: {name: getattr(one, part) for name, one in spreads.items()} for part in ("mean", "sd")
+    }
+    write_json(configs[0].output.parent / SEEDS, found)
+    return found
 
 
 def _finetune(run: Run[FinetuneConfig]) -> Path:
@@ -165,9 +201,9 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
     def evaluate_dev(trained: PreTrainedModel) -> dict[str, float]:
         tally = TallyBook()
         with _counting_governors(trained, tally):
-            scores, *_ = _scores(trained, inputs)
-        score = scores.get("mean", next(iter(scores.values())))
-        return {**scores, **tally.take(), "score": score}
+            scores, _ = _scores(trained, inputs)
+        best_by = config.training.best_by or "mean"
+        return {**scores, **tally.take(), "score": scores.get(best_by, next(iter(scores.values())))}
 
     trainer = FinetuneTrainer(
         model,
@@ -180,6 +216,7 @@ def _try_rate(config: FinetuneConfig, inputs: _Inputs, rate: float) -> _Trial:
         evaluate_dev,
         folder,
         config.seed,
+        inputs.class_weights and [*inputs.class_weights.values()],
     )
     trainer.train_from(_last_checkpoint(folder))
     state = trainer.state
@@ -217,16 +254,19 @@ def _counting_governors(model: PreTrainedModel, tally: TallyBook) -> AbstractCon
     return nullcontext() if infusion is None else model.register_forward_hook(count)
 
 
-def _scores(
-    model: PreTrainedModel, inputs: _Inputs
-) -> tuple[dict[str, float], dict[str, int], dict[str, str]]:
-    """Official metrics on dev, the classes of dev that are never predicted, and labels and predictions."""
+def _scores(model: PreTrainedModel, inputs: _Inputs) -> tuple[dict[str, float], dict[str, Any]]:
+    """Official metrics on dev, and of dev for the report: classes, those never predicted, and predictions."""
     size, task_type = inputs.info.eval_batch_size, inputs.task_type
     found = task_type.decide(batch_outputs(model, inputs.scorer, inputs.collator, inputs.dev, size))
     gold = [one.label for one in inputs.data.dev.examples]
-    missed, sides = task_type.never_predicted(gold, found), {"gold": gold, "found": found}
-    written = {name: " ".join(f"{value:.6g}" for value in values) for name, values in sides.items()}
-    return task_type.score(inputs.info.metrics, gold, found), missed, written
+    sides = {"gold": gold, "found": found}
+    return task_type.score(inputs.info.metrics, gold, found), {
+        "classes": task_type.class_table(gold, found),
+        "never_predicted": task_type.never_predicted(gold, found),
+        "dev_predictions": {
+            name: " ".join(f"{value:.6g}" for value in values) for name, values in sides.items()
+        },
+    }
 
 
 def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> None:
@@ -236,13 +276,14 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
     model = _build(config, inputs)
     load_weights(model, load_tensors(best.checkpoint / WEIGHTS), best.checkpoint)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    (scores, missed, written), gates = _scores(model, inputs), _open_gates(model)
-    report = _report(inputs, trials, best, scores) | {"never_predicted": missed, "dev_predictions": written}
+    (scores, of_dev), gates = _scores(model, inputs), _open_gates(model)
+    report, missed = _report(inputs, trials, best, scores) | of_dev, of_dev["never_predicted"]
 
     def save(folder: Path) -> None:
         model.eval().save_pretrained(folder)
         inputs.collator.save_pretrained(folder)
         (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
+        _write_rows(folder, inputs.data, config.data.fingerprints)
 
     run.write_model(save, report | ({"gates": gates} if gates else {}), PACKAGES)
     if not config.training.keep_checkpoints:
@@ -261,6 +302,16 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
     if missed:
         remedy = "Train longer or with another learning rate, or give more such rows."
         _log.warning("%s: %s. %s", config.output, missed_note(missed), remedy)
+
+
+def _write_rows(folder: Path, data: FinetuneData, with_fingerprints: bool) -> None:
+    """Write the rows that were held out, and fingerprints of those that were trained on."""
+    if data.held_out:
+        with (folder / HELD_OUT).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(data.held_out)
+    if with_fingerprints:
+        known = sorted({*fingerprints(data.train.examples)})
+        (folder / TRAINED_ON).write_text("".join(f"{one}\n" for one in known), "utf-8")
 
 
 CLOSED = 0.05
@@ -286,6 +337,7 @@ def _describe(config: FinetuneConfig, inputs: _Inputs, model: PreTrainedModel) -
         f"{', own trees' if inputs.info.gold_trees else ''}; "
         f"{config.training.precision}; "
         f"learning rates {', '.join(f'{rate:g}' for rate in config.training.rates)}"
+        + "".join(f"; class weight of {name} {one:.3g}" for name, one in (inputs.class_weights or {}).items())
     )
 
 
@@ -297,6 +349,7 @@ def _report(inputs: _Inputs, trials: list[_Trial], best: _Trial, scores: dict[st
         "dev": {name: round(value, 6) for name, value in scores.items()},
         "learning_rate": best.rate,
         "best_checkpoint": best.checkpoint.name,
+        "class_weights": inputs.class_weights,
         "seconds_per_epoch": [round(epoch["epoch_seconds"], 2) for epoch in best.epochs],
         "processor_seconds_per_epoch": [round(epoch["epoch_processor_seconds"], 2) for epoch in best.epochs],
         "trials": [
@@ -325,7 +378,9 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     tokenizer = load_tokenizer(config.model, longest)
     data = read_finetune_data(config)
     task_type = data.task.task_type.for_head(config.head, lambda: has_decoder(config.model))
-    task_type = task_type.fit([one.label for one in data.train.examples])
+    labels = [one.label for one in data.train.examples]
+    task_type, metrics = task_type.fit(labels), _metrics(data.task, task_type, config.training.best_by)
+    balanced = config.training.class_weights and task_type.balanced_weights(labels)
     needed = needed_columns(config.infusion)
     trees = "constituency" in needed and config.annotation.gold_trees
     use_trees = trees and data.train.has_trees and data.dev.has_trees
@@ -341,7 +396,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
     info = ClassifierInfo(
         task=data.task.name,
         type=task_type.name,
-        metrics=data.task.metrics,
+        metrics=metrics,
         n_texts=len(data.task.texts),
         **asdict(task_type),
         annotator=annotator and annotator.name,
@@ -365,7 +420,21 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         task_type.scorer(tokenizer),
         {name: n_long for name, (_, n_long) in lengths.items()},
         tuple(f"{one.name} {one.version}" for one in chosen if one),
+        dict(zip(task_type.names, balanced, strict=True)) if balanced else None,
     )
+
+
+def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str, ...]:
+    """The metrics of the task, and that by which the best epoch is chosen, if it is another.
+
+    Raises:
+        ConfigError: There is no such metric for the task.
+    """
+    of_type = [name for name in task_type.metrics if name != "f1" or len(task_type.names) == 2]
+    known = dict.fromkeys((*task.metrics, *(["mean"] if len(task.metrics) > 1 else []), *of_type))
+    if best_by is not None and best_by not in known:
+        raise ConfigError(f"training.best_by: expected one of {', '.join(known)}, got {best_by!r}.")
+    return tuple(dict.fromkeys((*task.metrics, *([best_by] if best_by not in (None, "mean") else []))))
 
 
 def _piece_lengths(tokenizer: Any, texts: TextSet, longest: int) -> tuple[list[int], int]:

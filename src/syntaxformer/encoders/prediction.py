@@ -6,9 +6,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import atomic_text, decode_lines, read_lines
+from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import (
     TextExample,
     TextSet,
@@ -45,6 +47,31 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
             f"got {found.title} ({_labels(found)}; {len(found.texts)})."
         )
     return found, read_any_split(found, data, split)
+
+
+def predictions_beside(
+    folder: Path, info: ClassifierInfo, texts: TextSet, given: tuple[str | None, str | None, bool], **how: Any
+) -> Predictions:
+    """Predictions of another model for the rows that a model scores.
+
+    Args:
+        folder: The other model.
+        info: Record of the model.
+        texts: The rows.
+        given: Annotator, device and trust, as `Classifier.from_folder` takes them.
+        how: As `Classifier.predict_set` takes it.
+
+    Raises:
+        ConfigError: It was trained on other labels, or on another number of texts.
+        CheckpointError: As `Classifier.from_folder`.
+    """
+    other = Classifier.from_folder(folder, *given)
+    if ({*other.task_type.names}, other.info.n_texts) != ({*info.task_type.names}, info.n_texts):
+        raise ConfigError(
+            f"--baseline: expected a model with the labels {_labels(info)} and {info.n_texts} texts, got "
+            f"{folder} ({_labels(other.info)}; {other.info.n_texts})."
+        )
+    return other.predict_set(texts, **how)
 
 
 def read_texts_for(info: ClassifierInfo, source: str) -> TextSet:

@@ -155,6 +155,23 @@ def hash_examples(examples: Iterable[TextExample]) -> str:
     return digest.hexdigest()
 
 
+TRAINED_ON = "trained_on.txt"
+"""File of a model folder with the fingerprint of each text that was trained on, one a line."""
+
+
+def fingerprints(examples: Iterable[TextExample]) -> list[str]:
+    """A hash of 48 bits of the text or texts of each example, whatever its label."""
+    texts = ("\0".join(one.texts).encode("utf-8", "surrogatepass") for one in examples)
+    return [hashlib.blake2b(one, digest_size=6).hexdigest() for one in texts]
+
+
+def n_trained_on(folder: Path, texts: TextSet) -> int:
+    """Number of examples whose texts a model was trained on; 0 if its folder has no fingerprints."""
+    path = folder / TRAINED_ON
+    known = set(path.read_text("utf-8").split()) if path.is_file() else set()
+    return sum(one in known for one in fingerprints(texts.examples)) if known else 0
+
+
 def table_format(path: str | Path) -> str:
     """The format that a file's name gives: "tsv", "csv" or "json", compressed (.gz) or not."""
     name = Path(str(path).removesuffix(".gz"))

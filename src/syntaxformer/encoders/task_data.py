@@ -100,6 +100,8 @@ class FinetuneData:
     train: TextSet
     dev: TextSet
     columns: TableColumns = field(default_factory=TableColumns)
+    held_out: tuple[list[str], ...] = ()
+    """Rows of the user's table that became the development set, with all cells, and its header."""
 
 
 def read_finetune_data(config: FinetuneConfig) -> FinetuneData:
@@ -141,8 +143,10 @@ def _own(config: FinetuneConfig) -> FinetuneData:
     wanted = TableColumns(data.text_column, data.label_column, data.text_pair_column, data.quotes)
     path, task_type = _within(data.dir, data.train), OWN_TASKS[config.task].task_type
     train, columns, task_type = read_own_table(path, task_type, wanted)
+    held_out: tuple[list[str], ...] = ()
     if data.dev is None:
         train, dev = hold_out(train)
+        held_out = tuple(_cells_of(dev, path, columns))
         _log.info("%s: held out %d of its rows as development set", train.source, len(dev))
     else:
         path = _within(data.dir, data.dev)
@@ -151,7 +155,20 @@ def _own(config: FinetuneConfig) -> FinetuneData:
             raise DataError(f"columns: expected those of {train.source}, got others.", path)
     task = OWN_TASKS[config.task]
     update = {"labels": task_type.names or None, "texts": task.texts[: len(columns.texts)]}
-    return FinetuneData(task.model_copy(update=update), train, dev, columns)
+    return FinetuneData(task.model_copy(update=update), train, dev, columns, held_out)
+
+
+def _cells_of(texts: TextSet, path: Path, columns: TableColumns) -> Iterator[list[str]]:
+    """The rows of some examples as they stand in their table, after its header if it has one."""
+    quoted, _ = csv_quoted(path, columns.quotes)
+    table = read_table(path, partial(_numbered, path, columns, True), quoted)
+    if table.has_header:
+        yield table.columns
+    lines = {one.line for one in texts.examples}
+    for row in table.rows:
+        if row.number in lines:
+            cells = (row.cells.get(name) for name in table.columns)
+            yield ["" if cell is None else str(cell) for cell in cells]
 
 
 def _within(folder: Path | None, name: str) -> Path:

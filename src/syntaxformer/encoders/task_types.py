@@ -18,7 +18,12 @@ import numpy as np
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.metrics import score_predictions
+from syntaxformer.encoders.metrics import (
+    CLASSIFICATION_METRICS,
+    REGRESSION_METRICS,
+    class_table,
+    score_predictions,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,6 +76,9 @@ class TaskType:
 
     single_pass: ClassVar[bool] = True
     """Whether one pass over the text gives the outputs, so that a graph can compute them."""
+
+    metrics: ClassVar[tuple[str, ...]] = ()
+    """Metrics by which the best epoch may be chosen, besides those of the task."""
 
     @classmethod
     def of(cls, settings: Any) -> TaskType:
@@ -149,6 +157,17 @@ class TaskType:
         """The value that the network learns for a label."""
         return label
 
+    def balanced_weights(self, labels: Sequence[Any]) -> list[float]:
+        """The weight of each class in the loss, so that all classes weigh the same over the training labels.
+
+        Raises:
+            ConfigError: The network does not choose among classes.
+        """
+        raise ConfigError(
+            f"training.class_weights: expected a network with an output for each class, got the type "
+            f"{self.name!r}. Leave it out{', or set head=classifier' if self.names else ''}."
+        )
+
     # Answers of a network.
 
     def scorer(self, tokenizer: Any) -> Scorer:
@@ -173,6 +192,10 @@ class TaskType:
 
     def never_predicted(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, int]:
         """Label that is never predicted → number of rows that have it."""
+        return {}
+
+    def class_table(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, dict[str, float | int]]:
+        """Class → its `precision`, `recall`, `f1` and `support`, in the order of the classes."""
         return {}
 
     # Answers as they are shown.
@@ -205,6 +228,7 @@ class Score(TaskType):
 
     name: ClassVar[str] = "score"
     problem_type: ClassVar[str] = "regression"
+    metrics: ClassVar[tuple[str, ...]] = tuple(REGRESSION_METRICS)
 
     def read(self, cell: str, fold_case: bool = False) -> float:
         """Read a finite number in the range."""
@@ -251,6 +275,7 @@ class OneLabel(TaskType):
 
     name: ClassVar[str] = "label"
     problem_type: ClassVar[str] = "single_label_classification"
+    metrics: ClassVar[tuple[str, ...]] = tuple(CLASSIFICATION_METRICS)
 
     def __post_init__(self) -> None:
         if self.labels is None:
@@ -282,7 +307,7 @@ class OneLabel(TaskType):
         labels = sorted(counts, key=lambda label: (not label.isdecimal(), label.zfill(20), label))
         shown = ", ".join(f"{label} ({counts[label]:,})" for label in labels[:_MOST_SHOWN])
         more = f", … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""
-        _log.info("%s: labels: %s%s", source, shown, more)
+        _log.info("%s: labels, sorted (numbers by value): %s%s", source, shown, more)
         return replace(self, labels=tuple(labels)), rows
 
     def for_head(self, head: str, has_decoder: Callable[[], bool]) -> TaskType:
@@ -297,6 +322,12 @@ class OneLabel(TaskType):
                 "Use classifier."
             )
         return self
+
+    def balanced_weights(self, labels: Sequence[int]) -> list[float]:
+        """Rows / (classes · rows of the class), over the classes that occur, as scikit-learn's "balanced"."""
+        counts = Counter(labels)
+        shares = (counts[number] * len(counts) / len(labels) for number in range(len(self.labels)))
+        return [1 / share if share else 1.0 for share in shares]
 
     def decide(self, outputs: Tensor) -> list[int]:
         """The most probable labels."""
@@ -316,6 +347,10 @@ class OneLabel(TaskType):
         """As in the base class, by name and in the order of the names."""
         counts, there = Counter(map(int, gold)), set(found)
         return dict(sorted((self.labels[label], n) for label, n in counts.items() if label not in there))
+
+    def class_table(self, gold: Sequence[int], found: Sequence[int]) -> dict[str, dict[str, float | int]]:
+        """As in the base class."""
+        return class_table(self.labels, gold, found)
 
     def answer(self, label: str, probabilities: Sequence[float] | None) -> dict[str, Any]:
         """The label, and all probabilities."""
@@ -341,6 +376,7 @@ class WrittenLabel(OneLabel):
     auto_class: ClassVar[str] = "AutoModelForSeq2SeqLM"
     single_pass: ClassVar[bool] = False
     head: ClassVar[dict[str, Any]] = {}  # type: ignore[misc]
+    balanced_weights = TaskType.balanced_weights
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -40,6 +40,9 @@ class RunTraining(Section):
         default=0.0, ge=0, lt=1, description="probability that a word loses its tags in training, or its edge"
     )
     log_every: int = Field(default=50, ge=1, description="updates between log lines")
+    patience: int | None = Field(
+        default=None, ge=1, description="stop after so many evaluations without a gain by best_by"
+    )
 
 
 class RunConfig(Section):

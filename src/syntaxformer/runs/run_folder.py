@@ -27,6 +27,7 @@ from syntaxformer.base.config import flat_settings, read_yaml
 from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import (
     CARD,
+    HELD_OUT,
     LOCK,
     MANIFEST,
     PARTIAL,
@@ -53,6 +54,7 @@ OWN = (
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
     *("classifier.json", "collator.json", "infusion.json", "predictions.tsv", CARD, "data_report.json"),
+    *(HELD_OUT, "trained_on.txt"),
     *("checkpoints", "logs", "cache", "lora", LOCK, f".*{PARTIAL}"),
 )
 """Files that a run writes, which `--overwrite` may delete."""

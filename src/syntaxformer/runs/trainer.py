@@ -84,6 +84,7 @@ class RunTrainer:
         rate: Number of finished updates → factor of each parameter's learning rate.
         n_updates: Number of updates of the whole run.
         curves: Folder for TensorBoard.
+        best_by: The key of `JUDGED_BY` for `config.patience`.
         callbacks: Callbacks of the product.
         given: Further arguments of `Trainer`.
     """
@@ -97,11 +98,13 @@ class RunTrainer:
         rate: Callable[[int], float],
         n_updates: int,
         curves: Path,
+        best_by: str = "score",
         callbacks: Iterable[TrainerCallback] = (),
         **given: Any,
     ) -> None:
         self.config, self.batches, self.rate = config, batches, rate
-        every = [Beginning(batches), *callbacks, ProgressLines(n_updates), Interruption()]
+        self.patience = Patience(config.patience, best_by)
+        every = [Beginning(batches), *callbacks, self.patience, ProgressLines(n_updates), Interruption()]
         every += [Curves(curves)] if config.tensorboard else []
         super().__init__(model, arguments, callbacks=every, **given)
         if config.sharded:
@@ -214,7 +217,7 @@ class RunTrainer:
 
     def _is_finished(self, state: TrainerState) -> bool:
         """Whether nothing is left to train."""
-        return state.global_step >= state.max_steps
+        return state.global_step >= state.max_steps or self.patience.is_out(state)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write a checkpoint, then delete those that are no longer needed."""
@@ -415,8 +418,29 @@ def shard(trainer: Any) -> None:
 
 # Evaluations are compared only by the trainer's log, so that resumed runs judge as uninterrupted ones do.
 
-JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss")}
-"""`training.best_by` → scores by which evaluations are compared; the next score breaks ties."""
+JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss"), "score": ("score",)}
+"""`training.best_by` → scores by which evaluations are compared; the next score breaks ties.
+
+Fine-tuning compares them by "score", whichever metric that is.
+"""
+
+
+class Patience(TrainerCallback):
+    """Stops training after so many evaluations without a better score; None never stops it."""
+
+    def __init__(self, patience: int | None, best_by: str) -> None:
+        self.patience, self.best_by = patience, best_by
+
+    def is_out(self, state: TrainerState) -> bool:
+        """Whether as many evaluations as are allowed brought no better score."""
+        return self.patience is not None and n_without_gain(state.log_history, self.best_by) >= self.patience
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop early if patience ran out; every evaluation is followed by a save, so this checks each."""
+        if self.is_out(state):
+            names = " or ".join(JUDGED_BY[self.best_by])
+            _log.info("stopping early: no better %s in %d evaluations", names, self.patience)
+            control.should_training_stop = True
 
 
 class TallyBook:
@@ -454,7 +478,8 @@ def evaluations(history: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, 
 def n_without_gain(history: Iterable[Mapping[str, Any]], best_by: str) -> int:
     """Number of evaluations since the last one that improved on the best value of any score."""
     since, best = 0, ()
-    for values in (rank(log, best_by, "eval_") for log in history if "eval_loss" in log):
+    measured = f"eval_{JUDGED_BY[best_by][0]}"
+    for values in (rank(log, best_by, "eval_") for log in history if measured in log):
         since = since + 1 if best and all(map(le, values, best)) else 0
         best = tuple(map(max, values, best or values))
     return since

@@ -19,7 +19,7 @@ from sacrebleu.metrics import CHRF
 
 from syntaxformer.annotate import WordsAsGiven
 from syntaxformer.base.progress import track
-from syntaxformer.base.statistics import Interval, bootstrap_interval
+from syntaxformer.base.statistics import FEWEST_ROWS, Interval, bootstrap_interval
 from syntaxformer.study.document import Block, Heading, Marked, Paragraph, Table
 from syntaxformer.translation.scoring import scoring
 from syntaxformer.translation.translator import FolderInfo
@@ -45,9 +45,6 @@ DEPTHS = {"0 to 2": range(3), "3": [3], "4": [4], "5": [5], "6 and more": range(
 
 RARITIES = {"never seen": [0], "1 to 3 times": range(1, 4), "more often": range(4, 1 << 62)}
 """Groups by how often the rarest source word occurs."""
-
-MIN_SENTENCES = 10
-"""Smaller groups get no interval: resampling a few sentences makes them look more certain than they are."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class Case:
 class CaseGroup:
     """Sentences of one kind: their number, each system's mean score, and the mean gains over the first.
 
-    The ends of the 95 % intervals are NaN below `MIN_SENTENCES`.
+    The ends of the 95 % intervals are NaN below `FEWEST_ROWS`.
     """
 
     name: str
@@ -205,11 +202,11 @@ def _group(name: str, cases: Sequence[Case]) -> CaseGroup:
 def interval_of(values: Sequence[float] | NDArray[np.float64]) -> Interval:
     """The mean of one value for each sentence, and its 95 % interval over resampled test sets.
 
-    NaN values are left out. The ends are NaN below `MIN_SENTENCES`, and the mean is NaN without any value.
+    NaN values are left out. The ends are NaN below `FEWEST_ROWS`, and the mean is NaN without any value.
     """
     kept = np.asarray(values, float)
     kept = kept[~np.isnan(kept)]
-    if len(kept) < MIN_SENTENCES:
+    if len(kept) < FEWEST_ROWS:
         return Interval(float(kept.mean()) if len(kept) else math.nan, math.nan, math.nan)
     return bootstrap_interval(kept.tolist())
 
@@ -260,8 +257,8 @@ def case_blocks(cases: Sequence[Case], names: Sequence[str], n_examples: int = 1
     base, n = names[0], len(names)
     better = [[case for case in cases if case.gain(system) > 0] for system in range(n)]
     groups = group_cases(cases)
-    is_small = any(one.n < MIN_SENTENCES for of_kind in groups.values() for one in of_kind)
-    exception = f"; groups of fewer than {MIN_SENTENCES} sentences have none (–)" if is_small else ""
+    is_small = any(one.n < FEWEST_ROWS for of_kind in groups.values() for one in of_kind)
+    exception = f"; groups of fewer than {FEWEST_ROWS} sentences have none (–)" if is_small else ""
     order = (*range(1, n), 0)
     counted = ", ".join(f"with {names[system]} in {len(better[system])}" for system in order)
     n_equal = sum(len(set(case.scores)) == 1 for case in cases)
@@ -287,7 +284,7 @@ def _group_table(kind: str, groups: Sequence[CaseGroup], names: Sequence[str]) -
     for one in groups:
         row = [one.name, str(one.n), *(f"{score:.2f}" for score in one.scores)]
         for gain in one.gains:
-            interval = f"{gain.low:+.2f} to {gain.high:+.2f}" if one.n >= MIN_SENTENCES else "–"
+            interval = f"{gain.low:+.2f} to {gain.high:+.2f}" if one.n >= FEWEST_ROWS else "–"
             row += [f"{gain.mean:+.2f}", interval]
         rows.append(row)
     ends = [part for name in names[1:] for part in (f"gain {name}", "95 %")]

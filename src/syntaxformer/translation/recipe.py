@@ -163,9 +163,6 @@ class TrainingConfig(RunTraining):
     best_by: Literal["loss", "bleu", "both"] = Field(
         default="loss", description="dev score that chooses the best checkpoint; both: BLEU, then the loss"
     )
-    patience: int | None = Field(
-        default=None, ge=1, description="stop after so many evaluations without a gain by best_by"
-    )
     keep_checkpoints: int = Field(
         default=5,
         ge=0,

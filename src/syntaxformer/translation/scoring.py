@@ -18,7 +18,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.languages import language_of
 from syntaxformer.base.progress import track
-from syntaxformer.base.statistics import Interval
+from syntaxformer.base.statistics import Comparison, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,31 +42,6 @@ class TranslationScores:
     def as_dict(self) -> dict[str, float | str | int]:
         """The scores as a dictionary for JSON."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The comparison of a system with a baseline on the same lines.
-
-    Args:
-        difference: Score of the system minus score of the baseline.
-        p_value: Probability of so large a difference if the two were equally good, by paired bootstrap over
-            sentences; NaN if there is none.
-        no_p: Why there is none: all lines are the same, for example because there is only one, or neither
-            system reaches BLEU 1.
-        low: Lower end of the 95 % interval of the difference over the same samples; NaN if there is none.
-        high: Its upper end.
-    """
-
-    difference: float
-    p_value: float
-    no_p: str | None = None
-    low: float = math.nan
-    high: float = math.nan
-
-    def as_dict(self) -> dict[str, float | str | None]:
-        """The comparison as a dictionary for JSON, without NaN."""
-        return {name: None if value != value else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from syntaxformer.runs.trainer import (
     TallyBook,
     best_step,
     evaluations,
-    n_without_gain,
     rank,
     run_arguments,
     scores_at,
@@ -109,6 +108,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
             rate=lambda done: formula(done + 1, warmup, d_model),  # the papers count updates from 1
             n_updates=config.max_steps,
             curves=recipe.output / "logs",
+            best_by=config.best_by,
             callbacks=[Flow(config)],
             data_collator=TranslationCollator(
                 train_pairs, pad_id, dropout, share, EpochDraws(recipe.seed, batches)
@@ -119,7 +119,7 @@ class SyntaxTrainer(RunTrainer, Trainer):
         self.model_accepts_loss_kwargs = True  # also of a pretrained translator, whose loss is made here
 
     def _is_finished(self, state: TrainerState) -> bool:
-        return state.global_step >= self.config.max_steps or Flow(self.config).is_out_of_patience(state)
+        return state.global_step >= self.config.max_steps or self.patience.is_out(state)
 
     def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
         """Parameters that syntax adds may have a rate of their own."""
@@ -269,24 +269,12 @@ class SyntaxTrainer(RunTrainer, Trainer):
 
 
 class Flow(TrainerCallback):
-    """Evaluates after the last update, and stops training early when patience runs out."""
+    """Evaluates after the last update."""
 
     def __init__(self, config: TrainingConfig) -> None:
         self.config = config
-
-    def is_out_of_patience(self, state: TrainerState) -> bool:
-        """Whether as many evaluations as the recipe allows brought no better score."""
-        patience, best_by = self.config.patience, self.config.best_by
-        return patience is not None and n_without_gain(state.log_history, best_by) >= patience
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Evaluate and save after the last update, whatever its number."""
         if state.global_step >= self.config.max_steps:
             control.should_evaluate = control.should_save = control.should_log = True
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop early if patience ran out; every evaluation is followed by a save, so this checks each."""
-        if self.is_out_of_patience(state):
-            names = " or ".join(JUDGED_BY[self.config.best_by])
-            _log.info("stopping early: no better %s in %d evaluations", names, self.config.patience)
-            control.should_training_stop = True

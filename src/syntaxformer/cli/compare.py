@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option, echo
 
@@ -28,17 +28,10 @@ def compare(
     src: Annotated[Path | None, Option(help="Translators: source text, plain or .gz.")] = None,
     ref: Annotated[Path | None, Option(help="Translators: reference translations, line by line.")] = None,
     data: Annotated[
-        str | None,
-        Option(help="Classifiers: a table with labels, or the folder of the task's official files."),
+        str | None, Option(help="Classifiers: a table with labels, or a folder of official files (dev).")
     ] = None,
-    split: Annotated[str | None, Option(help="Split of a folder of official files. Default: dev.")] = None,
     output: Annotated[
-        Path | None,
-        Option(
-            "-o",
-            "--output",
-            help="Report, .md or .html; default: print it. Classifiers: all differing rows, .csv.",
-        ),
+        Path | None, Option("-o", "--output", help="Report, .md or .html; default: print to the terminal.")
     ] = None,
     train: Annotated[
         Path | None, Option(help="Source text of training, to group sentences by rare words.")
@@ -57,7 +50,7 @@ def compare(
 ) -> None:
     """Show where systems differ: by length, tree depth, part of speech and rare words, with examples.
 
-    Classifiers are compared by their scores, by class, and row by row.
+    Classifiers are compared by scores and classes, with the rows on which they differ.
 
     syntaxformer compare runs/base runs/sit --src test2016.en --ref test2016.de -o cases.md
 
@@ -70,24 +63,18 @@ def compare(
     from syntaxformer.translation.scoring import check_directions
 
     refuse_inputs(output, [*systems, src, ref, train, data])
-    refuse_other_endings(output, (".md", ".html", *([".csv"] if data else [])))
+    refuse_other_endings(output, (".md", ".html"))
     if not 2 <= len(systems) <= 8:
         raise ConfigError(f"SYSTEMS: expected two to eight, the baseline first, got {len(systems)}.")
     called = tuple(names.split(",")) if names else _names(*systems)
     if len(called) != len(systems) or len(set(called)) < len(systems):
         raise ConfigError(f"--names: expected {len(systems)} names with commas between, got {names}.")
-    if data is not None:
-        if given := [name for name, one in (("--src", src), ("--ref", ref), ("--train", train)) if one]:
-            raise ConfigError(f"{given[0]}: expected none with --data, which is for classifiers.")
-        differing, blocks = _classifiers(
-            systems, called, data, split, examples, (model_annotator, None, trust_annotator)
-        )
-        _write(differing, blocks, output)
+    if data is not None and (src, ref, train) == (None, None, None):
+        given = model_annotator, None, trust_annotator
+        _write(_classifier_blocks(systems, called, data, examples, given), output)
         return
-    if src is None or ref is None:
-        raise ConfigError(
-            "compare: expected --src and --ref for translators, or --data for classifiers, got neither."
-        )
+    if src is None or ref is None or data is not None:
+        raise ConfigError("compare: expected --src and --ref for translators or only --data for classifiers.")
     sources, references = list(read_lines(src)), list(read_lines(ref))
     found = [_outputs(path, sources, model_annotator, trust_annotator) for path in systems]
     outputs = [lines for lines, _ in found]
@@ -107,49 +94,37 @@ def compare(
         references, *outputs = map(model.as_written, (cleaned, *outputs))
     counted = () if train is None else read_lines(train)
     cases = cases_of_lines(sources, references, outputs, parser, tagger, infos, counted)
-    blocks = case_blocks(cases, called, examples)
-    _write([], blocks, output)
+    _write(case_blocks(cases, called, examples), output)
 
 
-def _write(differing: list[list[str]], blocks: list[Block], output: Path | None) -> None:
-    """Print or write a report, or the rows on which classifiers differ."""
+def _write(blocks: list[Block], output: Path | None) -> None:
+    """Print or write a report."""
     from syntaxformer.base.files import write_text
     from syntaxformer.study.document import to_html, to_markdown
-    from syntaxformer.study.labelled import as_csv
 
     if output is None:
         echo(to_markdown(blocks))
         return
-    kinds = {".csv": lambda: as_csv(differing), ".html": lambda: to_html(blocks, output.parent)}
-    write_text(output, kinds.get(output.suffix, lambda: to_markdown(blocks))())
+    text = to_html(blocks, output.parent) if output.suffix == ".html" else to_markdown(blocks)
+    write_text(output, text)
     echo(output)
 
 
-def _classifiers(
-    folders: list[Path],
-    names: tuple[str, ...],
-    data: str,
-    split: str | None,
-    n_examples: int,
-    given: tuple[str | None, str | None, bool],
-) -> tuple[list[list[str]], list[Block]]:
-    """The rows on which classifiers differ, and a report."""
+def _classifier_blocks(
+    folders: list[Path], names: tuple[str, ...], data: str, n_examples: int, given: tuple[Any, Any, bool]
+) -> list[Block]:
+    """The report on classifiers; `given` is as in `predictions_beside`."""
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.encoders.prediction import predictions_beside, read_split_for, read_texts_for
-    from syntaxformer.study.labelled import differing_rows, judge, labelled_blocks, with_trained_on
+    from syntaxformer.study.labelled import judge, labelled_blocks
 
     first = Classifier.from_folder(folders[0], *given)
-    if Path(data).is_file():
-        texts = read_texts_for(first.info, data)
-    else:
-        texts = read_split_for(first.info, None, data, split or "dev")[1]
+    is_table = Path(data).is_file()
+    texts = read_texts_for(first.info, data) if is_table else read_split_for(first.info, None, data, "dev")[1]
     others = (predictions_beside(one, first.info, texts, given) for one in folders[1:])
     systems = dict(zip(names, [first.predict_set(texts), *others], strict=True))
-    judged = with_trained_on(
-        judge(first, texts, systems, True), dict(zip(names, folders, strict=True)), texts
-    )
-    differing = differing_rows(first.task_type, texts, systems)
-    return differing, labelled_blocks(judged, differing, texts, n_examples)
+    judged = judge(first, texts, systems, dict(zip(names, folders, strict=True)), True)
+    return labelled_blocks(judged, first.task_type, texts, systems, n_examples)
 
 
 def _names(*paths: Path) -> tuple[str, ...]:

@@ -20,14 +20,14 @@ from syntaxformer.cli.options import (
     ModelAnnotatorOption,
     ShuffleOption,
     TrustOption,
-    aligned,
     check_factor_names,
     check_parallel,
+    echo_table,
     factor_files,
     read_factors,
     refuse_inputs,
 )
-from syntaxformer.cli.predict import UNCHANGED, classify
+from syntaxformer.cli.predict import UNCHANGED, predict
 
 
 def evaluate(
@@ -47,8 +47,7 @@ def evaluate(
         Path | None, Option(help="Instead of a model: any metric's score of each line, such as COMET's.")
     ] = None,
     baseline_scores: Annotated[Path | None, Option(help="The same metric's scores of a baseline.")] = None,
-    task: Annotated[str | None, Option(help="For a classifier: task of --data, as in predict.")] = None,
-    data: Annotated[str | None, Option(help="For a classifier: folder of the task's official files.")] = None,
+    data: Annotated[str | None, Option(help="For a classifier: as in predict.")] = None,
     split: Annotated[str | None, Option(help="Split of --data. Default: dev.")] = None,
     beam_size: BeamSizeOption = None,
     as_json: JsonOption = False,
@@ -67,51 +66,35 @@ def evaluate(
 
     syntaxformer evaluate runs/bias held_out.csv --baseline runs/plain
     """
-    from syntaxformer.runs.loading import CLASSIFIER, kind_of
+    from syntaxformer.base.files import atomic_text, read_lines
+    from syntaxformer.study.ablation import Ablation, ablate_translator
+    from syntaxformer.translation.scoring import common_scoring, reference_note, score_table, score_translator
+    from syntaxformer.translation.translator import Translator
 
-    of_lines, of_rows = [src, ref, scores, baseline_scores, beam_size, factor], [rows, task, data, split]
-    if model is not None and kind_of(model) == CLASSIFIER and not any(of_lines):
-        changed, given = (shuffle, blank), (annotator, device, trust_annotator)
-        classify(model, rows, task, data, split, output, baseline, changed, as_json, None, given, True)
+    if rows is not None or data is not None:
+        if model is None or any([src, ref, scores, baseline_scores, beam_size, factor]):
+            raise ConfigError(
+                "evaluate: expected only a classifier with a table or --data, got other options."
+            )
+        given: dict[str, Any] = {"shuffle": shuffle, "blank": blank, "annotator": annotator, "device": device}
+        given |= {"as_json": as_json, "trust_annotator": trust_annotator, "output": output}
+        predict(model, rows, data=data, split=split, baseline=baseline or [], **given)
         return
-    if any(of_rows):
-        raise ConfigError("evaluate: expected a table or --data only with a classifier, got another model.")
     if scores is not None or baseline_scores is not None:
         _compare_files(scores, baseline_scores, as_json, [model, src, ref, output, baseline])
         return
     if model is None or src is None or ref is None:
         raise ConfigError("evaluate: expected MODEL, --src and --ref, or --scores, got fewer.")
     refuse_inputs(output, [src, ref, *factor_files(factor)])
-    files, options = (src, ref, output), (annotator, device, None, trust_annotator)
-    report = _score_translators(model, files, baseline or [], (shuffle, blank), beam_size, factor, options)
-    echo(json.dumps(report)) if as_json else _print(report)
-
-
-def _score_translators(
-    model: Path,
-    files: tuple[Path, Path, Path | None],
-    baseline: list[Path],
-    changed: tuple[list[str] | None, list[str] | None],
-    beam_size: int | None,
-    factor: list[str] | None,
-    options: Any,
-) -> dict[str, Any]:
-    """The report of a translator beside its baselines; `options` are those of `Translator.load`."""
-    from syntaxformer.base.files import atomic_text, read_lines
-    from syntaxformer.study.ablation import Ablation, ablate_translator
-    from syntaxformer.translation.scoring import common_scoring, reference_note, score_table, score_translator
-    from syntaxformer.translation.translator import Translator
-
-    src, ref, output = files
     sources, references = list(read_lines(src)), list(read_lines(ref))
     check_parallel(src, sources, {ref: references})
     systems: dict[str, Translator] = {}
-    for one in (model, *baseline):
+    for one in (model, *(baseline or ())):
         name = f"{one}{' (again)' * (str(one) in systems)}"
-        systems[name] = Translator.load(one, *options)
-    if ablation := Ablation.parse(*changed):
+        systems[name] = Translator.load(one, annotator, device, None, trust_annotator)
+    if ablation := Ablation.parse(shuffle, blank):
         intact, *others = systems.items()
-        if not others or any(one.resolve() == model.resolve() for one in baseline):
+        if not others or any(one.resolve() == model.resolve() for one in baseline or ()):
             others = [(UNCHANGED, intact[1])]
         systems = {intact[0]: ablate_translator(intact[1], ablation), **dict(others)}
     infos = [one.info for one in systems.values()]
@@ -136,7 +119,7 @@ def _score_translators(
         name = list(systems)[1]
         told = _table_note(model, Path(name))
         report |= {"baseline": name, **report["systems"][name]["against"]["BLEU"], "note": told}
-    return report
+    echo(json.dumps(report)) if as_json else _print(report)
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -147,8 +130,7 @@ def _print(report: dict[str, Any]) -> None:
     rows, columns = [["", *signatures, "length"]], [*signatures, "length_ratio"]
     for name, row in systems.items():
         rows.append([name, *("–" if row[key] is None else f"{row[key]:.2f}" for key in columns)])
-    for line in aligned(rows):
-        echo(line)
+    echo_table(rows)
     for name, row in systems.items():
         for metric, found in row.get("against", {}).items():
             echo(f"{metric:6} {difference_in_words(found, name)}")

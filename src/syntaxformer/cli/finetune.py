@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option, echo
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.cli.options import OverwriteOption, ResumeOption, aligned
+from syntaxformer.cli.options import OverwriteOption, ResumeOption, echo_table
 
 
 def finetune(
@@ -90,12 +90,17 @@ def finetune(
     for section, keys in options.items():
         content[section] = {key: value for key, value in keys.items() if value is not None}
     if seeds is not None:
-        wanted = _numbers(seeds, seed)
+        wanted = [int(one) if one.strip().isdecimal() else -1 for one in seeds.split(",")]
         parts = [content | {"seed": one, "output": output / f"seed{one}"} for one in wanted]
-        configs = [load_finetune(one, infuse, settings or ()) for one in parts]
-        if [one.seed for one in configs] != wanted or len({one.output for one in configs}) < len(wanted):
-            raise ConfigError("--seeds: expected neither seed nor output among --set, got one of them.")
-        _say_seeds(finetune_seeds(configs, resume, overwrite))
+        if seed is not None or min(wanted) < 0 or len({*wanted}) < len(wanted):
+            raise ConfigError(f"--seeds: expected different numbers, and no --seed with them, got {seeds}.")
+        found = finetune_seeds(
+            [load_finetune(one, infuse, settings or ()) for one in parts], resume, overwrite
+        )
+        rows = [[name, *one["dev"].values(), one["model"]] for name, one in found["seeds"].items()]
+        rows += [[name, *found[name].values(), ""] for name in ("mean", "sd")]
+        shown = [[one if isinstance(one, str) else f"{one:.4f}" for one in row] for row in rows]
+        echo_table([["seed", *found["mean"], "model"], *shown])
         return
     folder = run(load_finetune(content, infuse, settings or ()), resume, overwrite)
     if not process_team().is_main_process:
@@ -103,32 +108,7 @@ def finetune(
     report = read_json(folder / "run.json")
     for name, value in report["dev"].items():
         echo(f"{name} {value:.4f}")
-    for line in aligned(class_rows({"": report["classes"]})) if report.get("classes") else ():
-        echo(line)
+    echo_table(class_rows({"": report["classes"]}))
     if missed := report.get("never_predicted"):
         echo(missed_note(missed))
     echo(folder)
-
-
-def _numbers(seeds: str, seed: int | None) -> list[int]:
-    """Read `--seeds`.
-
-    Raises:
-        ConfigError: They are not different numbers, or there is `--seed` too.
-    """
-    parts = [one.strip() for one in seeds.split(",")]
-    if seed is not None or not all(map(str.isdecimal, parts)) or len({*map(int, parts)}) < len(parts):
-        also = "" if seed is None else f" and --seed {seed}"
-        raise ConfigError(f"--seeds: expected different numbers with commas between, got {seeds}{also}.")
-    return [*map(int, parts)]
-
-
-def _say_seeds(found: dict[str, Any]) -> None:
-    """Print the scores of each seed, their mean and standard deviation, and where the models are."""
-    rows = [["seed", *found["mean"], "model"]]
-    for name, one in found["seeds"].items():
-        rows.append([name, *(f"{value:.4f}" for value in one["dev"].values()), one["model"]])
-    for name in ("mean", "sd"):
-        rows.append([name, *("–" if value is None else f"{value:.4f}" for value in found[name].values()), ""])
-    for line in aligned(rows):
-        echo(line.rstrip())

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument, Option, echo
 
 from syntaxformer.base.errors import ConfigError, DataError
 
@@ -60,12 +60,12 @@ TranslatorArgument = Annotated[Path, Argument(help="Folder that `train` or `expo
 TrustOption = Annotated[bool, Option(help="Load any annotator that the model names.")]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table with names on the left and numbers, which get six characters or more, on the right."""
+def echo_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table with names on the left and numbers, which get six characters or more, on the right."""
     widths = [max(6 * (place > 0), *map(len, cells)) for place, cells in enumerate(zip(*rows, strict=True))]
     for first, *others in rows:
         numbers = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-        yield "  ".join([f"{first:{widths[0]}}", *numbers])
+        echo("  ".join([f"{first:{widths[0]}}", *numbers]))
 
 
 def refuse_lone_address(engine: Engine, address: str | None) -> None:

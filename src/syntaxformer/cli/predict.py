@@ -16,12 +16,12 @@ from syntaxformer.cli.options import (
     ModelAnnotatorOption,
     ShuffleOption,
     TrustOption,
-    aligned,
+    echo_table,
     refuse_inputs,
 )
 
 UNCHANGED = "the model as it is"
-"""Name of a model beside its own copy with changed inputs."""
+"""Name of a model beside its own copy that reads changed inputs."""
 
 
 def predict(
@@ -57,7 +57,7 @@ def predict(
 ) -> None:
     """Predict labels or scores, and score the predictions if the data has labels.
 
-    With --baseline, --shuffle or --blank, the scores stand beside those of other models or of unchanged inputs.
+    With --baseline, --shuffle or --blank, other models or unchanged inputs stand beside it, with p over rows.
 
     syntaxformer predict runs/cola --data glue/CoLA
 
@@ -67,25 +67,6 @@ def predict(
 
     echo "They drank the pub dry." | syntaxformer predict runs/cola -
     """
-    given = annotator, device, trust_annotator
-    classify(model, source, task, data, split, output, baseline, (shuffle, blank), as_json, batch_size, given)
-
-
-def classify(
-    model: Path,
-    source: str | None,
-    task: str | None,
-    data: str | None,
-    split: str | None,
-    output: Path | None,
-    baseline: list[Path] | None,
-    changed: tuple[list[str] | None, list[str] | None],
-    as_json: bool,
-    batch_size: int | None,
-    given: tuple[str | None, str | None, bool],
-    needs_labels: bool = False,
-) -> None:
-    """Do what `predict` does; `evaluate` needs labels, and so does a baseline."""
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.encoders.prediction import (
         predictions_beside,
@@ -101,9 +82,10 @@ def classify(
     if source is not None and (other := split or task):
         name = "--split" if split else "--task"
         raise ConfigError(f"{name}: expected none with a file, got {other}. It belongs to --data.")
-    split, how = split or "dev", {"batch_size": batch_size, "cached": data is not None}
+    split, given = split or "dev", (annotator, device, trust_annotator)
+    how = {"batch_size": batch_size, "cached": data is not None}
     classifier = unchanged = Classifier.from_folder(model, *given)
-    if ablation := Ablation.parse(*changed):
+    if ablation := Ablation.parse(shuffle, blank):
         classifier = ablate_classifier(classifier, ablation)
     known = None
     if data is not None:
@@ -125,10 +107,10 @@ def classify(
         rows = classifier.task_type.table(predictions)
     if target is not None:
         write_rows(target, rows)
-    elif not labelled and not (needs_labels or baseline):
+    elif not labelled and baseline is None:
         for row in rows:
             echo(row)
-    if labelled or needs_labels or baseline:
+    if labelled or baseline is not None:  # `evaluate` gives a list, if need be an empty one
         systems, folders = {str(model): predictions}, {str(model): model}
         systems |= {UNCHANGED: unchanged.predict_set(texts, **how)} if ablation else {}
         for one in baseline or ():
@@ -138,15 +120,13 @@ def classify(
         _say_scores(classifier, texts, systems, folders, as_json)
 
 
-def _say_scores(
-    classifier: Any, texts: Any, systems: dict[str, Any], folders: dict[str, Path], as_json: bool
-) -> None:
-    """Print the scores of systems, their differences and classes; warn of what makes them worth little."""
+def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Path], as_json: bool) -> None:
+    """Print the scores of systems, their differences and classes, and what makes them worth little."""
     from syntaxformer.base.statistics import difference_in_words
     from syntaxformer.encoders.tasks import missed_note
-    from syntaxformer.study.labelled import class_rows, judge, value_notes, with_trained_on
+    from syntaxformer.study.labelled import class_rows, judge, value_notes
 
-    judged = with_trained_on(judge(classifier, texts, systems), folders, texts)
+    judged = judge(classifier, texts, systems, folders)
     name, first = next(iter(judged.items()))
     if as_json:
         echo(json.dumps({"model": name, **first["scores"], "n_rows": len(texts), "systems": judged}))
@@ -155,15 +135,13 @@ def _say_scores(
             echo(f"{metric} {value:.4f}")
     else:
         rows = [[one, *(f"{value:.4f}" for value in row["scores"].values())] for one, row in judged.items()]
-        for line in aligned([["", *first["scores"]], *rows]):
-            echo(line)
+        echo_table([["", *first["scores"]], *rows])
         for one, row in judged.items():
             for metric, found in row.get("against", {}).items():
                 echo(f"{metric} {difference_in_words(found, one, 4)}")
-    if first["classes"] and not as_json:
-        for line in aligned(class_rows({one: row["classes"] for one, row in judged.items()})):
-            echo(line)
-    if missed := classifier.never_predicted(texts, next(iter(systems.values()))):
+    if not as_json:
+        echo_table(class_rows({one: row["classes"] for one, row in judged.items()}))
+    if missed := classifier.never_predicted(texts, systems[name]):
         echo(f"warning: {missed_note(missed)}", err=True)
     for note in value_notes(judged, len(texts)):
         echo(f"warning: {note}", err=True)

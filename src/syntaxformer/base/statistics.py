@@ -140,16 +140,9 @@ def detectable_effect(n: int, sd: float, power: float = 0.8, alpha: float = 0.05
 
 
 def mcnemar_p(n_first: int, n_second: int) -> tuple[float, float]:
-    """McNemar's test of two systems that are right on different rows.
+    """p-values, exact and mid-p, of McNemar's test: on so many rows only one of two systems is right.
 
-    Args:
-        n_first: Number of rows on which only the first system is right.
-        n_second: Number of rows on which only the second is.
-
-    Returns:
-        The exact two-sided p-value, and the mid-p-value, which is less conservative.
-
-    Source: Fagerland, Lydersen and Laake (2013), eq. 4 to 6.
+    Source: Fagerland, Lydersen and Laake (2013); mid-p, which is less conservative, by their eq. 6.
     """
     if not (n := n_first + n_second):
         return 1.0, 1.0
@@ -166,15 +159,15 @@ def compare_rows(
 ) -> dict[str, Comparison]:
     """Compare two systems on the same rows: "accuracy" by McNemar's mid-p, other scores by permutation.
 
-    A permutation exchanges the two answers to each row or not, at random. p is the share of permutations, the
-    observed one among them, that differ as much. The interval holds 95 % of the differences on resampled rows;
-    fewer than `FEWEST_ROWS` get none. A side that gives all rows the same answer has learned nothing: no p.
+    p is the share of permutations, which exchange the answers to random rows, that differ as much, the observed
+    one among them. 95 % of the differences on resampled rows are in the interval; below `FEWEST_ROWS` there is
+    none. A side that gives all rows the same answer has learned nothing, so that there is no p.
 
     Args:
         score: Labels and answers → scores by name.
         gold: Label of each row.
-        baseline: Answers of the baseline.
-        system: Answers of the system.
+        baseline: Its answers.
+        system: Its answers.
         n_samples: Number of permutations, and of resampled sets of rows.
 
     Source: McNemar (1947); Noreen (1989), "Computer-Intensive Methods for Testing Hypotheses"; Yeh (2000).

@@ -57,7 +57,7 @@ def predict(
 ) -> None:
     """Predict labels or scores, and score the predictions if the data has labels.
 
-    With --baseline, --shuffle or --blank, other models or unchanged inputs stand beside it, with p over rows.
+    With --baseline, --shuffle or --blank, the scores are tested against another model or unchanged inputs.
 
     syntaxformer predict runs/cola --data glue/CoLA
 

@@ -53,9 +53,7 @@ class LabelledData(Section):
         description="own TSV: quotes enclose cells (csv) or are text; auto decides by the file and logs why",
     )
     fingerprints: bool = Field(
-        default=True,
-        description="keep a hash of each training text with the model, so that `predict` can say which of its "
-        "rows were trained on",
+        default=True, description="keep a hash of each training text, by which predict knows rows of training"
     )
     cache: Path | None = Field(
         default=None, description="folder for annotated text; null: the user's cache folder"
@@ -110,13 +108,11 @@ class FinetuneTraining(RunTraining):
     )
     class_weights: Literal["balanced"] | None = Field(
         default=None,
-        description="balanced: a row's loss is multiplied by rows / (classes · rows of its class), so that all "
-        "classes weigh the same",
+        description="balanced: a row's loss is multiplied by rows / (classes · rows of its class)",
     )
     best_by: str | None = Field(
         default=None,
-        description="metric on dev that chooses the best epoch and learning rate, such as macro_f1 or matthews; "
-        "null: that of the task, or the mean of several",
+        description="metric on dev that chooses the best epoch, as macro_f1; null: the task's, or their mean",
     )
     weight_decay: float = Field(default=0.01, ge=0, description="decoupled, on matrices only (BERT: 0.01)")
     max_grad_norm: float = Field(default=1.0, gt=0, description="gradients are clipped to this norm")

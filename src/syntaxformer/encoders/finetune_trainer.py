@@ -109,10 +109,9 @@ class FinetuneTrainer(RunTrainer, Trainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The model's loss, in which the cross-entropy of each row is multiplied by the weight of its class.
+        """The model's loss, in which the cross-entropy of a row is multiplied by its class's weight.
 
-        What else the model adds, such as LISA's loss, stays as it is. The mean is over rows, not over weights,
-        so that the result does not depend on how processes divide a batch.
+        The mean is over rows, so that it does not depend on how processes divide a batch.
         """
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if self.class_weights is not None:

@@ -114,12 +114,9 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
 def finetune_seeds(
     configs: Sequence[FinetuneConfig], resume: bool = False, overwrite: bool = False
 ) -> dict[str, Any]:
-    """Fine-tune with several seeds, each in a folder of its own, and write `seeds.json` beside the folders.
+    """Fine-tune with settings that differ in seed and output folder, and write `seeds.json` beside the folders.
 
-    Args:
-        configs: Settings that differ in their seeds and output folders.
-        resume: Continue what was interrupted, and begin what was not begun.
-        overwrite: Delete older runs in the output folders.
+    A resumed command also begins what was not begun.
 
     Returns:
         `seeds`: seed → its `model` folder and scores on `dev`; `mean` and `sd` of each score.
@@ -425,16 +422,12 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
 
 
 def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str, ...]:
-    """The metrics of the task, and that by which the best epoch is chosen, if it is another.
-
-    Raises:
-        ConfigError: There is no such metric for the task.
-    """
+    """The metrics of the task, and that by which the best epoch is chosen; refuses one that it cannot have."""
     of_type = [name for name in task_type.metrics if name != "f1" or len(task_type.names) == 2]
     known = dict.fromkeys((*task.metrics, *(["mean"] if len(task.metrics) > 1 else []), *of_type))
     if best_by is not None and best_by not in known:
         raise ConfigError(f"training.best_by: expected one of {', '.join(known)}, got {best_by!r}.")
-    return tuple(dict.fromkeys((*task.metrics, *([best_by] if best_by not in (None, "mean") else []))))
+    return tuple(name for name in known if name in task.metrics or (name == best_by != "mean"))
 
 
 def _piece_lengths(tokenizer: Any, texts: TextSet, longest: int) -> tuple[list[int], int]:

@@ -1,7 +1,7 @@
 """Scores of classification and regression, as the GLUE benchmark computes them.
 
-Those of classes come from one table of counts: tests over rows need thousands of them, and scikit-learn, which
-gives the same numbers, takes milliseconds for each.
+Those of classes come from one table of counts, because tests over rows need thousands of scores, and
+scikit-learn, which gives the same numbers, takes milliseconds for each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _accuracy(labels: Numbers, predictions: Numbers) -> float:
     return float(np.mean(np.asarray(labels) == np.asarray(predictions)))
 
 
-def _per_class(labels: Numbers, predictions: Numbers, n_classes: int = 2) -> np.ndarray:
+def per_class(labels: Numbers, predictions: Numbers, n_classes: int = 2) -> np.ndarray:
     """Precision, recall, F1 (0 where there is none) and number of rows of each class, `[4, classes]`."""
     counts = _counts(labels, predictions, n_classes)
     right, there, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
@@ -49,24 +49,13 @@ def _per_class(labels: Numbers, predictions: Numbers, n_classes: int = 2) -> np.
 
 def _f1(labels: Numbers, predictions: Numbers) -> float:
     """F1 of class 1; 0 if it neither occurs nor is predicted."""
-    return float(_per_class(labels, predictions)[2, 1])
+    return float(per_class(labels, predictions)[2, 1])
 
 
 def _macro_f1(labels: Numbers, predictions: Numbers) -> float:
     """Mean F1 of all classes that occur or are predicted."""
     classes = np.union1d(labels, predictions).astype(int)
-    return float(_per_class(labels, predictions)[2, classes].mean())
-
-
-def class_table(
-    names: Sequence[str], labels: Numbers, predictions: Numbers
-) -> dict[str, dict[str, float | int]]:
-    """Class → its `precision`, `recall`, `f1` and `support`, the number of rows that have it."""
-    columns = _per_class(labels, predictions, len(names)).T.tolist()
-    return {
-        name: {"precision": precision, "recall": recall, "f1": f1, "support": int(support)}
-        for name, (precision, recall, f1, support) in zip(names, columns, strict=True)
-    }
+    return float(per_class(labels, predictions)[2, classes].mean())
 
 
 def _correlation(labels: Numbers, predictions: Numbers, name: str) -> float:

@@ -54,16 +54,10 @@ def predictions_beside(
 ) -> Predictions:
     """Predictions of another model for the rows that a model scores.
 
-    Args:
-        folder: The other model.
-        info: Record of the model.
-        texts: The rows.
-        given: Annotator, device and trust, as `Classifier.from_folder` takes them.
-        how: As `Classifier.predict_set` takes it.
+    `given` is annotator, device and trust, as `Classifier.from_folder` takes them; `how` as `predict_set`.
 
     Raises:
         ConfigError: It was trained on other labels, or on another number of texts.
-        CheckpointError: As `Classifier.from_folder`.
     """
     other = Classifier.from_folder(folder, *given)
     if ({*other.task_type.names}, other.info.n_texts) != ({*info.task_type.names}, info.n_texts):

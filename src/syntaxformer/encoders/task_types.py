@@ -21,7 +21,7 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.encoders.metrics import (
     CLASSIFICATION_METRICS,
     REGRESSION_METRICS,
-    class_table,
+    per_class,
     score_predictions,
 )
 
@@ -163,10 +163,9 @@ class TaskType:
         Raises:
             ConfigError: The network does not choose among classes.
         """
-        raise ConfigError(
-            f"training.class_weights: expected a network with an output for each class, got the type "
-            f"{self.name!r}. Leave it out{', or set head=classifier' if self.names else ''}."
-        )
+        remedy = "Set head=classifier." if self.names else "Leave it out."
+        problem = f"expected a network with an output for each class, got the type {self.name!r}. {remedy}"
+        raise ConfigError(f"training.class_weights: {problem}")
 
     # Answers of a network.
 
@@ -194,7 +193,7 @@ class TaskType:
         """Label that is never predicted → number of rows that have it."""
         return {}
 
-    def class_table(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, dict[str, float | int]]:
+    def class_table(self, gold: Sequence[Any], found: Sequence[Any]) -> dict[str, dict[str, float]]:
         """Class → its `precision`, `recall`, `f1` and `support`, in the order of the classes."""
         return {}
 
@@ -348,9 +347,13 @@ class OneLabel(TaskType):
         counts, there = Counter(map(int, gold)), set(found)
         return dict(sorted((self.labels[label], n) for label, n in counts.items() if label not in there))
 
-    def class_table(self, gold: Sequence[int], found: Sequence[int]) -> dict[str, dict[str, float | int]]:
+    def class_table(self, gold: Sequence[int], found: Sequence[int]) -> dict[str, dict[str, float]]:
         """As in the base class."""
-        return class_table(self.labels, gold, found)
+        rows, names = per_class(gold, found, len(self.labels)).T.tolist(), ("precision", "recall", "f1")
+        pairs = zip(self.labels, rows, strict=True)
+        return {
+            label: {**dict(zip(names, row, strict=False)), "support": int(row[3])} for label, row in pairs
+        }
 
     def answer(self, label: str, probabilities: Sequence[float] | None) -> dict[str, Any]:
         """The label, and all probabilities."""

@@ -32,13 +32,13 @@ def judge(
     Args:
         classifier: The first; its metrics count.
         texts: The rows.
-        systems: Name → predictions for the rows, those of the first classifier first.
-        folders: Name → model folder, of those that may have been trained on some of the rows.
+        systems: Name → predictions, those of the first classifier first.
+        folders: Name → model folder, of those that may have been trained on the rows.
         baseline_first: Differences are those of the others from the first, instead of the reverse.
 
     Returns:
-        For JSON: name → `scores`, `classes` (see `TaskType.class_table`), `only` (the one answer that all rows
-        get, or None), `n_trained_on` (rows), and for the others `against`: metric → fields of a `Comparison`.
+        For JSON: name → `scores`, `classes`, `only` (the one answer to all rows, or None), `n_trained_on`, and
+        for the others `against`: metric → fields of a `Comparison`.
 
     Raises:
         DataError: A row has no label.
@@ -78,11 +78,7 @@ def value_notes(judged: Judged, n_rows: int) -> list[str]:
 
 
 def class_rows(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[list[str]]:
-    """Cells of a table of the classes, for each system; only the header if there are none.
-
-    Args:
-        tables: Name of the system → class → values; the name is shown if there are several.
-    """
+    """Cells of a table: name of the system, which is shown if there are several → class → values."""
     several = len(tables) > 1
     rows = [["class", *(["model"] * several), "precision", "recall", "F1", "rows"]]
     for label in next(iter(tables.values())):
@@ -95,15 +91,7 @@ def class_rows(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[
 def labelled_blocks(
     judged: Judged, kind: TaskType, texts: TextSet, systems: Mapping[str, Predictions], n_examples: int = 10
 ) -> list[Block]:
-    """A report for `document.to_markdown`.
-
-    Args:
-        judged: What `judge` returned with `baseline_first`.
-        kind: Type of the task.
-        texts: The rows.
-        systems: As in `judge`.
-        n_examples: Number of differing rows to show for each system. Scores that are far apart come first.
-    """
+    """A report of what `judge` returned with `baseline_first`, with `n_examples` rows for each system."""
     names, scored = list(systems), []
     for name, row in judged.items():
         for metric, score in row["scores"].items():

@@ -7,15 +7,16 @@ import statistics
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp, ttest_rel
+from scipy.stats import binomtest, ttest_1samp, ttest_rel
 
 from syntaxformer.base import statistics as significance
 from syntaxformer.base.statistics import (
     bootstrap_interval,
     bootstrap_rows,
+    compare_rows,
     detectable_effect,
+    mcnemar_p,
     paired_t_test,
-    randomization_p,
     seed_interval,
     spread,
 )
@@ -87,17 +88,50 @@ def test_the_effect_that_so_many_seeds_can_show(n, sd):
     assert detectable_effect(2 * n, sd) < effect
 
 
-def _share_right(found):
-    return {"accuracy": float(np.mean(np.asarray(found) == 1))}
+def test_mcnemar_by_hand():
+    # 5 rows, of which 1 for the first: 2 · (1 + 5) / 32 exactly, less P(X = 1) = 5 / 32 for mid-p
+    assert mcnemar_p(1, 4) == pytest.approx((12 / 32, 7 / 32))
+    assert mcnemar_p(4, 1) == pytest.approx(mcnemar_p(1, 4))
+    # as many for each: 1, less half of P(X = 2) = 6 / 16
+    assert mcnemar_p(2, 2) == pytest.approx((1.0, 1 - 3 / 16))
+    assert mcnemar_p(0, 0) == (1.0, 1.0)
+    # Fagerland et al. (2013), table 1 and section "Results": 1 and 7 of 21 children, exact 0.0703, mid-p 0.0391
+    assert mcnemar_p(1, 7) == pytest.approx((0.0703, 0.0391), abs=5e-5)
+    assert mcnemar_p(31, 17)[0] == pytest.approx(binomtest(17, 48).pvalue)
 
 
-def test_randomization_over_rows_counts_the_exchanges_that_are_as_large():
-    # Of ten rows only three differ, all for the second: 2 of the 8 exchanges give so large a difference.
-    first, second = [1] * 7 + [0] * 3, [1] * 10
-    found = randomization_p(_share_right, first, second, 4000)["accuracy"]
-    assert found == pytest.approx((0.7, 0.3, 0.25), abs=0.025)
-    assert randomization_p(_share_right, first, first) == {"accuracy": (0.7, 0.0, 1.0)}
-    assert randomization_p(_share_right, [0] * 40, [1] * 40, 99) == {"accuracy": (0.0, 1.0, 0.01)}
+def _scores(labels, found):
+    right = np.asarray(labels) == np.asarray(found)
+    return {"accuracy": float(right.mean()), "squared": float(right.mean() ** 2)}
+
+
+def test_systems_on_the_same_rows():
+    # Of twenty rows only three differ, all for the system: 2 of the 8 exchanges give so large a difference.
+    gold = [0, 1] * 10
+    baseline = [*(1 - one for one in gold[:3]), *gold[3:]]
+    found = compare_rows(_scores, gold, baseline, gold, 4000)
+    accuracy, squared = found["accuracy"], found["squared"]
+    assert accuracy.difference == pytest.approx(3 / 20)
+    assert (accuracy.p_value, accuracy.no_p) == (mcnemar_p(3, 0)[1], None)
+    assert accuracy.test == "McNemar's mid-p; exact 0.250; right alone on 3 rows, the other on 0"
+    assert squared.p_value == pytest.approx(0.25, abs=0.025)
+    assert squared.test == "paired permutation"
+    # The number of drawn rows that differ is binomial: 95 % of it lie between 0 and 6 of 20.
+    assert (accuracy.low, accuracy.high) == pytest.approx((0.0, 0.3), abs=0.051)
+    same = compare_rows(_scores, gold, gold, gold, 99)
+    assert [one.p_value for one in same.values()] == [1.0, 1.0]
+
+
+def test_no_p_for_one_answer_and_no_interval_for_few_rows():
+    gold, constant = [0, 1] * 10, [1] * 20
+    for pair in ((constant, gold), (gold, constant)):
+        found = compare_rows(_scores, gold, *pair, 99)["accuracy"]
+        assert math.isnan(found.p_value)
+        assert found.no_p == "one of them gives all rows the same answer"
+        assert found.low < found.difference < found.high
+    few = compare_rows(_scores, gold[:9], [1, *gold[1:9]], gold[:9], 99)["accuracy"]
+    assert few.p_value == mcnemar_p(1, 0)[1]
+    assert few.as_dict()["low"] is None
 
 
 def test_bootstrap_of_rows_by_a_plain_loop():

@@ -1,0 +1,284 @@
+"""From a raw table of unequal classes to which model is better on it: `finetune`, `predict`, `evaluate`, `compare`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from statistics import mean, stdev
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score, matthews_corrcoef, precision_recall_fscore_support
+from sklearn.utils.class_weight import compute_class_weight
+from transformers import Trainer
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.base.statistics import mcnemar_p
+from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
+from syntaxformer.encoders.metrics import score_predictions
+from syntaxformer.encoders.task_types import OneLabel, Score, WrittenLabel
+
+CLASSES = {"usual": 128, "odd": 24, "rare": 8}
+QUICK = (
+    "--set",
+    "training.precision=fp32",
+    "--set",
+    "training.batch_size=16",
+    "--set",
+    "training.max_length=32",
+)
+COLUMNS = ["id", "review", "mood", "remark"]
+
+
+def rows_of(seed=5):
+    """Texts with quotes, commas and line breaks; a word tells the class of most."""
+    rng, told = np.random.default_rng(seed), {"usual": "likes", "odd": "not", "rare": "big"}
+    rows = []
+    for number, label in enumerate(
+        rng.permutation([label for label, n in CLASSES.items() for _ in range(n)])
+    ):
+        letters = " ".join(rng.choice([*"bcdfgh"], 4))
+        text = f'the "{rng.choice(["cat", "dog"])}", {letters},\n{told[label] if number % 9 else "sees"} .'
+        rows.append([str(number), text, str(label), 'he said: "so", twice\nor more' if number % 2 else ""])
+    return rows
+
+
+@pytest.fixture(scope="module")
+def trained(run, checkpoint, tmp_path_factory):
+    """The table, and three models: one that learns, one that learns less, and one that learns nothing."""
+    folder = tmp_path_factory.mktemp("which")
+    with (folder / "mine.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *rows_of()])
+    said = {}
+    for name, rate, epochs in (("good", "0.01", 4), ("less", "0.002", 1), ("none", "1e-9", 1)):
+        done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review",
+                   "--label-column", "mood", "--model", checkpoint, "-o", folder / name, "--learning-rate", rate,
+                   "--epochs", epochs, *QUICK)  # fmt: skip
+        assert done.code == 0, done.err
+        said[name] = done
+    return folder, said
+
+
+def read_csv(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def answers(run, folder, table, output):
+    assert run("predict", folder, table, "-o", output).code == 0
+    return [line.split("\t")[0] for line in output.read_text().splitlines()[1:]]
+
+
+def test_held_out_rows_stand_beside_the_model_as_in_the_users_file(trained):
+    folder, said = trained
+    head, *held = read_csv(folder / "good" / "held_out.csv")
+    assert head == COLUMNS
+    assert Counter(row[2] for row in held) == {"usual": 13, "odd": 2, "rare": 1}  # a tenth of each class
+    assert [row for row in rows_of() if row in held] == held
+    for name in ("less", "none"):
+        assert (folder / name / "held_out.csv").read_bytes() == (
+            folder / "good" / "held_out.csv"
+        ).read_bytes()
+    assert "labels, sorted (numbers by value): odd (24), rare (8), usual (128)" in said["good"].err
+    manifest = json.loads((folder / "good" / "manifest.json").read_text())["files"]
+    assert "trained_on.txt" in manifest
+    assert "held_out.csv" not in manifest  # it may be removed before the model is given away
+    assert len((folder / "good" / "trained_on.txt").read_text().split()) == len(
+        {row[1] for row in rows_of()} - {row[1] for row in held}
+    )
+
+
+def test_training_ends_with_a_table_of_the_classes(run, trained):
+    folder, said = trained
+    report = json.loads((folder / "good" / "run.json").read_text())
+    lines = said["good"].out.splitlines()
+    assert lines[3].split() == ["class", "precision", "recall", "F1", "rows"]
+    gold, found = ([*map(int, report["dev_predictions"][side].split())] for side in ("gold", "found"))
+    expected = precision_recall_fscore_support(gold, found, labels=[0, 1, 2], zero_division=0.0)
+    for place, (label, line) in enumerate(zip(("odd", "rare", "usual"), lines[4:7], strict=True)):
+        values = [float(part[place]) for part in expected[:3]]
+        assert line.split() == [label, *(f"{one:.4f}" for one in values), str(expected[3][place])]
+        assert [*report["classes"][label].values()] == pytest.approx([*values, expected[3][place]])
+    predicted = run("--quiet", "predict", folder / "good", folder / "good" / "held_out.csv")
+    assert predicted.out.splitlines() == lines[:7]  # as training said
+    assert "trained on" not in predicted.err
+
+
+def test_which_is_better_on_my_rows(run, trained, tmp_path):
+    folder, _ = trained
+    table = folder / "mine.csv"
+    rows, good, less = (rows_of(), *(folder / name for name in ("good", "less")))
+    told = [answers(run, one, table, tmp_path / "out.tsv") for one in (good, less)]
+    right = [np.array([answer == row[2] for answer, row in zip(side, rows, strict=True)]) for side in told]
+    alone = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
+    done = run("--quiet", "predict", good, table, "--baseline", less)
+    assert done.code == 0, done.err
+    exact, mid = mcnemar_p(*alone)
+    line = next(line for line in done.out.splitlines() if line.startswith("accuracy +"))
+    assert line.startswith(f"accuracy {right[0].mean() - right[1].mean():+.4f} against {less}, 95 % +")
+    assert line.endswith(
+        f"p = {mid:.3f} (McNemar's mid-p; exact {exact:.3f}; right alone on {alone[0]} rows, the other on {alone[1]})"
+    )
+    found = json.loads(run("evaluate", good, table, "--baseline", less, "--json").out)
+    first, second = found["systems"].values()
+    assert found["n_rows"] == 160
+    assert found["accuracy"] == pytest.approx(right[0].mean())
+    numbers = [[sorted(CLASSES).index(one) for one in side] for side in (*told, [row[2] for row in rows])]
+    assert second["scores"]["macro_f1"] == pytest.approx(f1_score(numbers[2], numbers[1], average="macro"))
+    test = second["against"]["macro_f1"]
+    assert test["test"] == "paired permutation"
+    assert test["difference"] == pytest.approx(first["scores"]["macro_f1"] - second["scores"]["macro_f1"])
+    assert test["low"] < test["difference"] < test["high"]
+    assert 0 < test["p_value"] < 0.05
+    # Both say that they were trained on most of these rows.
+    assert first["n_trained_on"] == second["n_trained_on"] == 144
+    warned = f"warning: {good} was trained on 144 of these 160 rows, so its scores say little about new ones"
+    assert warned in done.err.splitlines()
+
+
+def test_a_model_that_predicts_one_class_gets_no_p(run, trained):
+    folder, _ = trained
+    good, none, held = folder / "good", folder / "none", folder / "good" / "held_out.csv"
+    assert len(set(answers(run, none, held, folder / "out.tsv"))) == 1
+    done = run("--quiet", "evaluate", good, held, "--baseline", none)
+    assert done.code == 0, done.err
+    tests = [line for line in done.out.splitlines() if f"against {none}" in line]
+    assert len(tests) == 3  # accuracy, macro F1, mean
+    assert all(line.endswith(", no p: one of them gives all rows the same answer") for line in tests)
+    assert f"warning: {none} gives all 16 rows the same answer, " in done.err
+
+
+def test_compare_shows_the_rows_on_which_classifiers_differ(run, trained, tmp_path):
+    folder, _ = trained
+    models = [folder / name for name in ("none", "less", "good")]
+    done = run("--quiet", "compare", *models, "--data", folder / "mine.csv", "--examples", 100)
+    assert done.code == 0, done.err
+    told = list(
+        zip(*(answers(run, one, folder / "mine.csv", tmp_path / "out.tsv") for one in models), strict=True)
+    )
+    differing = [(row, side) for row, side in zip(rows_of(), told, strict=True) if len(set(side)) > 1]
+    shown = [
+        line.strip("| ").split(" | ")
+        for line in done.out.partition("## Where they differ")[2].splitlines()[4:]
+    ]
+    assert shown[0] == ["line", "label", "none", "less", "good", "text"]
+    assert [row[1:5] for row in shown[2:]] == [[row[2], *side] for row, side in differing]
+    assert f"The answers differ on {len(differing)} rows; {len(differing)} of them follow." in done.out
+    assert "| good | accuracy |" in done.out
+    assert "one of them gives all rows the same answer" in done.out
+    page = tmp_path / "cases.html"
+    assert run("compare", *models, "--data", folder / "mine.csv", "-o", page).code == 0
+    assert "<h1>none, less and good, row by row</h1>" in page.read_text()
+
+
+def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
+    folder, _ = trained
+    (tmp_path / "other.csv").write_text(
+        "text,label\n" + "".join(f"the {one} cat,{one}\n" for one in "ab" * 12)
+    )
+    done = run("finetune", "--task", "classify", "--train", tmp_path / "other.csv", "--dev", tmp_path / "other.csv",
+               "--model", checkpoint, "--epochs", 1, "-o", tmp_path / "other", *QUICK)  # fmt: skip
+    assert done.code == 0, done.err
+    (tmp_path / "texts.txt").write_text("the cat sees .\n")
+    good, table = folder / "good", folder / "mine.csv"
+    cases = {
+        ("predict", good, table, "--baseline", tmp_path / "other"): (
+            f"--baseline: expected a model with the labels odd, rare, usual and 1 texts, got {tmp_path / 'other'} (a, b; 1)."
+        ),
+        ("evaluate", good, tmp_path / "texts.txt"): f"{tmp_path / 'texts.txt'}: label: expected one in every row, got 0 in 1.",
+        ("evaluate", good, table, "--src", table): (
+            "evaluate: expected only a classifier with a table or --data, got other options."
+        ),
+        ("compare", good, good): "compare: expected --src and --ref for translators or only --data for classifiers.",
+        ("finetune", "--task", "classify", "--train", table, "--model", checkpoint, "-o", tmp_path / "x", "--seeds", "1,1"): (
+            "--seeds: expected different numbers, and no --seed with them, got 1,1."
+        ),
+    }  # fmt: skip
+    for arguments, message in cases.items():
+        done = run(*arguments)
+        assert (done.code, done.err.splitlines()[-1]) == (2, f"error: {message}")
+
+
+def test_unequal_classes_over_seeds(run, checkpoint, trained, tmp_path):
+    """Weights, the metric that chooses the epoch, patience and seeds, from one command."""
+    folder, _ = trained
+    done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review", "--label-column",
+               "mood", "--model", checkpoint, "-o", tmp_path / "runs", "--learning-rate", "1e-9", "--epochs", 9, "--seeds",
+               "2,5", "--set", "training.class_weights=balanced", "--set", "training.best_by=matthews", "--set",
+               "training.patience=1", "--set", "data.fingerprints=false", *QUICK)  # fmt: skip
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "runs" / "seeds.json").read_text())
+    assert list(found["seeds"]) == ["2", "5"]
+    scores = [one["dev"]["macro_f1"] for one in found["seeds"].values()]
+    assert (found["mean"]["macro_f1"], found["sd"]["macro_f1"]) == pytest.approx(
+        (mean(scores), stdev(scores))
+    )
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0] == ["seed", "accuracy", "macro_f1", "matthews", "mean", "model"]
+    assert [line[0] for line in lines[1:]] == ["2", "5", "mean", "sd"]
+    assert lines[1][-1] == str(tmp_path / "runs" / "seed2")
+    report = json.loads((tmp_path / "runs" / "seed5" / "run.json").read_text())
+    epochs = report["trials"][0]["epochs"]
+    assert [one["score"] for one in epochs] == [one["matthews"] for one in epochs]
+    assert len(epochs) == 2  # nothing is learned at this rate, so the second epoch is no better
+    assert "stopping early: no better score in 1 evaluations" in done.err
+    train = [row[2] for row in rows_of() if row not in read_csv(folder / "good" / "held_out.csv")]
+    expected = compute_class_weight("balanced", classes=np.array(sorted(CLASSES)), y=np.array(train))
+    assert [*report["class_weights"].values()] == pytest.approx(expected.tolist())
+    assert not (tmp_path / "runs" / "seed2" / "trained_on.txt").exists()
+    held = tmp_path / "runs" / "seed2" / "held_out.csv"
+    again = run(
+        "predict", tmp_path / "runs" / "seed5", held, "--baseline", tmp_path / "runs" / "seed2", "--json"
+    )
+    assert json.loads(again.out)["matthews"] == pytest.approx(
+        found["seeds"]["5"]["dev"]["matthews"], abs=1e-6
+    )
+
+
+def test_weights_multiply_the_loss_of_rows(monkeypatch):
+    labels, weights = torch.tensor([0, 2, 2, 1]), torch.tensor([0.5, 3.0, 0.25])
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
+
+    def plain(*_):
+        loss = torch.nn.functional.cross_entropy(logits, labels)
+        return loss + 7.0, SimpleNamespace(logits=logits)  # 7: what else a model adds
+
+    monkeypatch.setattr(Trainer, "compute_loss", plain)
+    trainer = object.__new__(FinetuneTrainer)
+    trainer.class_weights = weights
+    found = trainer.compute_loss(None, {"labels": labels})
+    each = [weights[label] * -logits[row].log_softmax(-1)[label] for row, label in enumerate(labels.tolist())]
+    assert float(found) == pytest.approx(float(sum(each)) / 4 + 7.0, rel=1e-6)
+
+
+def test_who_may_have_weights_and_which_metric_chooses():
+    assert OneLabel(("a", "b", "c")).balanced_weights([0, 0, 0, 1]) == pytest.approx([4 / 6, 4 / 2, 1.0])
+    for kind, told in (
+        (Score(), "'score'. Leave it out."),
+        (WrittenLabel.over(("a", "b")), "set head=classifier."),
+    ):
+        with pytest.raises(ConfigError, match=f"training.class_weights: expected a network .*{told}$"):
+            kind.balanced_weights([0, 1])
+
+
+def test_a_metric_that_the_task_does_not_know(run, trained, checkpoint, tmp_path):
+    folder, _ = trained
+    done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review", "--label-column",
+               "mood", "--model", checkpoint, "-o", tmp_path / "x", "--set", "training.best_by=f1", *QUICK)  # fmt: skip
+    assert done.err.splitlines()[-1] == (
+        "error: training.best_by: expected one of accuracy, macro_f1, mean, matthews, got 'f1'."
+    )
+
+
+def test_scores_of_classes_are_scikit_learns():
+    rng = np.random.default_rng(3)
+    for n_classes in (2, 3, 7):
+        gold, found = rng.integers(0, n_classes, (2, 83))
+        scores = score_predictions(["matthews", "macro_f1"], gold, found)
+        assert scores["matthews"] == pytest.approx(matthews_corrcoef(gold, found))
+        assert scores["macro_f1"] == pytest.approx(f1_score(gold, found, average="macro"))
+    two = rng.integers(0, 2, (2, 83))
+    assert score_predictions(["f1"], *two) == {"f1": pytest.approx(f1_score(*two))}

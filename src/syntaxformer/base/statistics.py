@@ -159,9 +159,9 @@ def compare_rows(
 ) -> dict[str, Comparison]:
     """Compare two systems on the same rows: "accuracy" by McNemar's mid-p, other scores by permutation.
 
-    p is the share of permutations, which exchange the answers to random rows, that differ as much, the observed
-    one among them. 95 % of the differences on resampled rows are in the interval; below `FEWEST_ROWS` there is
-    none. A side that gives all rows the same answer has learned nothing, so that there is no p.
+    p is the share of permutations, which exchange the answers to random rows, that differ as much; the
+    observed one counts. 95 % of the differences on resampled rows are in the interval; below `FEWEST_ROWS` it is NaN.
+    A side that gives all rows the same answer has learned nothing, so that there is no p.
 
     Args:
         score: Labels and answers → scores by name.

@@ -114,7 +114,7 @@ def finetune(config: FinetuneConfig, resume: bool = False, overwrite: bool = Fal
 def finetune_seeds(
     configs: Sequence[FinetuneConfig], resume: bool = False, overwrite: bool = False
 ) -> dict[str, Any]:
-    """Fine-tune with settings that differ in seed and output folder, and write `seeds.json` beside the folders.
+    """Fine-tune with settings that differ in seed and output, and write `seeds.json` beside the folders.
 
     A resumed command also begins what was not begun.
 
@@ -422,9 +422,9 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
 
 
 def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str, ...]:
-    """The metrics of the task, and that by which the best epoch is chosen; refuses one that it cannot have."""
+    """The metrics of the task, and that by which the best epoch is chosen; refuses an unknown one."""
     of_type = [name for name in task_type.metrics if name != "f1" or len(task_type.names) == 2]
-    known = dict.fromkeys((*task.metrics, *(["mean"] if len(task.metrics) > 1 else []), *of_type))
+    known = [*dict.fromkeys([*task.metrics, *["mean"] * (len(task.metrics) > 1), *of_type])]
     if best_by is not None and best_by not in known:
         raise ConfigError(f"training.best_by: expected one of {', '.join(known)}, got {best_by!r}.")
     return tuple(name for name in known if name in task.metrics or (name == best_by != "mean"))

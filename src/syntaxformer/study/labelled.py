@@ -37,8 +37,8 @@ def judge(
         baseline_first: Differences are those of the others from the first, instead of the reverse.
 
     Returns:
-        For JSON: name → `scores`, `classes`, `only` (the one answer to all rows, or None), `n_trained_on`, and
-        for the others `against`: metric → fields of a `Comparison`.
+        For JSON: name → `scores`, `classes`, `only` (the one answer to all rows, or None), `n_trained_on`,
+        and for the others `against`: metric → fields of a `Comparison`.
 
     Raises:
         DataError: A row has no label.

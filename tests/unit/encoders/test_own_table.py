@@ -158,7 +158,7 @@ def test_small_tables_whose_labels_are_all_different(table):
 def test_labels_are_counted_in_the_log(table, messages):
     path = table(MANY)
     read_own_table(path, "classify", TableColumns())
-    assert f"{path}: labels: neg (15), pos (15)" in messages.text
+    assert f"{path}: labels, sorted (numbers by value): neg (15), pos (15)" in messages.text
 
 
 @pytest.mark.parametrize(

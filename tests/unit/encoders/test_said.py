@@ -98,7 +98,11 @@ def test_a_class_that_is_never_predicted(run, finetuned, tmp_path):
     ) in done.err.splitlines()
     assert json.loads((folder / "run.json").read_text())["never_predicted"] == {"rare": 3}
     predicted = run("--quiet", "predict", folder, table)
-    assert predicted.err == "warning: never predicted: rare (3 rows)\n"
+    assert predicted.err.splitlines() == [
+        "warning: never predicted: rare (3 rows)",
+        f"warning: {folder} gives all 30 rows the same answer, 'usual'",
+        f"warning: {folder} was trained on 30 of these 30 rows, so its scores say little about new ones",
+    ]
     assert "never" not in predicted.out
     (tmp_path / "texts.tsv").write_text("text\nthe cat sleeps .\n")
     assert run("--quiet", "predict", folder, tmp_path / "texts.tsv").err == ""  # nobody knows better

@@ -123,8 +123,8 @@ LOCK = ".lock"
 CARD = "README.md"
 """The model card, which may change: no manifest lists it."""
 
-HELD_OUT = "held_out.csv"
-"""Rows of the user's table that were not trained on; no manifest lists them, so they may be removed."""
+HELD_OUT, TRAINED_ON = "held_out.csv", "trained_on.txt"
+"""The user's rows that were held out, and hashes of those trained on; no manifest lists what may be removed."""
 
 MANIFEST = "manifest.json"
 INFUSION_FILE = "infusion.json"
@@ -232,7 +232,7 @@ def write_manifest(folder: Path) -> None:
     """Record the size and the sha256 of each file, and sync the files to the disk."""
     entries = {}
     for file in sorted(folder.iterdir()):
-        if file.is_file() and file.name not in (MANIFEST, LOCK, CARD, HELD_OUT):
+        if file.is_file() and file.name not in (MANIFEST, LOCK, CARD, HELD_OUT, TRAINED_ON):
             sync(file)
             entries[file.name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
     (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1), "utf-8")

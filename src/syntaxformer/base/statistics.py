@@ -73,7 +73,9 @@ def difference_in_words(found: Mapping[str, Any], baseline: str, digits: int = 2
     """The fields of a `Comparison` in words."""
     low, high, p_value = found["low"], found["high"], found["p_value"]
     interval = "" if low is None else f", 95 % {low:+.{digits}f} to {high:+.{digits}f}"
-    shown = f"no p: {found['no_p']}" if p_value is None else f"p = {p_value:.3f} ({found['test']})"
+    shown = f"no p: {found['no_p']}"
+    if p_value is not None:
+        shown = f"p {'< 0.001' if p_value < 0.0005 else f'= {p_value:.3f}'} ({found['test']})"
     return f"{found['difference']:+.{digits}f} against {baseline}{interval}, {shown}"
 
 
@@ -160,8 +162,8 @@ def compare_rows(
     """Compare two systems on the same rows: "accuracy" by McNemar's mid-p, other scores by permutation.
 
     p is the share of permutations, which exchange the answers to random rows, that differ as much; the
-    observed one counts. 95 % of the differences on resampled rows are in the interval; below `FEWEST_ROWS` it is NaN.
-    A side that gives all rows the same answer has learned nothing, so that there is no p.
+    observed one counts. The 95 % interval is that of resampled rows; below `FEWEST_ROWS` it is NaN. A side
+    that gives all rows the same answer has learned nothing, so that there is no p.
 
     Args:
         score: Labels and answers → scores by name.

@@ -73,9 +73,7 @@ def evaluate(
 
     if rows is not None or data is not None:
         if model is None or any([src, ref, scores, baseline_scores, beam_size, factor]):
-            raise ConfigError(
-                "evaluate: expected only a classifier with a table or --data, got other options."
-            )
+            raise ConfigError("evaluate: expected a classifier and its table or --data only, got more.")
         given: dict[str, Any] = {"shuffle": shuffle, "blank": blank, "annotator": annotator, "device": device}
         given |= {"as_json": as_json, "trust_annotator": trust_annotator, "output": output}
         predict(model, rows, data=data, split=split, baseline=baseline or [], **given)
@@ -157,9 +155,8 @@ def _compare_files(path: Path | None, baseline: Path | None, as_json: bool, othe
     found = paired_bootstrap(*tables, lambda sums: sums[0] / len(values[1])).as_dict()
     means = [float(one.mean()) for one in tables]
     report = {"scores": str(path), "mean": means[1], "baseline": str(baseline), "baseline_mean": means[0]}
-    told = (
-        f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{difference_in_words(found, str(baseline), 4)}"
-    )
+    words = difference_in_words(found, str(baseline), 4)
+    told = f"{means[1]:.4f}  {path}\n{means[0]:.4f}  {baseline}\n{words}"
     echo(json.dumps(report | found) if as_json else told)
 
 

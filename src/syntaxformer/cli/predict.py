@@ -67,14 +67,8 @@ def predict(
 
     echo "They drank the pub dry." | syntaxformer predict runs/cola -
     """
+    from syntaxformer.encoders import prediction
     from syntaxformer.encoders.classifier import Classifier
-    from syntaxformer.encoders.prediction import (
-        predictions_beside,
-        read_split_for,
-        read_texts_for,
-        submission_rows,
-        write_rows,
-    )
     from syntaxformer.study.ablation import Ablation, ablate_classifier
 
     if (source is None) == (data is None):
@@ -89,9 +83,9 @@ def predict(
         classifier = ablate_classifier(classifier, ablation)
     known = None
     if data is not None:
-        known, texts = read_split_for(classifier.info, task, data, split)
+        known, texts = prediction.read_split_for(classifier.info, task, data, split)
     else:
-        texts = read_texts_for(classifier.info, str(source))
+        texts = prediction.read_texts_for(classifier.info, str(source))
     labelled = all(one.label is not None for one in texts.examples)
     submitted = known.submission.get(split) if known is not None and not labelled else None
     target = output
@@ -102,11 +96,11 @@ def predict(
     if predictions.n_truncated:
         echo(f"warning: {classifier.cut_note(predictions)}", err=True)
     if known is not None and submitted is not None:
-        rows = submission_rows(known, split, texts, predictions)
+        rows = prediction.submission_rows(known, split, texts, predictions)
     else:
         rows = classifier.task_type.table(predictions)
     if target is not None:
-        write_rows(target, rows)
+        prediction.write_rows(target, rows)
     elif not labelled and baseline is None:
         for row in rows:
             echo(row)
@@ -116,7 +110,7 @@ def predict(
         for one in baseline or ():
             name = f"{one}{' (again)' * (str(one) in systems)}"
             folders[name] = one
-            systems[name] = predictions_beside(one, classifier.info, texts, given, **how)
+            systems[name] = prediction.predictions_beside(one, classifier.info, texts, given, **how)
         _say_scores(classifier, texts, systems, folders, as_json)
 
 

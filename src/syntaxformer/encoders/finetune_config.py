@@ -52,9 +52,6 @@ class LabelledData(Section):
         default="auto",
         description="own TSV: quotes enclose cells (csv) or are text; auto decides by the file and logs why",
     )
-    fingerprints: bool = Field(
-        default=True, description="keep a hash of each training text, by which predict knows rows of training"
-    )
     cache: Path | None = Field(
         default=None, description="folder for annotated text; null: the user's cache folder"
     )

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, set_seed
 from syntaxformer.annotate.wrappers import annotator_for
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
-from syntaxformer.base.files import HELD_OUT, MANIFEST, read_json, verify_manifest, write_json
+from syntaxformer.base.files import HELD_OUT, MANIFEST, TRAINED_ON, read_json, verify_manifest, write_json
 from syntaxformer.base.statistics import spread
 from syntaxformer.encoders.classifier import (
     annotate_examples,
@@ -31,8 +31,9 @@ from syntaxformer.encoders.classifier import (
 from syntaxformer.encoders.collator import SyntaxCollator, SyntaxExample
 from syntaxformer.encoders.finetune_config import FinetuneConfig
 from syntaxformer.encoders.finetune_trainer import FinetuneTrainer
+from syntaxformer.encoders.metrics import CLASSIFICATION_METRICS, REGRESSION_METRICS
 from syntaxformer.encoders.pretrained import has_decoder, load_pretrained, load_tokenizer, new_parameters
-from syntaxformer.encoders.tables import TRAINED_ON, TextSet, fingerprints, hash_examples
+from syntaxformer.encoders.tables import TextSet, fingerprints, hash_examples
 from syntaxformer.encoders.task_data import FinetuneData, read_finetune_data
 from syntaxformer.encoders.task_types import Scorer, TaskType
 from syntaxformer.encoders.tasks import CLASSIFIER, ClassifierInfo, Task, missed_note
@@ -54,9 +55,6 @@ DATA = "data.json"
 
 TRIAL = "trial.json"
 """File with the result of one learning rate, next to its checkpoints; written when it is finished."""
-
-SEEDS = "seeds.json"
-"""File beside the folders of several seeds: the scores of each, their mean and standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def finetune_seeds(
     found = {"seeds": runs} | {
         part: {name: getattr(one, part) for name, one in spreads.items()} for part in ("mean", "sd")
     }
-    write_json(configs[0].output.parent / SEEDS, found)
+    write_json(configs[0].output.parent / "seeds.json", found)
     return found
 
 
@@ -280,7 +278,7 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
         model.eval().save_pretrained(folder)
         inputs.collator.save_pretrained(folder)
         (folder / CLASSIFIER).write_text(inputs.info.model_dump_json(indent=1), "utf-8")
-        _write_rows(folder, inputs.data, config.data.fingerprints)
+        _write_rows(folder, inputs.data)
 
     run.write_model(save, report | ({"gates": gates} if gates else {}), PACKAGES)
     if not config.training.keep_checkpoints:
@@ -301,14 +299,13 @@ def _finish(run: Run[FinetuneConfig], inputs: _Inputs, trials: list[_Trial]) -> 
         _log.warning("%s: %s. %s", config.output, missed_note(missed), remedy)
 
 
-def _write_rows(folder: Path, data: FinetuneData, with_fingerprints: bool) -> None:
+def _write_rows(folder: Path, data: FinetuneData) -> None:
     """Write the rows that were held out, and fingerprints of those that were trained on."""
     if data.held_out:
         with (folder / HELD_OUT).open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(data.held_out)
-    if with_fingerprints:
-        known = sorted({*fingerprints(data.train.examples)})
-        (folder / TRAINED_ON).write_text("".join(f"{one}\n" for one in known), "utf-8")
+    lines = (f"{one}\n" for one in sorted({*fingerprints(data.train.examples)}))
+    (folder / TRAINED_ON).write_text("".join(lines), "utf-8")
 
 
 CLOSED = 0.05
@@ -423,8 +420,10 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
 
 def _metrics(task: Task, task_type: TaskType, best_by: str | None) -> tuple[str, ...]:
     """The metrics of the task, and that by which the best epoch is chosen; refuses an unknown one."""
-    of_type = [name for name in task_type.metrics if name != "f1" or len(task_type.names) == 2]
-    known = [*dict.fromkeys([*task.metrics, *["mean"] * (len(task.metrics) > 1), *of_type])]
+    tables = ([*one] for one in (CLASSIFICATION_METRICS, REGRESSION_METRICS))
+    like = next((one for one in tables if {*task.metrics} <= {*one}), [])  # only those of the same kind
+    wanted = [*task.metrics, *["mean"] * (len(task.metrics) > 1), *like]
+    known = [one for one in dict.fromkeys(wanted) if one != "f1" or len(task_type.names) == 2]
     if best_by is not None and best_by not in known:
         raise ConfigError(f"training.best_by: expected one of {', '.join(known)}, got {best_by!r}.")
     return tuple(name for name in known if name in task.metrics or (name == best_by != "mean"))

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from syntaxformer.base.errors import DataError
-from syntaxformer.base.files import read_lines
+from syntaxformer.base.files import TRAINED_ON, read_lines
 from syntaxformer.encoders.task_types import TaskType
 from syntaxformer.runs.config import FRACTION_SEED
 
@@ -153,10 +153,6 @@ def hash_examples(examples: Iterable[TextExample]) -> str:
         digest.update("\0".join(cells).encode("utf-8", "surrogatepass"))
         digest.update(b"\n")
     return digest.hexdigest()
-
-
-TRAINED_ON = "trained_on.txt"
-"""File of a model folder with the fingerprint of each text that was trained on, one a line."""
 
 
 def fingerprints(examples: Iterable[TextExample]) -> list[str]:

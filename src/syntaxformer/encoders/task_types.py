@@ -18,12 +18,7 @@ import numpy as np
 
 from syntaxformer.base.config import nearest
 from syntaxformer.base.errors import ConfigError, DataError
-from syntaxformer.encoders.metrics import (
-    CLASSIFICATION_METRICS,
-    REGRESSION_METRICS,
-    per_class,
-    score_predictions,
-)
+from syntaxformer.encoders.metrics import per_class, score_predictions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,9 +71,6 @@ class TaskType:
 
     single_pass: ClassVar[bool] = True
     """Whether one pass over the text gives the outputs, so that a graph can compute them."""
-
-    metrics: ClassVar[tuple[str, ...]] = ()
-    """Metrics by which the best epoch may be chosen, besides those of the task."""
 
     @classmethod
     def of(cls, settings: Any) -> TaskType:
@@ -227,7 +219,6 @@ class Score(TaskType):
 
     name: ClassVar[str] = "score"
     problem_type: ClassVar[str] = "regression"
-    metrics: ClassVar[tuple[str, ...]] = tuple(REGRESSION_METRICS)
 
     def read(self, cell: str, fold_case: bool = False) -> float:
         """Read a finite number in the range."""
@@ -274,7 +265,6 @@ class OneLabel(TaskType):
 
     name: ClassVar[str] = "label"
     problem_type: ClassVar[str] = "single_label_classification"
-    metrics: ClassVar[tuple[str, ...]] = tuple(CLASSIFICATION_METRICS)
 
     def __post_init__(self) -> None:
         if self.labels is None:

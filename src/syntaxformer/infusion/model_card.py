@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from syntaxformer.base.files import CARD, HELD_OUT
+from syntaxformer.base.files import CARD, HELD_OUT, TRAINED_ON
 
 MARK = "<!-- Written by syntaxformer; without this line it is left as it is. -->"
 
-_NOT_UPLOADED = ("checkpoint*/*", "logs/*", "runs/*", ".*", "*.bin", "*.pt", "*.pth", HELD_OUT)
-"""Training state, what is a pickle, and the user's rows."""
+_NOT_UPLOADED = ("checkpoint*/*", "logs/*", "runs/*", ".*", "*.bin", "*.pt", "*.pth", HELD_OUT, TRAINED_ON)
+"""Training state, what is a pickle, and what tells of the user's rows."""
 
 _KINDS = {
     "syntaxformer": ("translation", 'sf.pipeline("{name}")("…")  # [{{"translation_text": …}}]'),

@@ -31,6 +31,7 @@ from syntaxformer.base.files import (
     LOCK,
     MANIFEST,
     PARTIAL,
+    TRAINED_ON,
     atomic_file,
     disk_errors,
     make_readable,
@@ -54,7 +55,7 @@ OWN = (
     *("target_tokenizer.json",),
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
     *("classifier.json", "collator.json", "infusion.json", "predictions.tsv", CARD, "data_report.json"),
-    *(HELD_OUT, "trained_on.txt"),
+    *(HELD_OUT, TRAINED_ON),
     *("checkpoints", "logs", "cache", "lora", LOCK, f".*{PARTIAL}"),
 )
 """Files that a run writes, which `--overwrite` may delete."""

@@ -419,10 +419,7 @@ def shard(trainer: Any) -> None:
 # Evaluations are compared only by the trainer's log, so that resumed runs judge as uninterrupted ones do.
 
 JUDGED_BY = {"loss": ("loss",), "bleu": ("bleu",), "both": ("bleu", "loss"), "score": ("score",)}
-"""`training.best_by` → scores by which evaluations are compared; the next score breaks ties.
-
-Fine-tuning compares them by "score", whichever metric that is.
-"""
+"""`training.best_by` → scores by which evaluations are compared; the next score breaks ties."""
 
 
 class Patience(TrainerCallback):

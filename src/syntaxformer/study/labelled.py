@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.statistics import compare_rows
+from syntaxformer.base.statistics import compare_rows, difference_in_words
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import TextSet, n_trained_on
 from syntaxformer.encoders.task_types import Predictions, TaskType
@@ -27,10 +27,10 @@ def judge(
     folders: Mapping[str, Path],
     baseline_first: bool = False,
 ) -> Judged:
-    """Score classifiers on labelled rows, and compare the first with each of the others.
+    """Score classifiers on labelled rows by the first's metrics, and compare it with each of the others.
 
     Args:
-        classifier: The first; its metrics count.
+        classifier: The first.
         texts: The rows.
         systems: Name → predictions, those of the first classifier first.
         folders: Name → model folder, of those that may have been trained on the rows.
@@ -95,12 +95,9 @@ def labelled_blocks(
     names, scored = list(systems), []
     for name, row in judged.items():
         for metric, score in row["scores"].items():
-            one, cells = row.get("against", {}).get(metric), ["–"] * 4
-            if one is not None:
-                interval = "–" if one["low"] is None else f"{one['low']:+.4f} to {one['high']:+.4f}"
-                p_value = "–" if one["p_value"] is None else f"{one['p_value']:.3f}"
-                cells = [f"{one['difference']:+.4f}", interval, p_value, one["no_p"] or one["test"]]
-            scored.append([name, metric, f"{score:.4f}", *cells])
+            test = row.get("against", {}).get(metric)
+            told = difference_in_words(test, names[0], 4) if test else "–"
+            scored.append([name, metric, f"{score:.4f}", told])
     answers = list(zip(*(one.labels for one in systems.values()), strict=True))
     places = [place for place, row in enumerate(answers) if len(set(row)) > 1]
     if not isinstance(answers[0][0], str):
@@ -119,7 +116,7 @@ def labelled_blocks(
     return [
         Heading(f"{', '.join(names[:-1])} and {names[-1]}, row by row", 1),
         Paragraph(" ".join(told)),
-        Table(["model", "score", "value", f"against {names[0]}", "95 %", "p", "test"], scored),
+        Table(["model", "score", "value", "difference"], scored),
         *([Heading("By class"), Table(classes[0], classes[1:])] if classes else []),
         Heading("Where they differ"),
         Paragraph(f"The answers differ on {len(places):,} rows; {len(rows):,} of them follow."),

@@ -53,7 +53,7 @@ def trained(run, checkpoint, tmp_path_factory):
     with (folder / "mine.csv").open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows_of()])
     said = {}
-    for name, rate, epochs in (("good", "0.01", 4), ("less", "0.002", 1), ("none", "1e-9", 1)):
+    for name, rate, epochs in (("good", "0.01", 4), ("less", "0.01", 2), ("none", "1e-9", 1)):
         done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review",
                    "--label-column", "mood", "--model", checkpoint, "-o", folder / name, "--learning-rate", rate,
                    "--epochs", epochs, *QUICK)  # fmt: skip
@@ -84,8 +84,7 @@ def test_held_out_rows_stand_beside_the_model_as_in_the_users_file(trained):
         ).read_bytes()
     assert "labels, sorted (numbers by value): odd (24), rare (8), usual (128)" in said["good"].err
     manifest = json.loads((folder / "good" / "manifest.json").read_text())["files"]
-    assert "trained_on.txt" in manifest
-    assert "held_out.csv" not in manifest  # it may be removed before the model is given away
+    assert manifest.keys().isdisjoint({"trained_on.txt", "held_out.csv"})  # they may be removed
     assert len((folder / "good" / "trained_on.txt").read_text().split()) == len(
         {row[1] for row in rows_of()} - {row[1] for row in held}
     )
@@ -117,10 +116,11 @@ def test_which_is_better_on_my_rows(run, trained, tmp_path):
     done = run("--quiet", "predict", good, table, "--baseline", less)
     assert done.code == 0, done.err
     exact, mid = mcnemar_p(*alone)
+    shown = "< 0.001" if mid < 0.0005 else f"= {mid:.3f}"
     line = next(line for line in done.out.splitlines() if line.startswith("accuracy +"))
     assert line.startswith(f"accuracy {right[0].mean() - right[1].mean():+.4f} against {less}, 95 % +")
     assert line.endswith(
-        f"p = {mid:.3f} (McNemar's mid-p; exact {exact:.3f}; right alone on {alone[0]} rows, the other on {alone[1]})"
+        f"p {shown} (McNemar's mid-p; exact {exact:.3f}; right alone on {alone[0]} rows, the other on {alone[1]})"
     )
     found = json.loads(run("evaluate", good, table, "--baseline", less, "--json").out)
     first, second = found["systems"].values()
@@ -165,7 +165,7 @@ def test_compare_shows_the_rows_on_which_classifiers_differ(run, trained, tmp_pa
         for line in done.out.partition("## Where they differ")[2].splitlines()[4:]
     ]
     assert shown[0] == ["line", "label", "none", "less", "good", "text"]
-    assert [row[1:5] for row in shown[2:]] == [[row[2], *side] for row, side in differing]
+    assert [row[1:5] for row in shown[2:] if len(row) > 1] == [[row[2], *side] for row, side in differing]
     assert f"The answers differ on {len(differing)} rows; {len(differing)} of them follow." in done.out
     assert "| good | accuracy |" in done.out
     assert "one of them gives all rows the same answer" in done.out
@@ -190,7 +190,7 @@ def test_what_cannot_be_compared_is_said(run, trained, checkpoint, tmp_path):
         ),
         ("evaluate", good, tmp_path / "texts.txt"): f"{tmp_path / 'texts.txt'}: label: expected one in every row, got 0 in 1.",
         ("evaluate", good, table, "--src", table): (
-            "evaluate: expected only a classifier with a table or --data, got other options."
+            "evaluate: expected a classifier and its table or --data only, got more."
         ),
         ("compare", good, good): "compare: expected --src and --ref for translators or only --data for classifiers.",
         ("finetune", "--task", "classify", "--train", table, "--model", checkpoint, "-o", tmp_path / "x", "--seeds", "1,1"): (
@@ -208,7 +208,7 @@ def test_unequal_classes_over_seeds(run, checkpoint, trained, tmp_path):
     done = run("finetune", "--task", "classify", "--train", folder / "mine.csv", "--text-column", "review", "--label-column",
                "mood", "--model", checkpoint, "-o", tmp_path / "runs", "--learning-rate", "1e-9", "--epochs", 9, "--seeds",
                "2,5", "--set", "training.class_weights=balanced", "--set", "training.best_by=matthews", "--set",
-               "training.patience=1", "--set", "data.fingerprints=false", *QUICK)  # fmt: skip
+               "training.patience=1", *QUICK)  # fmt: skip
     assert done.code == 0, done.err
     found = json.loads((tmp_path / "runs" / "seeds.json").read_text())
     assert list(found["seeds"]) == ["2", "5"]
@@ -228,7 +228,6 @@ def test_unequal_classes_over_seeds(run, checkpoint, trained, tmp_path):
     train = [row[2] for row in rows_of() if row not in read_csv(folder / "good" / "held_out.csv")]
     expected = compute_class_weight("balanced", classes=np.array(sorted(CLASSES)), y=np.array(train))
     assert [*report["class_weights"].values()] == pytest.approx(expected.tolist())
-    assert not (tmp_path / "runs" / "seed2" / "trained_on.txt").exists()
     held = tmp_path / "runs" / "seed2" / "held_out.csv"
     again = run(
         "predict", tmp_path / "runs" / "seed5", held, "--baseline", tmp_path / "runs" / "seed2", "--json"
@@ -258,7 +257,7 @@ def test_who_may_have_weights_and_which_metric_chooses():
     assert OneLabel(("a", "b", "c")).balanced_weights([0, 0, 0, 1]) == pytest.approx([4 / 6, 4 / 2, 1.0])
     for kind, told in (
         (Score(), "'score'. Leave it out."),
-        (WrittenLabel.over(("a", "b")), "set head=classifier."),
+        (WrittenLabel.over(("a", "b")), "Set head=classifier."),
     ):
         with pytest.raises(ConfigError, match=f"training.class_weights: expected a network .*{told}$"):
             kind.balanced_weights([0, 1])

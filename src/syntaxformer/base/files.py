@@ -124,7 +124,7 @@ CARD = "README.md"
 """The model card, which may change: no manifest lists it."""
 
 HELD_OUT, TRAINED_ON = "held_out.csv", "trained_on.txt"
-"""The user's rows that were held out, and hashes of those trained on; no manifest lists what may be removed."""
+"""Rows that were held out, and hashes of those trained on; no manifest lists what may be removed."""
 
 MANIFEST = "manifest.json"
 INFUSION_FILE = "infusion.json"

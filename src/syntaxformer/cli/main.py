@@ -21,6 +21,7 @@ from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.cli.annotate import annotate
 from syntaxformer.cli.attend import attend
 from syntaxformer.cli.compare import compare
+from syntaxformer.cli.cost import cost
 from syntaxformer.cli.curves import curves
 from syntaxformer.cli.data import data
 from syntaxformer.cli.demo import demo
@@ -40,7 +41,7 @@ GROUPS = {
     "Begin": (demo, doctor),
     "Translate": (train, translate, evaluate),
     "Fine-tune an encoder": (finetune, predict, scratch),
-    "Look into models": (attend, compare, curves, probe),
+    "Look into models": (attend, compare, cost, curves, probe),
     "Prepare and deliver": (annotate, backtranslate, export, serve),
 }
 """Purpose → verbs, in the order of the help."""

@@ -1,12 +1,13 @@
 """The one plug-in that puts syntax inside an encoder: its config, its families and its model folders."""
 
 from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.infusion.cost import parameter_report
 from syntaxformer.infusion.families import Family
 from syntaxformer.infusion.infused_folder import INFUSION_FILE, load
 from syntaxformer.infusion.infusion import Infusion
 from syntaxformer.infusion.model_card import push_to_hub
 from syntaxformer.infusion.param_groups import param_groups
-from syntaxformer.infusion.plug_in import infuse, infusion_parameters, parameter_report
+from syntaxformer.infusion.plug_in import infuse, infusion_parameters
 
 __all__ = [
     "INFUSION_FILE",

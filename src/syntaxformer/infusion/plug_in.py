@@ -13,7 +13,6 @@ import copy
 import inspect
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -429,15 +428,6 @@ def _hold(module: nn.Module, by: type) -> None:
     take_over(module, by)
 
 
-_GROUPS = {
-    "topical": ("topical attention", "Bai et al. (2021), BERT-base: 1.0 million"),
-    "gates": ("gates", "ours"),
-    "relation_bias": ("relation bias", "ours"),
-    "lisa": ("LISA", "Bai et al. (2021), BERT-base, all layers: 0.6 million"),
-    "embedding": ("factor embedding", "Sundararaman et al. (2019) and Patricia et al. (2023)"),
-}
-
-
 def infuse(
     model: PreTrainedModel, config: InfusionConfig | str, family: Family | None = None
 ) -> PreTrainedModel:
@@ -507,29 +497,6 @@ def infusion_parameters(model: PreTrainedModel) -> list[tuple[str, nn.Parameter]
         raise ConfigError(f"model: expected an infused one, got a plain {type(model).__name__}. Call infuse.")
     prefix = next((name for name, module in model.named_modules() if module is infusion), "infusion")
     return [(f"{prefix}.{name}", parameter) for name, parameter in infusion.named_parameters()]
-
-
-def parameter_report(model: PreTrainedModel) -> str:
-    """Count the parameters by purpose, one line each, beside the papers' numbers.
-
-    Raises:
-        ConfigError: The model is not infused.
-    """
-    added = infusion_parameters(model)
-    names = {name for name, _ in added}
-    backbone = _count(parameter for name, parameter in model.named_parameters() if name not in names)
-    lines = [f"{'backbone':26}{backbone:>13,}"]
-    for group, (title, beside) in _GROUPS.items():
-        count = _count(parameter for name, parameter in added if f"infusion.{group}." in name)
-        if count:
-            lines.append(f"{title:26}{count:>+13,}   ({beside})")
-    total = _count(parameter for _, parameter in added)
-    lines.append(f"{'added in all':26}{total:>+13,}   ({total / backbone:.2%} of the backbone)")
-    return "\n".join(lines)
-
-
-def _count(parameters: Iterable[nn.Parameter]) -> int:
-    return sum(parameter.numel() for parameter in parameters)
 
 
 def _check(config: InfusionConfig, parts: Parts, name: str) -> None:

@@ -1,0 +1,129 @@
+"""What is measured of an infusion: against numbers that can be worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers as hf
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.infusion import cost
+from syntaxformer.infusion.config import InfusionConfig
+from syntaxformer.nn import plan_widths
+from syntaxformer.translation.model import SyntaxTransformerConfig
+
+BERT = hf.BertConfig(
+    hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=29, vocab_size=31,
+    max_position_embeddings=23,
+)  # fmt: skip
+CPU = torch.device("cpu")
+
+
+def _translator(**sections):
+    plan = plan_widths("sum_then_concat", 22, width=5)
+    return SyntaxTransformerConfig(
+        vocab_size=31, d_model=22, n_heads=2, d_ff=29, encoder_layers=2, decoder_layers=1, infusion=plan.as_dict(),
+        factor_sizes={"pos": 13, "case": 4, "subword": 6}, **sections,
+    )  # fmt: skip
+
+
+def test_parameters_by_part_of_an_encoder():
+    plain, infused = cost.twins(BERT, InfusionConfig.parse("masks,lisa"))
+    counts = cost.parameter_counts(infused, plain)
+    topical, lisa = 2 * 22 * 22 + 22, 11 * 11  # W_K, W_V and q, and U of the last layer
+    assert counts == {
+        "backbone": plain.num_parameters(), "topical attention": topical, "gates": 2, "LISA": lisa,
+        "added in all": topical + 2 + lisa,
+    }  # fmt: skip
+    assert "1.0 million" in cost.parameter_report(infused, plain)
+
+
+def test_parameters_of_a_translator_with_tables_of_its_own():
+    plain, infused = cost.twins(_translator(lisa={}), InfusionConfig())
+    words = 31 * 17 + (13 + 4 + 6) * 5  # a source table of 22 - 5 columns, and one for each factor
+    assert cost.parameter_counts(infused, plain) == {
+        "backbone": plain.num_parameters(), "LISA": 121, "source words and factors": words, "added in all": 121 + words,
+    }  # fmt: skip
+    assert plain.config.width_plan.kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "given"),
+    [
+        (
+            BERT,
+            "masks,lisa,pos_add",
+            {"input_ids", "labels", "syntax", "governors", "first_pieces", "factor_ids"},
+        ),
+        (BERT, "relation_bias", {"input_ids", "labels", "syntax"}),
+        (_translator(), "none", {"input_ids", "labels", "factor_ids"}),
+    ],
+)
+def test_a_batch_has_what_its_model_reads(config, names, given):
+    _, infused = cost.twins(config, InfusionConfig.parse(names).fitted())
+    batch = cost.random_batch(infused, 3, 7)
+    assert set(batch) == given
+    assert cost.Work(infused, batch, torch.float32).step().isfinite()
+
+
+def test_random_relations_are_those_of_trees():
+    options = InfusionConfig.parse("masks").tree_options
+    found = cost.random_relations(3, 7, options)
+    assert found.shape == (3, 2, 7, 7)
+    parents = (found == 1).sum(-2)  # each word but the first has one
+    assert parents.tolist() == [[[0, 1, 1, 1, 1, 1, 1]] * 2] * 3
+
+
+def test_what_a_step_holds_is_weights_twice_for_adam_and_what_it_makes():
+    model = torch.nn.Linear(1000, 1000, bias=False)
+
+    class Loss(torch.nn.Module):
+        device = CPU
+
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, states):
+            return hf.modeling_outputs.SequenceClassifierOutput(loss=self.inner(states).sum())
+
+    work = cost.Work(Loss(), {"states": torch.zeros(1, 1000)}, torch.float32)
+    work.step()
+    # weights, two states of Adam, and the gradient; all else is small
+    assert work.peak_mib() * 2**20 == pytest.approx(4 * 4_000_000, rel=0.01)
+
+
+def test_models_take_turns_and_the_first_turn_does_not_count(monkeypatch):
+    now, order = [0.0], []
+    monkeypatch.setattr(cost.time, "process_time", lambda: now[0])
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: now[0])
+
+    def work(name, *seconds):
+        left = list(seconds)
+
+        def run():
+            order.append(name)
+            now[0] += left.pop(0)
+
+        return run
+
+    works = {"plain": work("plain", 99, 1, 5, 2), "infused": work("infused", 99, 7, 3, 4)}
+    assert cost.medians(works, CPU, 3) == pytest.approx({"plain": 2, "infused": 4})
+    assert order == ["plain", "infused"] * 4
+
+
+def test_attention_is_measured_as_printed_and_as_it_is_done():
+    _, infused = cost.twins(BERT, InfusionConfig(masks={"max_distance": 2}))
+    found = cost.attention_seconds(infused, 5, 1)
+    assert list(found) == ["plain", "by_masks", "at_once"]
+    assert min(found.values()) > 0
+
+
+def test_models_that_take_no_syntax_are_refused():
+    with pytest.raises(ConfigError, match="got the decoder-only GPT2"):
+        cost.twins(
+            hf.GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=11, bos_token_id=1, eos_token_id=1),
+            InfusionConfig.parse("masks"),
+        )
+    with pytest.raises(ConfigError, match=r"^model: expected a supported encoder, got one of the kind 'vit'"):
+        cost.twins(hf.ViTConfig(), InfusionConfig.parse("masks"))

@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 DATA ?= $(or $(SYNTAXFORMER_DATA),../shared/data)
+DEVICE ?= cuda
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-long check format bench docs gallery results annotators install clean
+.PHONY: demo test test-long check format bench gpu docs gallery results annotators install clean
 
 install: $(STAMP)
 
@@ -39,6 +40,9 @@ format: $(STAMP)
 
 bench: $(STAMP)  ## training, annotation and alignment speed, each against a plain twin in the same run
 	$(BIN)/python -m benchmarks --data $(DATA)
+
+gpu:  ## an accelerator, on one page; by PYTHON as it is: no environment is made, nothing is fetched, no data are read
+	HF_HUB_OFFLINE=1 $(PYTHON) benchmarks/gpu.py --device $(DEVICE)
 
 demo/infused/manifest.json: | $(STAMP)
 	$(BIN)/syntaxformer demo -o demo --overwrite

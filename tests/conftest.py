@@ -21,7 +21,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs 
 gc.disable()  # until all tests are imported
 
 _NETWORK = ("nn", "translation.model", "translation.encoder")
-install_import_hook([f"syntaxformer.{module}" for module in _NETWORK], "beartype.beartype")
+if importlib.util.find_spec("beartype"):  # `make gpu` runs the tests of devices where little is installed
+    install_import_hook([f"syntaxformer.{module}" for module in _NETWORK], "beartype.beartype")
 
 
 def pytest_collection_finish() -> None:

@@ -8,7 +8,9 @@ import transformers as hf
 
 from syntaxformer.infusion.families import FAMILIES
 
-KINDS = [kind for kind in FAMILIES if kind != "syntaxformer"]
+KINDS = [
+    kind for kind in FAMILIES if kind != "syntaxformer" and kind in hf.CONFIG_MAPPING
+]  # older ones lack some
 ATTENDING = [kind for kind in KINDS if not FAMILIES[kind].reason]
 WRITING = [kind for kind in KINDS if FAMILIES[kind].stack]
 """Those that write text."""

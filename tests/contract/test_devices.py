@@ -1,5 +1,7 @@
 """On an accelerator nothing waits for the host: tried without one, on device "meta" and by counting what is read.
 
+With SYNTAXFORMER_DEVICE=cuda, as `make gpu` sets it, steps also run there, and waiting is an error.
+
 On "meta" an operation that meets a tensor of another device fails, and so does one that asks for a value. The
 count says which operations of ours read a value or have a shape that depends on one; `plain_operations` makes a
 CPU take the way of all other devices.
@@ -7,7 +9,9 @@ CPU take the way of all other devices.
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from transformers import masking_utils
 import syntaxformer as sf
 from syntaxformer.nn.kernels.on_cpu import plain_operations
 
+DEVICE = torch.device(os.environ.get("SYNTAXFORMER_DEVICE", "cpu"))
 READING = {"_local_scalar_dense", "nonzero", "masked_select", "unique2", "_unique2", "equal", "is_nonzero"}
 ONE_HOT = "nn/infused_embedding.py"
 """The kind onehot_concat: `one_hot` checks its ids, but only on a CPU."""
@@ -64,13 +69,52 @@ def _step(model: Any, batch: dict[str, torch.Tensor]) -> None:
         model.eval()(**batch)
 
 
-def test_a_step_runs_where_no_value_can_be_read(subject, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _no_question_of_the_host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In layers whose attention is the host's, the host asks whether there is padding, as it does when plain."""
+    subject = request.getfixturevalue("subject")
     if not subject.is_translator and (subject.is_seq2seq or not subject.attends):
-        # In layers whose attention is the host's, the host asks whether there is padding, as it does when plain.
         monkeypatch.setattr(masking_utils, "_ignore_bidirectional_mask_sdpa", lambda *_, **__: False)
+
+
+@pytest.mark.usefixtures("_no_question_of_the_host")
+def test_a_step_runs_where_no_value_can_be_read(subject) -> None:
     model = subject.model().to("meta")
     _step(model, {name: tensor.to("meta") for name, tensor in subject.batch().items()})
     assert {one.grad.device.type for one in model.parameters() if one.grad is not None} == {"meta"}
+
+
+def _gradients(subject: Any, device: torch.device) -> dict[str, torch.Tensor]:
+    """Those of a step, and its loss, on a CPU."""
+    model = subject.model().to(device).train()
+    loss = model(**{name: tensor.to(device) for name, tensor in subject.batch().items()}).loss
+    loss.backward()
+    found = {name: one.grad.cpu() for name, one in model.named_parameters() if one.grad is not None}
+    return {**found, "loss": loss.detach().cpu()}
+
+
+def test_a_step_is_that_of_a_processor(subject) -> None:
+    """Where there is no other device, the plain operations stand for it."""
+    expected = _gradients(subject, torch.device("cpu"))
+    with plain_operations() if DEVICE.type == "cpu" else nullcontext():
+        found = _gradients(subject, DEVICE)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+if DEVICE.type == "cuda":  # nothing else tells what waits
+
+    @pytest.mark.usefixtures("_no_question_of_the_host")
+    def test_a_step_does_not_wait(subject) -> None:
+        model, batch = (
+            subject.model().to(DEVICE),
+            {name: one.to(DEVICE) for name, one in subject.batch().items()},
+        )
+        _step(model, batch)  # fills caches
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            _step(model, batch)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_step_reads_nothing_from_the_device(subject) -> None:

@@ -1,12 +1,35 @@
 #!/usr/bin/env bash
 # One process, two, two with shards, and two that one goes on from: 200 updates on digit reversal, fp32, no dropout; how far
-# losses and weights differ. About three minutes on two cores.
+# losses and weights differ. About three minutes on two cores. With --device cuda each process takes a GPU of its own (NCCL),
+# which was not yet tried.
 #
-#   runs/two_processes.sh [WIDTH] [FEED_FORWARD]
+#   runs/two_processes.sh [--device cpu|cuda] [WIDTH] [FEED_FORWARD]
 set -euo pipefail
+DEVICE=cpu
+if [ "${1:-}" = --device ]; then
+  DEVICE=${2:?--device: expected cpu or cuda, got nothing.}
+  shift 2
+fi
+case $DEVICE in
+  cpu) export CUDA_VISIBLE_DEVICES="" ;;
+  cuda)
+    python - << 'PYTHON'
+import sys
+
+import torch
+
+if (found := torch.cuda.device_count()) < 2:
+    sys.exit(f"error: --device: expected cuda where two GPUs are, one for each process, got {found}. Use --device cpu.")
+PYTHON
+    ;;
+  *)
+    echo "error: --device: expected cpu or cuda, got $DEVICE." >&2
+    exit 2
+    ;;
+esac
 WIDTH=${1:-64}
 FEED_FORWARD=${2:-128}
-export OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES="" SYNTAXFORMER_CACHE=runs/two_processes/cache
+export OMP_NUM_THREADS=1 SYNTAXFORMER_CACHE=runs/two_processes/cache
 mkdir -p runs/two_processes/data
 
 PYTHONPATH=tests${PYTHONPATH:+:$PYTHONPATH} python - << 'PYTHON'

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import get_worker_info
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from syntaxformer.annotate import Annotator, load_annotator
@@ -57,6 +58,8 @@ LABELS = ("label", "labels", "label_ids")
 """Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())
 _CONTROL = "trees of the control"
+MOST_WORKERS = 255
+"""Workers of a loader that count apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,6 @@ class SyntaxCollator:
         pool: For the control `other_sentence`: the sentences whose trees it draws from.
 
     Attributes:
-        n_truncated: Number of examples cut so far.
         n_texts: Segments of the examples of the last batch; before it, columns of text.
         annotators: Name and version of each annotator of the rows so far, if the rows tell it.
 
@@ -132,7 +134,9 @@ class SyntaxCollator:
         self.text = (text,) if isinstance(text, str) else tuple(text)
         self.n_texts = len(self.text)
         self.annotator = None if annotator is None else load_annotator(annotator)
-        self.n_truncated, self.annotators, self._said = 0, set[str](), set[int]()
+        self.annotators, self._said = set[str](), set[int]()
+        # Loaders copy a collator into their workers; what is shared is counted there, each worker by itself.
+        self._cut = torch.zeros(MOST_WORKERS + 1, dtype=torch.int64).share_memory_()
         self._vocabularies = self.config.vocabularies
         self._dropout: SyntaxDropout | None = None
         options, lisa = self.config.tree_options, self.config.lisa is not None
@@ -168,12 +172,23 @@ class SyntaxCollator:
         """
         examples = self._examples(examples)
         encoded = self._encode(examples)
-        self.n_truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+        worker = get_worker_info()
+        place = 0 if worker is None else 1 + worker.id % MOST_WORKERS
+        self._cut[place] += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
         batch = {name: torch.from_numpy(encoded[name]) for name in self._kept_inputs(encoded)}
         batch |= self._labels([example.label for example in examples])
         if not self.config.is_plain:
             batch |= self._syntax(examples, encoded)
         return batch
+
+    @property
+    def n_truncated(self) -> int:
+        """Number of examples cut so far, by the workers of a loader too."""
+        return int(self._cut.sum())
+
+    @n_truncated.setter
+    def n_truncated(self, count: int) -> None:
+        self._cut.zero_()[0] = count
 
     def dropping(self, prob: float, seed: int, batches: Any) -> SyntaxCollator:
         """The same for training with `training.syntax_dropout`; `batches` is the sampler of the batches."""

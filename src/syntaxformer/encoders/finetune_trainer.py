@@ -77,7 +77,7 @@ class FinetuneTrainer(RunTrainer, Trainer):
             save_strategy="epoch",
             metric_for_best_model="score",
             greater_is_better=True,
-            accelerator_config={"split_batches": True},
+            accelerator_config={"split_batches": True, "non_blocking": torch.cuda.is_available()},
             # The loss of a process is a mean over its examples, so losses are averaged and not summed.
             average_tokens_across_devices=False,
         )

@@ -13,6 +13,7 @@ import copy
 import inspect
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -120,6 +120,12 @@ class RunTrainer:
             pin_memory=self.args.dataloader_pin_memory,
         )
 
+    def _prepare_input(self, data: Any) -> Any:
+        """Copy a batch to the device, without waiting where its memory is pinned."""
+        if isinstance(data, Tensor):
+            return data.to(self.args.device, non_blocking=data.is_pinned())
+        return super()._prepare_input(data)  # type: ignore[misc]
+
     def group_of(self, name: str, parameter: torch.nn.Parameter) -> tuple[int, float]:
         """The index of a parameter's group in the optimizer, and its learning rate."""
         return int(parameter.dim() <= 1), self.args.learning_rate

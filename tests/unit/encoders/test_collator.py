@@ -329,6 +329,20 @@ def test_long_texts_are_cut_and_counted(tokenizer):
     assert collate.n_truncated == 2
 
 
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_cut_texts_are_counted_in_the_workers_of_a_loader(tokenizer, n_workers):
+    collate = collator(tokenizer, "none", max_length=4)
+    rows = [
+        sf.SyntaxExample((sf.Sentence("a a a a", (), ()),)),
+        sf.SyntaxExample((sf.Sentence("a", (), ()),)),
+    ] * 5
+    loader = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=collate, num_workers=n_workers)
+    assert len(list(loader)) == 5
+    assert collate.n_truncated == 5
+    collate.n_truncated = 0
+    assert len(list(loader)) == collate.n_truncated == 5
+
+
 @pytest.mark.parametrize("names", ["masks,lisa,pos_add", "pos_concat", "relation_bias", "lisa", "let"])
 def test_texts_without_words(tokenizer, names):
     empty = sf.Sentence("", (), ())

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
+import torch
+from transformers import Trainer
 
 from syntaxformer.runs.trainer import (
     SCHEDULES,
+    RunTrainer,
     best_step,
     constant,
     inverse_sqrt,
@@ -87,3 +91,21 @@ def test_evaluations_since_anything_got_better(best_by, losses, bleus, since):
         for step, (loss, bleu) in enumerate(zip(losses, bleus, strict=True))
     ]
     assert n_without_gain(history, best_by) == since
+
+
+def test_batches_are_copied_without_waiting_where_they_are_pinned(monkeypatch):
+    class Both(RunTrainer, Trainer):
+        def __init__(self):
+            self.args, self.is_deepspeed_enabled = SimpleNamespace(device=torch.device("cpu")), False
+
+    copied = []
+
+    def to(tensor, device, non_blocking):
+        copied.append((len(tensor), non_blocking))
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: len(tensor) == 3)
+    batch = {"input_ids": torch.zeros(3), "others": [torch.zeros(2)], "name": "a"}
+    assert Both()._prepare_input(batch).keys() == batch.keys()
+    assert copied == [(3, True), (2, False)]

@@ -25,7 +25,7 @@ def cost(
         str, Option(help="What is put into a plain checkpoint: masks, lisa, pos_add, …, with commas.")
     ] = "none",
     pieces: Annotated[
-        list[int] | None, Option(min=1, help="Length of the lines, repeatable. Default: 32, 128 and 512.")
+        list[int] | None, Option(min=1, help="Length of a line, repeatable. Default: 32, 128, 512.")
     ] = None,
     rounds: Annotated[int, Option(min=1, help="Turns of each model; the median counts.")] = 3,
     annotator: Annotated[str | None, Option(help="Parser that is timed. Default: the model's.")] = None,
@@ -49,13 +49,13 @@ def cost(
     config, infusion, parser = _read(model, InfusionConfig.parse(infuse).fitted(), settings or [])
     place, precision = pick_device(device), pick_precision("auto")
     plain, infused = (twin.to(place) for twin in costs.twins(config, infusion))
-    budget = 512 if place.type == "cpu" else 8192
-    rows = {n: max(1, budget // n) for n in pieces or (32, 128, 512)}
-    if max(rows) > (longest := longest_input(infused)):
+    budget, longest = 512 if place.type == "cpu" else 8192, longest_input(infused)
+    rows = {n: max(1, budget // n) for n in pieces or [min(n, longest) for n in (32, 128, 512)]}
+    if max(rows) > longest:
         raise ConfigError(f"--pieces: expected up to {longest}, the positions of {model}, got {max(rows)}.")
     given = rounds, torch.bfloat16 if precision == "bf16" else torch.float32
     pair, masks = {"plain": plain, "infused": infused}, costs.infusion_of(infused).masks
-    where = f"threads: {torch.get_num_threads()}" if place.type == "cpu" else torch.cuda.get_device_name()
+    where = torch.cuda.get_device_name() if place.type == "cuda" else f"threads: {torch.get_num_threads()}"
     report: dict[str, Any] = {
         "model": f"{model} ({config.model_type}); {place}, {where}, {precision}, median of {rounds} turns",
         "annotation": _annotation(infused, annotator, parser),

@@ -58,8 +58,6 @@ LABELS = ("label", "labels", "label_ids")
 """Columns of a row that can hold its label."""
 _NOTHING = Sentence("", (), ())
 _CONTROL = "trees of the control"
-MOST_WORKERS = 255
-"""Workers of a loader that count apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +133,7 @@ class SyntaxCollator:
         self.n_texts = len(self.text)
         self.annotator = None if annotator is None else load_annotator(annotator)
         self.annotators, self._said = set[str](), set[int]()
-        # Loaders copy a collator into their workers; what is shared is counted there, each worker by itself.
-        self._cut = torch.zeros(MOST_WORKERS + 1, dtype=torch.int64).share_memory_()
+        self._cut = torch.zeros(256, dtype=torch.int64).share_memory_()  # of each worker of a loader
         self._vocabularies = self.config.vocabularies
         self._dropout: SyntaxDropout | None = None
         options, lisa = self.config.tree_options, self.config.lisa is not None
@@ -173,8 +170,9 @@ class SyntaxCollator:
         examples = self._examples(examples)
         encoded = self._encode(examples)
         worker = get_worker_info()
-        place = 0 if worker is None else 1 + worker.id % MOST_WORKERS
-        self._cut[place] += sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+        self._cut[worker.id % 256 if worker else 0] += sum(
+            bool(encoding.overflowing) for encoding in encoded.encodings or ()
+        )
         batch = {name: torch.from_numpy(encoded[name]) for name in self._kept_inputs(encoded)}
         batch |= self._labels([example.label for example in examples])
         if not self.config.is_plain:

@@ -79,8 +79,11 @@ def test_an_infused_folder_says_itself_what_it_has(bert, tmp_path):
 
     model = sf.infuse(hf.BertForSequenceClassification(hf.BertConfig(**SMALL)), "lisa")
     model.save_pretrained(tmp_path / "infused")
-    done = _run(tmp_path / "infused", "--pieces", "5", "--rounds", 1, "--annotator", "table")
+    done = _run(tmp_path / "infused", "--rounds", 1, "--annotator", "table")
     assert "LISA" in done.stdout
+    assert [line.split()[:3] for line in done.stdout.splitlines() if " × " in line][1:] == [
+        ["22", "×", "23"]
+    ] * 3
     with pytest.raises(
         ConfigError, match=r"^--infuse: expected none, as the model says what is infused, got one"
     ):

@@ -210,6 +210,7 @@ class SentenceView(BaseModel):
     upos: list[str] | None = None
     xpos: list[str] | None = None
     lemmas: list[str] | None = None
+    feats: list[str] | None = None
     governors: list[int] | None = Field(default=None, description="governor of each word, from 0; -1: root")
     deprels: list[str] | None = None
     constituency: str | None = Field(default=None, description="bracketed constituency tree")

@@ -88,6 +88,7 @@ class WordColumns:
         deprels: Relation to the governor.
         governors: `[words]`, index of the governor within the line, -1 for a root.
         lemmas: Lemma.
+        feats: Morphology.
         user: The user's own columns by name.
         first_line: 1-based number of the first line, for messages.
         constituency: `[rows]`, the tree of each line as `Sentence.tree_source` has it, None for lines without
@@ -106,6 +107,7 @@ class WordColumns:
     deprels: CodedColumn | None = None
     governors: NDArray[np.integer[Any]] | None = None
     lemmas: CodedColumn | None = None
+    feats: CodedColumn | None = None
     user: Mapping[str, CodedColumn] = field(default_factory=dict[str, CodedColumn])
     first_line: int = 1
     constituency: Sequence[str | Sentence | None] | None = None

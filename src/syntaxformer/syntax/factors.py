@@ -276,7 +276,7 @@ class Factor:
     Args:
         name: Its name in recipes.
         values: Its values if they are fixed; None if they come from the data.
-        needs: Annotations that it is computed from ("upos", "governors", "deprels").
+        needs: Annotations that it is computed from ("upos", "governors", …).
         of_words: Its value for each word; None for `subword`, which is a property of the piece.
     """
 
@@ -295,6 +295,8 @@ FACTORS: Mapping[str, Factor] = {
         Factor("predicate", BINARY, ("upos", "governors"), verbal_predicate),
         Factor("deprel", None, ("deprels",), attrgetter("deprels")),
         Factor("depth", DEPTHS, ("governors",), tree_depth),
+        Factor("lemma", None, ("lemmas",), attrgetter("lemmas")),
+        Factor("feats", None, ("feats",), attrgetter("feats")),
     )
 }
 """Built-in factors by name."""

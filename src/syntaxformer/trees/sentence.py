@@ -41,6 +41,7 @@ COLUMNS = {
     "deprels": Column("tag", "dep", 7),
     "governors": Column("number", conllu=6),
     "lemmas": Column("text", "_", 2),
+    "feats": Column("tag", "_", 5),
     "constituency": Column("tree"),
 }
 """The only table of annotations besides words; each is a field of `Sentence`."""
@@ -76,6 +77,7 @@ class Sentence:
         upos: Universal part of speech of each word, or None if unknown.
         xpos: Treebank-specific tag of each word.
         lemmas: Lemma of each word.
+        feats: Morphology of each word, "Case=Nom|Number=Sing", or "_" if it has none.
         governors: 0-based index of each word's governor, `ROOT` (-1) if it has none. Several roots are
             allowed, since a line may hold several grammatical sentences.
         deprels: Relation of each word to its governor.
@@ -92,6 +94,7 @@ class Sentence:
     upos: tuple[str, ...] | None = None
     xpos: tuple[str, ...] | None = None
     lemmas: tuple[str, ...] | None = None
+    feats: tuple[str, ...] | None = None
     governors: tuple[int, ...] | None = None
     deprels: tuple[str, ...] | None = None
     constituency: _Constituency = _Constituency()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import spacy
-from spacy.attrs import DEP, HEAD, IDX, IS_SPACE, LEMMA, LENGTH, POS, TAG
+from spacy.attrs import DEP, HEAD, IDX, IS_SPACE, LEMMA, LENGTH, MORPH, POS, TAG
 from spacy.language import Language
 from spacy.parts_of_speech import NAMES as UPOS_NAMES
 from spacy.tokens import Doc
@@ -75,6 +75,9 @@ class SpacyParser:
         self.provides = frozenset(
             column for _, factory in factories for column in _PROVIDED_BY.get(factory, ())
         )
+        told = [label for pipe, labels in nlp.pipe_labels.items() if pipe == "morphologizer" for label in labels]
+        if any("=" in label.replace("POS=", "") for label in told):  # the bundled ones tell the part of speech alone
+            self.provides |= {"feats"}
         self._reader = DocReader(nlp.vocab.strings, self.provides)
         self._reach = _reach(nlp)
 
@@ -192,7 +195,7 @@ def _from_folder(folder: Path, name: str) -> BatchedAnnotator:
 
 
 _PLACE = (IDX, LENGTH, IS_SPACE)
-_TAGS = {"upos": POS, "xpos": TAG, "lemmas": LEMMA, "deprels": DEP, "governors": HEAD}
+_TAGS = {"upos": POS, "xpos": TAG, "lemmas": LEMMA, "feats": MORPH, "deprels": DEP, "governors": HEAD}
 _UNKNOWN = {name: column.unknown for name, column in COLUMNS.items() if column.unknown is not None}
 
 

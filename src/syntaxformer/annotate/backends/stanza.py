@@ -37,7 +37,7 @@ MAX_WORDS = 500
 _TOKENIZERS = "tokenize,mwt"
 _OTHERS = "pos,lemma,depparse,constituency"
 _PROVIDED_BY = {
-    "pos": ("upos", "xpos"),
+    "pos": ("upos", "xpos", "feats"),
     "lemma": ("lemmas",),
     "depparse": ("governors", "deprels"),
     "constituency": ("constituency",),
@@ -145,6 +145,7 @@ def _fill(sentence: ParsedSentence, found: Any, provides: frozenset[str]) -> Non
         "upos": [word.upos for word in tagged],
         "xpos": [word.xpos for word in tagged],
         "lemmas": [word.lemma for word in tagged],
+        "feats": [word.feats for word in tagged],
         "deprels": [word.deprel for word in tagged],
     }
     if "governors" in provides:

@@ -30,7 +30,7 @@ from syntaxformer.trees.sentence import COLUMNS, PER_WORD
 
 pc: Any = import_module("pyarrow.compute")  # its functions are created on import
 
-FORMAT = 2
+FORMAT = 3
 """Version of the layout; files with another version are refused."""
 
 ROWS_PER_GROUP = 4096

@@ -1,0 +1,299 @@
+"""Trains a tagger, parser and lemmatiser on a treebank, as a spaCy pipeline in a folder; scores annotators.
+
+Words are those that the language's tokenizer makes of raw text, wherever the treebank agrees with it.
+"""
+
+# pyright: basic
+# (spaCy has no complete types.)
+
+from __future__ import annotations
+
+import logging
+import random
+import string
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import accumulate, chain, count, pairwise
+from pathlib import Path
+from typing import Any
+
+import spacy
+from spacy.language import Language
+from spacy.parts_of_speech import IDS as UPOS
+from spacy.tokens import Doc
+from spacy.training import Example
+from spacy.training.batchers import minibatch_by_words
+from thinc.api import Adam, use_ops, warmup_linear
+
+from syntaxformer.annotate.annotator import Annotator
+from syntaxformer.annotate.backends.spacy import spacy_annotator
+from syntaxformer.base.errors import ConfigError, DataError
+from syntaxformer.base.files import atomic_folder
+from syntaxformer.base.progress import track
+from syntaxformer.trees import ROOT, Sentence, read_conllu
+from syntaxformer.trees.conllu import surface_of, tokens_of
+from syntaxformer.trees.dependency import join_governors
+from syntaxformer.trees.sentence import PER_WORD
+
+_log = logging.getLogger("syntaxformer.annotator")
+
+ROUNDS, SMALL = 10, 5000
+"""Evaluations on dev, the best of which gives the weights; sentences below which rare words are disguised."""
+
+_CURLY = str.maketrans({"'": "\u2019", '"': "\u201d"})
+_Row = dict[str, Any]
+"""The words of a sentence and its columns, by name."""
+
+
+def read_treebank(path: str | Path, cut: Callable[[str], list[str]] | None = None) -> list[Sentence]:
+    """The sentences of a CoNLL-U file with gold tags and trees.
+
+    A multiword token ("zum" = "zu dem") is one word if `cut`, a tokenizer, does not make its words of it. It has
+    the annotation of its first word that is governed from outside. Without `cut` nothing is joined.
+
+    Raises:
+        DataError: It is no CoNLL-U file, has fewer than two sentences, or one without tags or tree.
+    """
+    sentences = [one for one in read_conllu(path) if one.words]
+    if len(sentences) < 2:
+        raise DataError(f"expected two sentences or more, got {len(sentences)}. Give a treebank.", path)
+    for one in sentences:
+        lacking = [name for name in ("upos", "governors", "deprels") if getattr(one, name) is None]
+        if lacking or (lacking := sorted(set(one.upos or ()) - UPOS.keys())):
+            raise DataError(
+                f"expected UPOS, HEAD and DEPREL of Universal Dependencies in every sentence, got {one.text[:40]!r} "
+                f"without, or with other tags: {', '.join(lacking)}. Give a treebank that has them.",
+                path,
+            )
+    return [_in_words_of(cut, one) for one in sentences]
+
+
+def _in_words_of(cut: Callable[[str], list[str]] | None, sentence: Sentence) -> Sentence:
+    kept: list[tuple[int, str, tuple[int, int]]] = []  # a word, its form, its place in the text
+    columns, place = _row(sentence), dict[int, int]()
+    for token in tokens_of(sentence):
+        form, (start, end) = surface_of(sentence, token), sentence.offsets[token[0]]
+        forms = [sentence.words[word] for word in token]
+        if cut is None or len(token) == 1 or cut(form) == forms:
+            place |= {word: len(kept) + number for number, word in enumerate(token)}
+            ends = (min(at, end) for at in accumulate(map(len, forms), initial=start))
+            kept += zip(token, forms, pairwise(ends), strict=True)
+        else:
+            place |= dict.fromkeys(token, len(kept))
+            outer = next(word for word in token if columns["governors"][word] not in token)
+            kept.append((outer, form, (start, end)))
+    own, words, offsets = zip(*kept, strict=True)
+    columns = {name: tuple(values[word] for word in own) for name, values in columns.items()}
+    columns["governors"] = tuple(place.get(governor, ROOT) for governor in columns["governors"])
+    # No word of a line has a space in it ("10 000"), but it may have a no-break space.
+    columns |= {"words": tuple(word.replace(" ", "\xa0") for word in words), "offsets": offsets}
+    return replace(sentence, **columns)
+
+
+def _row(sentence: Sentence) -> _Row:
+    return {name: found for name in ("words", *PER_WORD) if (found := getattr(sentence, name)) is not None}
+
+
+def score_annotator(annotator: Annotator, sentences: Sequence[Sentence]) -> dict[str, float]:
+    """Percent of the words of gold sentences whose annotation is right; the annotator is given the words.
+
+    Punctuation counts, subtypes of relations do not. Lemmas and features are scored where both sides have them.
+
+    Source: the CoNLL 2018 shared task, but with gold words.
+    """
+    right, total = Counter[str](), Counter[str]()
+    found = annotator.annotate_words([one.words for one in sentences])
+    for sides in zip(sentences, found, strict=True):
+        upos, lemmas = ([one.upos or () for one in sides], [one.lemmas or () for one in sides])
+        governors = [one.governors or () for one in sides]
+        labels = [[label.partition(":")[0] for label in one.deprels or ()] for one in sides]
+        arcs = [list(zip(*one, strict=False)) for one in zip(governors, labels, strict=True)]
+        feats = [[{*one.split("|")} for one in side.feats or ()] for side in sides]
+        compared = {"UPOS": upos, "UAS": governors, "LAS": arcs, "lemma": lemmas, "feats": feats}
+        for name, (gold, guessed) in compared.items():
+            right[name] += sum(one == other for one, other in zip(gold, guessed, strict=False))
+            total[name] += min(len(gold), len(guessed))
+    return {name: round(100 * right[name] / total[name], 2) for name in total if total[name]}
+
+
+def train_annotator(
+    treebanks: Sequence[str | Path],
+    dev: str | Path | None,
+    output: Path,
+    language: str,
+    *,
+    steps: int | None = None,
+    width: int = 128,
+    seed: int = 13,
+) -> dict[str, float]:
+    """Train a pipeline and write its folder, which `load_annotator` takes by its path.
+
+    Args:
+        treebanks: CoNLL-U files. Lemmas and features are learned if all of them have some.
+        dev: Another one, which chooses the best of ten states; None takes the last.
+        output: A folder, which is replaced.
+        language: Its code, which chooses the tokenizer.
+        steps: Updates; None for one for each 30 words, from 500 to 10,000.
+        width: Of the network's vectors.
+        seed: Of the initial weights, the order of sentences, and the copies with changes.
+
+    Returns:
+        Scores on dev, F1 of the tokenizer's words of raw text, minutes, sentences, updates; also in `meta.json`.
+
+    Raises:
+        DataError: As `read_treebank`, or the folder cannot be written.
+        ConfigError: All sentences of dev are learned, or a package of the language's tokenizer is missing.
+    """
+    start, nlp = time.monotonic(), _blank(language)
+    files = [read_treebank(path, cutter(nlp)) for path in treebanks]
+    learned, held_out = list(chain(*files)), [] if dev is None else read_treebank(dev, cutter(nlp))
+    known = {one.words for one in learned}
+    if (n_known := sum(one.words in known for one in held_out)) and 20 * n_known > len(held_out):
+        found = f"{n_known} of {len(held_out)} sentences of {dev} are in the treebank"
+        if n_known == len(held_out):
+            raise ConfigError(f"dev: expected sentences that are not learned, got: {found}. Give others.")
+        _log.warning("%s: its scores are too good", found)
+    columns = [
+        name for name in ("lemmas", "feats") if all(any(getattr(one, name) for one in file) for file in files)
+    ]
+    steps = steps or min(max(sum(map(len, learned)) // 30, 500), 10_000)
+    about = {"sentences": len(learned), "updates": steps}
+    _log.info("%s; learned: upos, %s, governors, deprels", about, ", ".join(columns))
+    with use_ops("numpy", use_blis=False):  # in trials 1.3 times as fast as the one that spaCy chooses
+        spacy.util.fix_random_seed(seed)
+        _add_parts(nlp, columns, width, len(learned))
+        rows = list(map(_row, learned))
+        copies = list(_altered(rows, random.Random(seed)))
+        best = _fit(nlp, rows + copies, columns, held_out, steps, random.Random(seed))
+    nlp.meta["name"] = output.name
+    nlp.meta["performance"] = {
+        **{**best, "words": _agreement(nlp, held_out or learned)},
+        **{"minutes": round((time.monotonic() - start) / 60, 1), **about},
+    }
+    with atomic_folder(output) as folder:
+        nlp.to_disk(folder)
+    return nlp.meta["performance"]
+
+
+def cutter(nlp: Language) -> Callable[[str], list[str]]:
+    """A pipeline's tokenizer as `read_treebank` takes it."""
+    return lambda text: [word.text for word in nlp.make_doc(text)]
+
+
+def _blank(language: str) -> Language:
+    """The tokenizer of a language, or the one for any language where spaCy has no other."""
+    if find_spec(f"spacy.lang.{language}") is None:
+        _log.warning("spaCy has no tokenizer of %r: words are cut as in any language (xx)", language)
+        language = "xx"
+    try:
+        return spacy.blank(language)
+    except ImportError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"language: expected an installed tokenizer of {language!r}, got: {reason} Or take xx."
+        ) from error
+
+
+def _agreement(nlp: Language, sentences: Sequence[Sentence]) -> float:
+    """F1 in percent of the tokenizer's words of raw text."""
+    both = [(Counter(cutter(nlp)(one.text)), Counter(one.words)) for one in sentences]
+    same = sum((cut & gold).total() for cut, gold in both)
+    return round(200 * same / sum(cut.total() + gold.total() for cut, gold in both), 2)
+
+
+def _add_parts(nlp: Language, columns: Sequence[str], width: int, n_sentences: int) -> None:
+    # LOWER, not NORM: spaCy's tokenizers change the NORM of the words that they split ("n't" is "not").
+    shape = {"attrs": ["LOWER", "PREFIX", "SUFFIX", "SHAPE"], "rows": [5000, 500, 2500, 800]}
+    embed = {"@architectures": "spacy.MultiHashEmbed.v2", "include_static_vectors": False, **shape}
+    shape = {"depth": 5, "window_size": 1, "maxout_pieces": 3}
+    encode = {"@architectures": "spacy.MaxoutWindowEncoder.v2", **shape, "width": width}
+    model = {"@architectures": "spacy.Tok2Vec.v2", "embed": {**embed, "width": width}, "encode": encode}
+    nlp.add_pipe("tok2vec", config={"model": model})
+    reads = {"@architectures": "spacy.Tok2VecListener.v1", "width": width, "upstream": "tok2vec"}
+    tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": reads}
+    nlp.add_pipe("morphologizer", config={"model": tagger})
+    if "lemmas" in columns:
+        rarest = max(1, min(3, n_sentences // 100))
+        nlp.add_pipe("trainable_lemmatizer", config={"model": tagger, "min_tree_freq": rarest})
+    shape = {"state_type": "parser", "extra_state_tokens": True, "hidden_width": 128, "maxout_pieces": 2}
+    model = {"@architectures": "spacy.TransitionBasedParser.v2", **shape, "tok2vec": reads}
+    nlp.add_pipe("parser", config={"model": model, "min_action_freq": max(1, min(20, n_sentences // 200))})
+
+
+def _fit(
+    nlp: Language,
+    rows: Sequence[_Row],
+    columns: Sequence[str],
+    dev: Sequence[Sentence],
+    steps: int,
+    chance: random.Random,
+) -> dict[str, float]:
+    """Train; the pipeline gets the mean weights of its best state on dev, whose scores are returned."""
+    examples = [_example(row, nlp, columns) for row in rows]
+    rate = warmup_linear(0.002, min(250, steps // 4), steps)
+    rules = {"L2": 0.01, "L2_is_weight_decay": True, "grad_clip": 1.0, "use_averages": True}
+    optimizer = nlp.initialize(lambda: examples, sgd=Adam(rate, **rules))
+    batches, best, found, kept = _batches(examples, chance), -1.0, dict[str, float](), b""
+    for step in track(range(1, steps + 1), "training the annotator", unit="updates"):
+        nlp.update(next(batches), sgd=optimizer, drop=0.25)
+        optimizer.step_schedules()
+        if step == steps or (dev and step % -(-steps // ROUNDS) == 0):
+            with nlp.use_params(optimizer.averages):
+                scores = score_annotator(spacy_annotator(nlp, "", ""), dev)
+                if (value := 0.3 * scores.get("UPOS", 0) + 0.7 * scores.get("LAS", 0)) >= best:
+                    best, found, kept = value, scores, nlp.to_bytes()
+            _log.info("update %d of %d, on dev: %s", step, steps, scores)
+    nlp.from_bytes(kept)
+    return found
+
+
+def _batches(examples: list[Example], chance: random.Random) -> Iterator[list[Example]]:
+    sizes = (min(1000, int(200 * 1.002**number)) for number in count())
+    while True:
+        chance.shuffle(examples)
+        yield from minibatch_by_words(examples, sizes)
+
+
+def _example(row: _Row, nlp: Language, columns: Sequence[str]) -> Example:
+    words, governors, none = list(row["words"]), row["governors"], ("_",) * len(row["words"])
+    heads = [at if one == ROOT else one for at, one in enumerate(governors)]
+    labels = ["ROOT" if one == ROOT else name for one, name in zip(governors, row["deprels"], strict=True)]
+    lemmas = [one.strip("_") if "lemmas" in columns else "" for one in row.get("lemmas", none)]
+    feats = [one if "feats" in columns else "" for one in row.get("feats", none)]
+    gold = Doc(
+        nlp.vocab, words=words, pos=list(row["upos"]), lemmas=lemmas, morphs=feats, heads=heads, deps=labels
+    )
+    return Example(Doc(nlp.vocab, words=words), gold)
+
+
+def _altered(rows: Sequence[_Row], chance: random.Random) -> Iterator[_Row]:
+    """Copies of some sentences as other texts have them, and those of a small treebank with rare words disguised."""
+    counts = Counter(word.lower() for row in rows for word in row["words"])
+
+    def disguised(word: str) -> str:
+        if counts[word.lower()] > 1 or len(word) < 6 or not word.isalpha():
+            return word
+        return f"{word[0]}{''.join(chance.choices(string.ascii_lowercase, k=3))}{word[-3:]}"
+
+    changes = {str.lower: 0.04, lambda word: word.translate(_CURLY): 0.1, disguised: float(len(rows) < SMALL)}
+    for place, row in enumerate(rows):
+        words, none = row["words"], ("_",) * len(row["words"])
+        for change, share in changes.items():
+            if chance.random() < share and (other := tuple(map(change, words))) != words:
+                # The lemma of a word that was changed is not learned.
+                triples = zip(row.get("lemmas", none), words, other, strict=True)
+                yield row | {"words": other, "lemmas": tuple(a if b == c else "_" for a, b, c in triples)}
+        if (
+            chance.random() < 0.05
+            and row["upos"][-1] == "PUNCT"
+            and 0 < len(words) - 1 not in row["governors"]
+        ):
+            yield {name: values[:-1] for name, values in row.items()}
+        if chance.random() < 0.06:
+            run = rows[place : place + chance.randint(2, 3)]
+            shared = set(row).intersection(*run)
+            joined = {name: tuple(chain(*(one[name] for one in run))) for name in shared}
+            yield joined | {"governors": join_governors(one["governors"] for one in run)}

@@ -24,9 +24,10 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from uuid import uuid4
 
 from syntaxformer.base.errors import BackendMissingError, ConfigError, DataError
-from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, language_of
+from syntaxformer.base.languages import BUNDLED, LANGUAGE_NAMES, SPACES, language_of
 from syntaxformer.base.progress import map_ahead, track
 from syntaxformer.trees import Sentence
+from syntaxformer.trees.locate import given_words, spans_of_given_words
 from syntaxformer.trees.phrase_structure import NEEDED_COLUMNS
 from syntaxformer.trees.sentence import COLUMNS, OF_PARSE, PER_WORD
 
@@ -235,6 +236,17 @@ def encodable(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
+class SpacedWords(Annotator):
+    """Words that stand between spaces, without annotation: enough for factors of the text or of a file."""
+
+    name, version, provides = SPACES, "1", frozenset[str]()
+
+    def stream(self, lines: Iterable[str], *, n_processes: int = 1) -> Iterator[Sentence]:
+        """Yield one sentence for each line; `n_processes` is ignored."""
+        for line in lines:
+            yield Sentence(line, tuple(given_words(line)), tuple(spans_of_given_words(line)))
+
+
 BUNDLED_HOME = "spacy:load_bundled"
 
 
@@ -276,7 +288,8 @@ def is_file(name: str) -> bool:
 def load_annotator(name: str | Annotator | Any) -> Annotator:
     """Load an annotator by name, or take an object with `name` and `annotate` as one.
 
-    The name is a bundled one ("en", "de") or one of `BACKENDS` ("spacy:de_core_news_sm", "conllu:x.conllu").
+    The name is a bundled one ("en", "de"), `SPACES`, one of `BACKENDS` ("spacy:de_core_news_sm",
+    "conllu:x.conllu") or the folder of a spaCy pipeline, such as `annotator train` writes.
     The ending "+phrases" also converts dependency parses to phrase structure; options of a backend follow as
     "+key=value".
 
@@ -296,6 +309,10 @@ def load_annotator(name: str | Annotator | Any) -> Annotator:
     scheme, colon, argument = name.partition(":")
     if not colon and name in BUNDLED:
         return _function(BUNDLED_HOME)(name)
+    if name == SPACES:
+        return SpacedWords()
+    if not colon and (Path(name) / "meta.json").is_file():
+        scheme, argument = "spacy", name
     if scheme in BACKENDS and argument:
         return _function(BACKENDS[scheme].home)(argument)
     raise ConfigError(_unknown(name, scheme))
@@ -414,7 +431,12 @@ def _function(home: str) -> Callable[[str], Annotator]:
 def _unknown(name: str, scheme: str) -> str:
     # An address may hold a password.
     name = name if "://" not in name else f"{scheme}:…"
-    forms = [*BUNDLED, *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items())]
+    forms = [
+        *BUNDLED,
+        SPACES,
+        "the folder of a spaCy pipeline",
+        *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items()),
+    ]
     message = f"annotator: expected {', '.join(forms[:-1])} or {forms[-1]}, got {name!r}."
     if scheme in BACKENDS:
         return f"{message} Give {BACKENDS[scheme].argument} after the colon."

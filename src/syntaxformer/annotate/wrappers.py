@@ -9,6 +9,7 @@ import glob
 import hashlib
 import os
 import re
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ from syntaxformer.annotate.annotator import (
     with_constituency,
 )
 from syntaxformer.base.errors import CheckpointError, ConfigError, DataError, SyntaxformerError
+from syntaxformer.base.files import KEPT, disk_errors
 from syntaxformer.base.languages import BUNDLED
 from syntaxformer.base.progress import map_ahead
 from syntaxformer.trees import Sentence
@@ -223,6 +225,31 @@ def trusted_annotator(
             "Name one yourself (--annotator), or trust the folder (--trust-annotator)."
         )
     return named
+
+
+def kept_pipeline(name: str) -> Path | None:
+    """The folder of a pipeline of spaCy's own parts, of which a model's folder takes a copy; None for others."""
+    plain = name.removesuffix(PHRASES)
+    config = Path(plain.removeprefix("spacy:")) / "config.cfg"
+    if plain in BUNDLED or not config.is_file() or _FOREIGN_PART.search(config.read_text("utf-8", "replace")):
+        return None
+    return config.parent
+
+
+def stored_name(name: str) -> str:
+    """The name of an annotator in a model's folder, relative to it if `keep_annotator` copies it there."""
+    return f"spacy:{KEPT}{PHRASES * name.endswith(PHRASES)}" if kept_pipeline(name) else name
+
+
+def keep_annotator(name: str | None, folder: Path) -> None:
+    """Copy a pipeline into a model's folder, so that the model translates with it wherever the folder goes.
+
+    Raises:
+        DataError: The folder cannot be written.
+    """
+    if name is not None and (pipeline := kept_pipeline(name)):
+        with disk_errors(folder):
+            shutil.copytree(pipeline, folder / KEPT, dirs_exist_ok=True)
 
 
 def _deed(name: str) -> str | None:

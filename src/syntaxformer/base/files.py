@@ -135,8 +135,11 @@ PARTIAL = ".partial"
 MAX_JSON_BYTES = 8 * 2**20
 """Largest JSON file that is read; a list of empty lists takes 30 times as much memory as disk."""
 
+KEPT = "annotator"
+"""The folder in a model's folder that holds its annotator, whose files its manifest lists, too."""
+
 _READ = re.compile(
-    r"token|vocab|merges|chat_template|adapter|\.safetensors|\.model$|\.onnx|^(pytorch_)?model[.-]"
+    rf"^{KEPT}/|token|vocab|merges|chat_template|adapter|\.safetensors|\.model$|\.onnx|^(pytorch_)?model[.-]"
     r"|^(syntaxformer|classifier|collator|infusion|export|onnx|run|(\w+_)?config)\.json$"
 )
 """Names of files that any library may read when it loads a model."""
@@ -231,12 +234,18 @@ def remove_partials(folder: Path, below: bool = False, of: str | None = None) ->
 def write_manifest(folder: Path) -> None:
     """Record the size and the sha256 of each file, and sync the files to the disk."""
     entries = {}
-    for file in sorted(folder.iterdir()):
-        if file.is_file() and file.name not in (MANIFEST, LOCK, CARD, HELD_OUT, TRAINED_ON):
+    for name, file in _entries(folder).items():
+        if file.is_file() and name not in (MANIFEST, LOCK, CARD, HELD_OUT, TRAINED_ON):
             sync(file)
-            entries[file.name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
+            entries[name] = {"bytes": file.stat().st_size, "sha256": hash_file(file)}
     (folder / MANIFEST).write_text(json.dumps({"files": entries}, indent=1), "utf-8")
     sync(folder / MANIFEST)
+
+
+def _entries(folder: Path) -> dict[str, Path]:
+    """What is in a folder, and each file of the annotator in it, by the name that a manifest has for it."""
+    kept = [one for one in (folder / KEPT).rglob("*") if one.is_symlink() or not one.is_dir()]
+    return {one.relative_to(folder).as_posix(): one for one in sorted([*folder.iterdir(), *kept])}
 
 
 def verify_manifest(folder: str | Path) -> None:
@@ -251,8 +260,8 @@ def verify_manifest(folder: str | Path) -> None:
     files = read_json(folder / MANIFEST).get("files")
     if not isinstance(files, dict) or not files or not all(map(_is_entry, files.values())):
         raise CheckpointError(f"{folder / MANIFEST}: expected a list of files. The folder was altered.")
-    present, home = {one.name for one in folder.iterdir()}, folder.resolve()
-    if unlisted := sorted(name for name in present - files.keys() if _READ.search(name)):
+    present, home = _entries(folder), folder.resolve()
+    if unlisted := sorted(name for name in present.keys() - files.keys() if _READ.search(name)):
         raise CheckpointError(
             f"{folder / MANIFEST}: expected every file that is read, got none for {unlisted[0]}."
         )
@@ -261,7 +270,8 @@ def verify_manifest(folder: str | Path) -> None:
         if name not in present or not file.is_file():
             raise CheckpointError(f"{file}: expected a file of {entry['bytes']} bytes, found none.")
         # In the Hub's cache, the files of a snapshot are links to blobs that all snapshots share.
-        if Path(os.path.realpath(file)).parent not in (home, home.parent.parent / "blobs"):
+        places = (home, home.parent.parent / "blobs", home / Path(name).parent)
+        if Path(os.path.realpath(file)).parent not in places:
             raise CheckpointError(f"{file}: expected a file in the folder, got a link that leads out of it.")
         if file.stat().st_size != entry["bytes"]:
             raise CheckpointError(

@@ -13,6 +13,9 @@ from syntaxformer.base.errors import ConfigError
 BUNDLED = ("de", "de_lower", "en")
 """Pipelines that come with the package: a language code, and a suffix for a variant."""
 
+SPACES = "spaces"
+"""The annotator that only cuts lines at spaces."""
+
 LANGUAGE_NAMES = {
     "arabic": "ar", "chinese": "zh", "czech": "cs", "deutsch": "de", "dutch": "nl", "english": "en",
     "french": "fr", "german": "de", "italian": "it", "japanese": "ja", "russian": "ru", "spanish": "es",

@@ -19,6 +19,7 @@ import typer
 from syntaxformer import __version__
 from syntaxformer.base.errors import ConfigError, SyntaxformerError
 from syntaxformer.cli.annotate import annotate
+from syntaxformer.cli.annotator import annotator
 from syntaxformer.cli.attend import attend
 from syntaxformer.cli.compare import compare
 from syntaxformer.cli.cost import cost
@@ -66,6 +67,7 @@ for group, verbs in GROUPS.items():
         app.command(rich_help_panel=group)(verb)
 app.add_typer(experiment, rich_help_panel="Look into models")
 app.add_typer(data, rich_help_panel="Prepare and deliver")
+app.add_typer(annotator, rich_help_panel="Prepare and deliver")
 
 
 def _show_version(wanted: bool) -> None:

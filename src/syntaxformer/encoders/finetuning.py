@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, set_seed
 
-from syntaxformer.annotate.wrappers import annotator_for
+from syntaxformer.annotate.wrappers import annotator_for, keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import HELD_OUT, MANIFEST, TRAINED_ON, read_json, verify_manifest, write_json
@@ -164,6 +164,7 @@ def _open(run: Run[FinetuneConfig], inputs: _Inputs) -> None:
     if run.resume and stored.exists():
         same_data(inputs.sha256, read_json(stored))
     run.open()
+    keep_annotator(run.settings.annotation.annotator if inputs.info.needs else None, run.settings.output)
     _discard_lost_trials(stored.parent)
     write_json(stored, inputs.sha256)
 
@@ -393,7 +394,7 @@ def _prepare(config: FinetuneConfig) -> _Inputs:
         metrics=metrics,
         n_texts=len(data.task.texts),
         **asdict(task_type),
-        annotator=annotator and annotator.name,
+        annotator=annotator and stored_name(annotator.name),
         annotator_version=annotator and annotator.version,
         needs=tuple(sorted(needed)),
         gold_trees=use_trees,

@@ -67,6 +67,7 @@ def copy_side_files(folder: Path, model_folder: Path, left_out: Sequence[str]) -
     """Copy the files that a model's manifest lists, except those that match `left_out`."""
     for name in read_json(model_folder / MANIFEST)["files"]:
         if not any(fnmatch(name, pattern) for pattern in left_out):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(model_folder / name, folder / name)
 
 

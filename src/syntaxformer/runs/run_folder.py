@@ -28,6 +28,7 @@ from syntaxformer.base.errors import ConfigError, DataError
 from syntaxformer.base.files import (
     CARD,
     HELD_OUT,
+    KEPT,
     LOCK,
     MANIFEST,
     PARTIAL,
@@ -56,7 +57,7 @@ OWN = (
     *("vocab.*", "merges.txt", "spiece.model", "added_tokens.json", "chat_template.jinja"),
     *("classifier.json", "collator.json", "infusion.json", "predictions.tsv", CARD, "data_report.json"),
     *(HELD_OUT, TRAINED_ON),
-    *("checkpoints", "logs", "cache", "lora", LOCK, f".*{PARTIAL}"),
+    *("checkpoints", "logs", "cache", "lora", KEPT, LOCK, f".*{PARTIAL}"),
 )
 """Files that a run writes, which `--overwrite` may delete."""
 

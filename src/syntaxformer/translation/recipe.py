@@ -14,12 +14,12 @@ from pydantic import Field, model_validator
 
 from syntaxformer.base.config import apply_overrides, nearest, read_yaml, validate
 from syntaxformer.base.errors import ConfigError
-from syntaxformer.base.languages import BUNDLED, choose_annotator, language_of_side
+from syntaxformer.base.languages import BUNDLED, SPACES, choose_annotator, language_of_side
 from syntaxformer.infusion.config import MAX_WIDTH, EmbeddingConfig, InfusionConfig, layer_problems
 from syntaxformer.nn.infused_embedding import ENCODER_KINDS, WidthPlan
 from syntaxformer.runs.config import RunConfig, RunTraining, Section
 from syntaxformer.runs.loading import TRANSLATOR, is_own
-from syntaxformer.syntax import FactorVocabulary, check_factors
+from syntaxformer.syntax import FACTORS, FactorVocabulary, check_factors
 from syntaxformer.syntax.inputs import SyntaxInputs, dropout_problems
 from syntaxformer.translation.checkpoint import (
     host_sections,
@@ -363,8 +363,12 @@ class Recipe(RunConfig):
         """Name the source's annotator if the user did not; return problems with the named annotators."""
         section, tags, force = self.annotation, self.predict_target_pos, "annotation.force=true"
         src, tgt = (language_of_side(self.data, ending) for ending in (self.data.src, self.data.tgt))
-        is_needed = self.width_plan().factors or self.syntax_inputs(training=True).needs
+        factors, trees = dict(self.width_plan().factors), self.syntax_inputs(training=True).needs
+        is_needed = trees or factors
+        of_tags = trees or any(FACTORS[name].needs for name in factors if name in FACTORS)
         named = section.annotator or (src.code if src.code in BUNDLED else None)
+        if named is None and is_needed and not of_tags:
+            named = SPACES
         self.annotation = section.model_copy(update={"annotator": named})
         try:
             if is_needed and not (named and section.force):

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import set_seed
 
+from syntaxformer.annotate.wrappers import keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
-from syntaxformer.base.languages import language_of_side
+from syntaxformer.base.languages import SPACES, language_of_side
 from syntaxformer.infusion import infuse
 from syntaxformer.runs.checkpoints import WEIGHTS, average_weights, check_finite, load_tensors, load_weights
 from syntaxformer.runs.loading import longest_input
@@ -151,6 +152,7 @@ def _train(run: Run[Recipe]) -> None:
         write_json(recipe.output / REPORT, data.report.to_dict(), indent=1)
         if checkpoint is None:  # a resumed run has these files already, and a failed write would lose them
             write_side_files(recipe.output, data.info, data.encoder.tokenizer, data.encoder.own_target)
+            keep_annotator(data.annotator and data.annotator.name, recipe.output)
     run.team.wait_for_everyone()
     set_seed(recipe.seed)
     model, _ = build(recipe, data)
@@ -571,6 +573,8 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
     annotator = annotate.prepare(
         section.annotator or "", needs=syntax.needs, words_given=words_given, annotated=section.annotated
     )
+    if annotator.name == SPACES:
+        _log.info("no annotator is needed: the words of %s are cut at spaces", ", ".join(factors))
     check_syntax(syntax, annotator.provides, annotator.name)
     check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
     return annotator
@@ -586,7 +590,7 @@ def _info(
     return FolderInfo(
         **recipe.data.model_dump(include=_OF_DATA, exclude_none=True),
         forced=recipe.annotation.force,
-        annotator=None if annotator is None else annotator.name,
+        annotator=None if annotator is None else stored_name(annotator.name),
         annotator_version=None if annotator is None else annotator.version,
         target_specials=None if encoder.own_target is None else special_pieces(encoder.own_target),
         rewrites_target=_pretrained_encoders(recipe)[1] is not None,

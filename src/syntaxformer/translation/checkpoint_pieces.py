@@ -230,9 +230,11 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
     elif hasattr(tokenizer, "spm_files"):  # Marian
         is_apart = side == "target" and tokenizer.separate_vocabs
         ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
-        backend = _rebuilt(tokenizer.spm_files[side == "target"], ids)
+        backend = _rebuilt(_proto(Path(tokenizer.spm_files[side == "target"]).read_bytes()), ids)
     elif hasattr(tokenizer, "spm_file"):  # M2M100
-        backend = _rebuilt(tokenizer.spm_file, {**tokenizer.encoder, **tokenizer.lang_token_to_id})
+        backend = _rebuilt(
+            _proto(Path(tokenizer.spm_file).read_bytes()), {**tokenizer.encoder, **tokenizer.lang_token_to_id}
+        )
     else:
         raise ConfigError(
             "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
@@ -244,11 +246,42 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
     return _specials_are_no_text(backend)
 
 
-def _rebuilt(path: str, ids: dict[str, int]) -> Tokenizer:
-    """A SentencePiece model as a fast tokenizer whose ids are those of another vocabulary."""
+def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
+    """A SentencePiece model of one's own as a fast tokenizer, and the names of its special pieces by role.
+
+    Raises:
+        ConfigError: It is neither a unigram model nor one of byte-pair encoding, or marks spaces behind words.
+    """
+    proto = _proto(model)
+    kind = _KINDS.get(proto.trainer_spec.model_type)
+    if kind is None or proto.trainer_spec.treat_whitespace_as_suffix:
+        raise ConfigError(
+            "subwords.tokenizer: expected a SentencePiece model of type unigram or bpe, with spaces before words, "
+            "got another. Train it without --model_type=word|char and --treat_whitespace_as_suffix."
+        )
+    names = [piece.piece for piece in proto.pieces]
+    ids = {role: getattr(proto.trainer_spec, role.replace("token", "id")) for role in SPECIAL_ROLES}
+    backend = _rebuilt(proto, {name: place for place, name in enumerate(names)})
+    special = [
+        piece.piece for piece in proto.pieces if piece.type in (2, 3, 4)
+    ]  # unknown, control, the user's
+    backend.add_special_tokens([AddedToken(one, special=True, normalized=False) for one in special])
+    return _specials_are_no_text(backend), {role: names[one] for role, one in ids.items() if one >= 0}
+
+
+_KINDS = {1: "unigram", 2: "bpe"}
+
+
+def _proto(model: bytes) -> Any:
     proto = import_protobuf().ModelProto()
-    proto.ParseFromString(Path(path).read_bytes())
-    scores = {piece.piece: piece.score for piece in proto.pieces}
+    proto.ParseFromString(model)
+    return proto
+
+
+def _rebuilt(proto: Any, ids: dict[str, int]) -> Tokenizer:
+    """A SentencePiece model as a fast tokenizer whose ids are those of another vocabulary."""
+    # Control pieces and bytes stand in no text.
+    scores = {piece.piece: piece.score if piece.type == 1 else NOT_TEXT for piece in proto.pieces}
     unknown, spells_bytes = proto.trainer_spec.unk_piece, bool(proto.trainer_spec.byte_fallback)
     if proto.trainer_spec.model_type == 1:
         # As SentencePiece's unknown.
@@ -263,17 +296,22 @@ def _rebuilt(path: str, ids: dict[str, int]) -> Tokenizer:
             table.append((name, scores.get(name, missing)) if is_piece else (f"{_UNSEEN}{name}", 0.0))
         tokenizer = Tokenizer(models.Unigram(table, ids[unknown], spells_bytes))
     else:
-        merges = generate_merges({name: place for place, name in enumerate(scores)}, scores)
+        text = {piece.piece: piece.score for piece in proto.pieces if piece.type == 1}
+        merges = generate_merges({name: place for place, name in enumerate(text)}, text)
         merges = [pair for pair in merges if "".join(pair) in ids and all(part in ids for part in pair)]
         options = {"unk_token": unknown, "fuse_unk": True, "byte_fallback": spells_bytes}
         tokenizer = Tokenizer(models.BPE(ids, merges, **options))
-    steps = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    spaces, splits = proto.normalizer_spec, proto.trainer_spec.split_by_whitespace
+    steps: list[Any] = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    if not spaces.remove_extra_whitespaces:
+        steps, splits = [normalizers.Prepend(" ")] if spaces.add_dummy_prefix else [], False
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
         steps.insert(0, normalizers.Precompiled(charsmap))
     tokenizer.normalizer = normalizers.Sequence(steps)
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    spaces = decoders.Metaspace(prepend_scheme="always")
-    steps_back = [decoders.Replace(_UNSEEN, ""), decoders.ByteFallback(), spaces, decoders.Fuse()]
+    first = "always" if spaces.add_dummy_prefix else "never"
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=first, split=splits)
+    last = [decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=first), decoders.Fuse()]
+    steps_back = [decoders.Replace(_UNSEEN, ""), *last]
     tokenizer.decoder = decoders.Sequence(steps_back)
     return tokenizer
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from syntaxformer.base.downloads import TOKENIZER, say_download
 from syntaxformer.base.errors import AlignmentError, ConfigError, DataError
 from syntaxformer.base.files import count_lines
 from syntaxformer.runs.config import FRACTION_SEED
@@ -27,6 +26,7 @@ from syntaxformer.syntax.factors import FactorVocabulary
 from syntaxformer.syntax.inputs import LineSyntax, SyntaxInputs
 from syntaxformer.syntax.ragged import Ragged
 from syntaxformer.translation.batches import UNKNOWN_TAG, EncodedPairs
+from syntaxformer.translation.checkpoint_pieces import N_COMPARED
 from syntaxformer.translation.corpora import CorpusConfig, ParallelText, find_file
 from syntaxformer.translation.source import (
     Cutter,
@@ -47,7 +47,8 @@ from syntaxformer.translation.subwords import (
     Cut,
     SubwordConfig,
     encoder_tokenizer,
-    ended_by_one_piece,
+    given_tokenizer,
+    size_for,
     stored_subwords,
     train_subwords,
 )
@@ -81,7 +82,7 @@ def get_tokenizers(
     """The source tokenizer, and the target tokenizer if it is a different one; learned on prepared text.
 
     Raises:
-        ConfigError: As `get_tokenizer` and `encoder_tokenizer`.
+        ConfigError: As `given_tokenizer` and `encoder_tokenizer`.
     """
     raw = not (corpus.tokenized or corpus.moses)
     sides = {"src": (text.src, corpus.src), "tgt": (text.tgt, corpus.tgt)}
@@ -89,6 +90,9 @@ def get_tokenizers(
 
     def learn(*names: str) -> PreTrainedTokenizerFast:
         size = (names == ("tgt",) and config.target_vocab_size) or config.vocab_size
+        if size is None:
+            size = size_for(len(text))
+            _log.info("subwords.vocab_size: %d, chosen for %d pairs", size, len(text))
         own = config.model_copy(update={"vocab_size": size})
 
         def train() -> PreTrainedTokenizerFast:
@@ -109,7 +113,10 @@ def get_tokenizers(
             encoder_tokenizer(of_target, target=True) if of_target else learn("tgt"),
         )
     if config.tokenizer is not None:
-        return get_tokenizer(text, config, raw), None
+        tokenizer = given_tokenizer(config.tokenizer)
+        for lines, preparation in sides.values():
+            _say_losses(tokenizer, preparation.prepare(lines[:N_COMPARED]).texts)
+        return tokenizer, None
     return (learn("src", "tgt"), None) if config.joint else (learn("src"), learn("tgt"))
 
 
@@ -119,32 +126,16 @@ def prepared_parts(lines: Sequence[str], preparation: TextPreparation) -> Iterat
         yield preparation.prepare(lines[start : start + CHUNK_LINES]).texts
 
 
-def get_tokenizer(text: ParallelText, config: SubwordConfig, raw: bool = True) -> PreTrainedTokenizerFast:
-    """The tokenizer that the recipe names, or one learned on both sides of the training text.
-
-    Either tokenizer adds one end piece and nothing else to each line, and neither cuts nor pads it.
-
-    Raises:
-        ConfigError: The named tokenizer cannot be loaded, is not a fast one, or has no end piece.
-    """
-    if config.tokenizer is None:
-        return train_subwords(chain(text.src, text.tgt), config, raw)
-    say_download(config.tokenizer, TOKENIZER)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(config.tokenizer, use_fast=True)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"subwords.tokenizer: expected a tokenizer folder, got: {error}") from error
-    if not tokenizer.is_fast or tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
-        raise ConfigError(
-            "subwords.tokenizer: expected a fast tokenizer with end and padding pieces, "
-            f"got {config.tokenizer}."
+def _say_losses(tokenizer: PreTrainedTokenizerFast, lines: Sequence[str]) -> None:
+    """Say how many lines are not what they were when their pieces are put together again."""
+    ids = [one.ids for one in encode_pieces(tokenizer, lines)]
+    back = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    if lost := [line for line, one in zip(lines, back, strict=True) if line.strip() != one.strip()]:
+        _log.warning(
+            "subwords.tokenizer: %d of %d lines come back changed from their pieces, and would be translated "
+            "so, such as: %s",
+            *(len(lost), len(lines), lost[0][:80]),
         )
-    if tokenizer.eos_token_id == tokenizer.pad_token_id:
-        raise ConfigError(
-            "subwords.tokenizer: expected different end and padding pieces, got "
-            f"{tokenizer.eos_token!r} for both in {config.tokenizer}. Give it a padding piece of its own."
-        )
-    return ended_by_one_piece(tokenizer)
 
 
 def needs_annotator(factors: Sequence[str], syntax: SyntaxInputs | None = None) -> bool:

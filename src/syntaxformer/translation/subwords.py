@@ -1,7 +1,7 @@
-"""Learns subwords from raw text: byte-pair encoding with visible spaces, so that output needs no detokeniser.
+"""Subwords, learned from raw text or the user's own; visible spaces, so that output needs no detokeniser.
 
-The result is a Hugging Face fast tokenizer. Any other fast tokenizer works in its place, for example that of
-a pretrained encoder.
+All are Hugging Face fast tokenizers: byte-pair encoding and unigram models learned here, a SentencePiece model,
+a `tokenizer.json`, the tokenizer of a pretrained encoder.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from io import BytesIO
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from sentencepiece import SentencePieceTrainer
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from syntaxformer.base.downloads import say_download
+from syntaxformer.base.downloads import TOKENIZER, say_download
 from syntaxformer.base.errors import ConfigError
+from syntaxformer.translation.checkpoint_pieces import sentencepiece_tokenizer
 from syntaxformer.translation.source import encode_pieces
 from syntaxformer.translation.stored import stored_folder
 
@@ -35,7 +38,15 @@ class SubwordConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    vocab_size: int = Field(default=10_000, gt=300, description="pieces in a vocabulary, with the 256 bytes")
+    kind: Literal["bpe", "unigram"] = Field(
+        default="bpe", description="byte-pair encoding, or a unigram model (Kudo 2018)"
+    )
+    vocab_size: int | None = Field(
+        default=None,
+        gt=300,
+        description="pieces in a vocabulary, with the 256 bytes; null: 2,000 for fewer than 10,000 pairs, 4,000 "
+        "to 50,000, 8,000 to 200,000, 16,000 to 1,000,000, else 32,000",
+    )
     joint: bool = Field(
         default=True, description="one vocabulary for both languages; false: one of this size for each"
     )
@@ -47,7 +58,9 @@ class SubwordConfig(BaseModel):
     )
     min_frequency: int = Field(default=2, ge=1, description="a merge must occur this often")
     tokenizer: str | None = Field(
-        default=None, description="folder of an existing tokenizer; null: learn a tokenizer"
+        default=None,
+        description="folder of an existing tokenizer, a SentencePiece model (.model) or a tokenizer.json; null: "
+        "learn a tokenizer",
     )
     dropout: float = Field(
         default=0.0,
@@ -64,6 +77,14 @@ class SubwordConfig(BaseModel):
         return self
 
 
+def size_for(n_pairs: int) -> int:
+    """Pieces for so many pairs, of which small data sees rare ones too seldom to learn them."""
+    return next((size for most, size in _SIZES if n_pairs < most), 32_000)
+
+
+_SIZES = ((10_000, 2000), (50_000, 4000), (200_000, 8000), (1_000_000, 16_000))
+
+
 def train_subwords(
     lines: Iterable[str], config: SubwordConfig, split_punctuation: bool = True
 ) -> PreTrainedTokenizerFast:
@@ -74,14 +95,17 @@ def train_subwords(
 
     Args:
         lines: Prepared text of one language or both.
-        config: Size of the vocabulary; a small corpus may give fewer pieces.
+        config: Kind, and size of the vocabulary; a small corpus may give fewer pieces.
         split_punctuation: False for text that is already split into words, where " ." may be one piece.
 
     Returns:
         A fast tokenizer that ends each text with `</s>`. Ids 0 to 3 are `<pad>`, `<s>`, `</s>`, `<unk>`.
 
-    Source: Sennrich et al. (2016), byte-pair encoding; Kudo & Richardson (2018) for visible spaces.
+    Source: Sennrich et al. (2016), byte-pair encoding; Kudo (2018), unigram models; Kudo & Richardson (2018) for
+    visible spaces.
     """
+    if config.kind == "unigram":
+        return _fast(_unigram(lines, config.vocab_size or size_for(0)), *SPECIALS)
     tokenizer = Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
     spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
     punctuation = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}▁]"), "isolated")
@@ -90,7 +114,7 @@ def train_subwords(
         [decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="always"), decoders.Fuse()]
     )
     trainer = trainers.BpeTrainer(
-        vocab_size=config.vocab_size,
+        vocab_size=config.vocab_size or size_for(0),
         min_frequency=config.min_frequency,
         special_tokens=[*SPECIALS, *BYTES],
         show_progress=False,
@@ -99,6 +123,32 @@ def train_subwords(
     tokenizer = _with_bytes_as_pieces(tokenizer)
     _end_with(tokenizer, EOS)
     return _fast(tokenizer, *SPECIALS)
+
+
+def _unigram(lines: Iterable[str], size: int) -> Tokenizer:
+    """By SentencePiece's trainer, which, unlike that of tokenizers, learns the same from the same text."""
+    model, names = BytesIO(), ("pad_id", "bos_id", "eos_id", "unk_id")
+    as_it_is = {
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+        "byte_fallback": True,
+    }
+    limits = {"vocab_size": size, "hard_vocab_limit": False, "max_sentence_length": 2**20, "num_threads": 1}
+    options = {**as_it_is, **limits, **{name: place for place, name in enumerate(names)}, "minloglevel": 2}
+    try:
+        SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, **options)
+    except RuntimeError as error:
+        reason = str(error).rpartition("] ")[2]
+        raise ConfigError(
+            f"subwords.vocab_size: expected one that fits the text, got {size}: {reason}"
+        ) from error
+    tokenizer, _ = sentencepiece_tokenizer(model.getvalue())
+    # Text that spells a special piece ("</s>", "<0x41>") is cut behind "<", and not kept apart by a space.
+    tokenizer.normalizer = normalizers.Prepend(" ")
+    marks = pre_tokenizers.Split("<", "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, marks])
+    _end_with(tokenizer, EOS)
+    return tokenizer
 
 
 def stored_subwords(
@@ -193,6 +243,72 @@ def _letters_and_merges(tokenizer: PreTrainedTokenizerFast) -> tuple[Tokenizer, 
     letters.model.dropout, letters.encode_special_tokens, ids = 1.0, True, model["vocab"]
     merges = enumerate(model["merges"])
     return letters, {(ids[one], ids[other]): (rank, ids[one + other]) for rank, (one, other) in merges}
+
+
+_ROLES = {
+    "pad_token": ("<pad>", "[PAD]"),
+    "bos_token": ("<s>", "[CLS]", "<bos>"),
+    "eos_token": ("</s>", "[SEP]", "<eos>", "<|endoftext|>"),
+    "unk_token": ("<unk>", "[UNK]"),
+    "mask_token": ("<mask>", "[MASK]"),
+}
+"""Usual names of special pieces in a file that does not tell their roles."""
+
+
+def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
+    """The tokenizer in a folder, a SentencePiece model (`.model`) or a `tokenizer.json`.
+
+    It adds one end piece and nothing else to each line, and neither cuts nor pads it. A file's special pieces
+    have roles by SentencePiece's ids or by their usual names; padding and end pieces are added where it has none.
+
+    Raises:
+        ConfigError: It cannot be read, is not fast, has no padding, end or decoder, or special pieces of no role.
+    """
+    say_download(path, TOKENIZER)
+    roles: dict[str, str] = {}
+    try:
+        if path.endswith(".model"):
+            backend, roles = sentencepiece_tokenizer(Path(path).read_bytes())
+        elif not path.endswith(".json"):
+            tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True)
+            return ended_by_one_piece(_checked(tokenizer, path))
+        else:
+            backend = Tokenizer.from_file(path)
+    except ConfigError:
+        raise
+    except Exception as error:  # protobuf and tokenizers raise classes of their own
+        wanted = "a tokenizer folder, a SentencePiece .model or a tokenizer.json"
+        raise ConfigError(f"subwords.tokenizer: expected {wanted}, got: {error}") from error
+    state = json.loads(backend.to_str())
+    special = [one["content"] for one in state["added_tokens"] if one["special"]]
+    for role, names in _ROLES.items():
+        if role not in roles and (known := [name for name in names if name in special]):
+            roles[role] = known[0]
+    if homeless := sorted(set(special) - set(roles.values())):
+        raise ConfigError(
+            f"subwords.tokenizer: expected special pieces for padding, start, end and unknown text in {path}, got "
+            f"{', '.join(homeless[:5])}. Give a folder whose tokenizer_config.json tells their roles."
+        )
+    if state["decoder"] is None:
+        raise ConfigError(
+            f"subwords.tokenizer: expected a decoder, which makes text of pieces, got none in {path}."
+        )
+    backend.add_special_tokens([roles.setdefault("pad_token", PAD), roles.setdefault("eos_token", EOS)])
+    named = (roles.get(role) for role in ("pad_token", "bos_token", "eos_token", "unk_token"))
+    return ended_by_one_piece(_checked(_fast(backend, *named), path))
+
+
+def _checked(tokenizer: Any, path: str) -> PreTrainedTokenizerFast:
+    if not tokenizer.is_fast or tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
+        raise ConfigError(
+            f"subwords.tokenizer: expected a fast tokenizer with end and padding pieces, got {path}."
+        )
+    if tokenizer.eos_token_id == tokenizer.pad_token_id:
+        raise ConfigError(
+            "subwords.tokenizer: expected different end and padding pieces, got "
+            f"{tokenizer.eos_token!r} for both in {path}. Give it a padding piece of its own."
+        )
+    return tokenizer
 
 
 _PROBE = "a line"

@@ -434,7 +434,7 @@ def _unknown(name: str, scheme: str) -> str:
     forms = [
         *BUNDLED,
         SPACES,
-        "the folder of a spaCy pipeline",
+        "FOLDER",
         *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items()),
     ]
     message = f"annotator: expected {', '.join(forms[:-1])} or {forms[-1]}, got {name!r}."

@@ -17,7 +17,7 @@ from syntaxformer.annotate.wrappers import keep_annotator, stored_name
 from syntaxformer.base.config import sections_in_words
 from syntaxformer.base.errors import CheckpointError, ConfigError
 from syntaxformer.base.files import hash_file, read_json, write_json
-from syntaxformer.base.languages import SPACES, language_of_side
+from syntaxformer.base.languages import language_of_side
 from syntaxformer.infusion import infuse
 from syntaxformer.runs.checkpoints import WEIGHTS, average_weights, check_finite, load_tensors, load_weights
 from syntaxformer.runs.loading import longest_input
@@ -573,8 +573,6 @@ def _annotator(recipe: Recipe, factors: Sequence[str], syntax: SyntaxInputs) -> 
     annotator = annotate.prepare(
         section.annotator or "", needs=syntax.needs, words_given=words_given, annotated=section.annotated
     )
-    if annotator.name == SPACES:
-        _log.info("no annotator is needed: the words of %s are cut at spaces", ", ".join(factors))
     check_syntax(syntax, annotator.provides, annotator.name)
     check_factors(factors, annotator.provides, recipe.data.factor_files, annotator=annotator.name)
     return annotator

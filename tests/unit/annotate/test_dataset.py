@@ -39,7 +39,7 @@ def test_a_cell_is_the_annotation():
         "label": 1,
         "syntax": {
             "annotator": "table 3", "text": "cats sit", "words": None, "starts": [0, 5], "ends": [4, 8], "upos": ["NOUN", "VERB"],
-            "xpos": None, "deprels": ["root", "dep"], "governors": [-1, 0], "lemmas": None, "constituency": None,
+            "xpos": None, "deprels": ["root", "dep"], "governors": [-1, 0], "lemmas": None, "feats": None, "constituency": None,
         },
     }  # fmt: skip
     read = [Sentence.from_dict(part) for row in done for part in parts_of(row["syntax"])]

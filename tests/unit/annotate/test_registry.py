@@ -8,9 +8,9 @@ from syntaxformer.annotate import annotator, annotator_identity, load_annotator
 from syntaxformer.annotate.annotator import BACKENDS
 from syntaxformer.base.downloads import MODEL_SIZES
 from syntaxformer.base.errors import BackendMissingError, ConfigError
-from syntaxformer.base.languages import BUNDLED
+from syntaxformer.base.languages import BUNDLED, SPACES
 
-ALL = [*BUNDLED, *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items())]
+ALL = [*BUNDLED, SPACES, "FOLDER", *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items())]
 FORMS = f"annotator: expected {', '.join(ALL[:-1])} or {ALL[-1]}, got "
 
 

@@ -18,7 +18,6 @@ from syntaxformer.translation.corpora import CorpusConfig, ParallelText, read_sp
 from syntaxformer.translation.prepare import (
     annotated_columns,
     encode_pairs,
-    get_tokenizer,
     get_tokenizers,
     needs_annotator,
     nested_fraction,
@@ -26,7 +25,7 @@ from syntaxformer.translation.prepare import (
 )
 from syntaxformer.translation.recipe import load_recipe
 from syntaxformer.translation.source import SourceEncoder
-from syntaxformer.translation.subwords import SubwordConfig
+from syntaxformer.translation.subwords import SubwordConfig, given_tokenizer, train_subwords
 from syntaxformer.translation.training import prepare
 from syntaxformer.trees import Sentence, write_conllu
 
@@ -36,6 +35,14 @@ SRC, TGT = ["the cat sat", "cats", "the cat"], ["die Katze", "Katzen", "die Katz
 def _text(n: int) -> ParallelText:
     return ParallelText(
         [f"s{row}" for row in range(n)], [f"t{row}" for row in range(n)], Path("a"), Path("b")
+    )
+
+
+def tokenizer_of(text: ParallelText, config: SubwordConfig) -> PreTrainedTokenizerFast:
+    return (
+        given_tokenizer(config.tokenizer)
+        if config.tokenizer
+        else train_subwords([*text.src, *text.tgt], config)
     )
 
 
@@ -65,7 +72,7 @@ def test_long_and_empty_pairs_are_left_out_and_counted(tmp_path, caplog):
     src = ["the cat", "", "the cat " * 31, "cat", "sat"]
     tgt = ["die Katze", "leer", "die", "", "saß"]
     _, text = _corpus(tmp_path, src, tgt)
-    encoder = SourceEncoder(get_tokenizer(text, SubwordConfig(vocab_size=307)))
+    encoder = SourceEncoder(tokenizer_of(text, SubwordConfig(vocab_size=307)))
     with caplog.at_level("INFO"):
         pairs = encode_pairs(text, encoder, None, 29)
     assert len(pairs) == 2
@@ -84,7 +91,7 @@ def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
             [Sentence.from_words(line.split(), upos=["X"] * len(line.split())) for line in src]
         )
     ]
-    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
     encoder = SourceEncoder(tokenizer, build_vocabularies([], ("pos",), 1), prepend="interleaved")
     bare = max(SourceEncoder(tokenizer).encode(src).lengths)
     with caplog.at_level("INFO"):
@@ -96,13 +103,13 @@ def test_pairs_that_are_too_long_by_their_tags_are_named(tmp_path, caplog):
 
 def test_no_limit_keeps_long_pairs(tmp_path):
     _, text = _corpus(tmp_path, ["the cat " * 400], ["die Katze"])
-    encoder = SourceEncoder(get_tokenizer(text, SubwordConfig(vocab_size=307)))
+    encoder = SourceEncoder(tokenizer_of(text, SubwordConfig(vocab_size=307)))
     assert len(encode_pairs(text, encoder, None, None)) == 1
 
 
 def test_no_pair_left_is_an_error(tmp_path):
     _, text = _corpus(tmp_path, ["the cat " * 31], ["die Katze"])
-    encoder = SourceEncoder(get_tokenizer(text, SubwordConfig(vocab_size=307)))
+    encoder = SourceEncoder(tokenizer_of(text, SubwordConfig(vocab_size=307)))
     with pytest.raises(DataError) as caught:
         encode_pairs(text, encoder, None, 11)
     assert str(caught.value) == (
@@ -113,7 +120,7 @@ def test_no_pair_left_is_an_error(tmp_path):
 def test_chunks_give_what_one_piece_gives(tmp_path, annotator, monkeypatch):
     config, text = _corpus(tmp_path, SRC * 5, TGT * 5)
     factors = ("pos", "subword")
-    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
 
     def encoded():
         columns = annotated_columns(text, annotator, config, "train", factors)
@@ -134,7 +141,7 @@ def test_a_user_column_reaches_every_piece(tmp_path, annotator):
     (tmp_path / "train.ani").write_text("no yes no\nyes\nno yes\n")
     factors = ("animacy",)
     columns = annotated_columns(text, annotator, config, "train", factors)
-    encoder = source_encoder(get_tokenizer(text, SubwordConfig(vocab_size=307)), columns, factors, 1)
+    encoder = source_encoder(tokenizer_of(text, SubwordConfig(vocab_size=307)), columns, factors, 1)
     pairs = encode_pairs(text, encoder, columns, None)
     values = encoder.vocabularies["animacy"].decode(pairs.src.factors[:, 0])
     first = [value for value in values[: pairs.src.splits[1]] if value != "<none>"]
@@ -233,24 +240,26 @@ def test_one_vocabulary_for_all_fractions(tmp_path):
 
 
 def test_a_tokenizer_that_is_not_there(tmp_path):
-    with pytest.raises(ConfigError, match=r"^subwords\.tokenizer: expected a tokenizer folder, got: "):
-        get_tokenizer(_text(1), SubwordConfig(tokenizer=str(tmp_path / "none")))
+    with pytest.raises(
+        ConfigError, match=r"^subwords\.tokenizer: expected a tokenizer folder, a SentencePiece "
+    ):
+        tokenizer_of(_text(1), SubwordConfig(tokenizer=str(tmp_path / "none")))
 
 
 def test_a_tokenizer_of_a_folder(tmp_path):
     text = ParallelText(SRC, TGT, Path("a"), Path("b"))
-    get_tokenizer(text, SubwordConfig(vocab_size=307)).save_pretrained(tmp_path)
-    again = get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+    tokenizer_of(text, SubwordConfig(vocab_size=307)).save_pretrained(tmp_path)
+    again = tokenizer_of(text, SubwordConfig(tokenizer=str(tmp_path)))
     assert again.convert_tokens_to_ids("</s>") == 2
 
 
 def test_a_tokenizer_without_an_end_is_refused(tmp_path):
     text = ParallelText(SRC, TGT, Path("a"), Path("b"))
-    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
     tokenizer.eos_token = None
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ConfigError) as caught:
-        get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+        tokenizer_of(text, SubwordConfig(tokenizer=str(tmp_path)))
     assert str(caught.value) == (
         f"subwords.tokenizer: expected a fast tokenizer with end and padding pieces, got {tmp_path}."
     )
@@ -259,27 +268,27 @@ def test_a_tokenizer_without_an_end_is_refused(tmp_path):
 def test_a_tokenizer_that_pads_with_its_end_is_refused(tmp_path):
     """A model could never end a line: its end piece would count as padding."""
     text = ParallelText(SRC, TGT, Path("a"), Path("b"))
-    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
     tokenizer.pad_token = tokenizer.eos_token
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="expected different end and padding pieces"):
-        get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+        tokenizer_of(text, SubwordConfig(tokenizer=str(tmp_path)))
 
 
 def test_a_tokenizer_of_a_folder_neither_cuts_nor_pads(tmp_path):
     text = ParallelText(SRC, TGT, Path("a"), Path("b"))
-    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
     whole = SourceEncoder(tokenizer).encode(SRC).pieces.tolist()
     tokenizer(SRC, truncation=True, max_length=3, padding="max_length")
     tokenizer.save_pretrained(tmp_path)
-    again = get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path)))
+    again = tokenizer_of(text, SubwordConfig(tokenizer=str(tmp_path)))
     assert SourceEncoder(again).encode(SRC).pieces.tolist() == whole
 
 
 @pytest.mark.parametrize("template", [None, "<s> $A </s>", "$A", "</s> $A </s> <s>", "$A </s>"])
 def test_a_line_is_ended_by_one_piece_whatever_the_template(tmp_path, template):
     text = ParallelText(SRC, TGT, Path("a"), Path("b"))
-    tokenizer = get_tokenizer(text, SubwordConfig(vocab_size=307))
+    tokenizer = tokenizer_of(text, SubwordConfig(vocab_size=307))
     ended = SourceEncoder(tokenizer).encode(SRC).pieces.tolist()
     specials = [("<s>", 1), ("</s>", 2)]
     tokenizer.backend_tokenizer.post_processor = (
@@ -288,7 +297,7 @@ def test_a_line_is_ended_by_one_piece_whatever_the_template(tmp_path, template):
         else processors.TemplateProcessing(single=template, special_tokens=specials)
     )
     tokenizer.save_pretrained(tmp_path / "given")
-    again = get_tokenizer(text, SubwordConfig(tokenizer=str(tmp_path / "given")))
+    again = tokenizer_of(text, SubwordConfig(tokenizer=str(tmp_path / "given")))
     assert SourceEncoder(again).encode(SRC).pieces.tolist() == ended
     again.save_pretrained(tmp_path / "model")
     stored = PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")

@@ -1,0 +1,181 @@
+"""SentencePiece models and tokenizer.json of one's own cut text as their libraries do, and say where."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from syntaxformer.base.errors import ConfigError
+from syntaxformer.demo.corpus import read_pairs
+from syntaxformer.translation.corpora import CorpusConfig, ParallelText
+from syntaxformer.translation.prepare import get_tokenizers
+from syntaxformer.translation.source import encode_pieces
+from syntaxformer.translation.subwords import SubwordConfig, given_tokenizer, train_subwords
+
+ODD = [
+    "Äpfel  und   Öl: ß für 3,50 €…", "  vorn und hinten  ", "Grüße 🙂👩‍👩‍👧 aus Köln", "naïve café ﬁne ½ Ⅷ", "中文 und кириллица",
+    "Straße\u00a0\u200bhier", "don't",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lines():
+    """English and German sentences of the demo, the umlauts among them."""
+    pairs = read_pairs()["train"][:400]
+    return [line for pair in pairs for line in pair]
+
+
+def learned(lines, folder: Path, **options: object) -> str:
+    options = {"model_type": "unigram", "vocab_size": 420, "character_coverage": 0.999, **options}
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_prefix=str(folder / "own"),
+        num_threads=1,
+        minloglevel=2,
+        **options,
+    )
+    return str(folder / "own.model")
+
+
+BYTES = {"byte_fallback": True, "vocab_size": 700}
+KINDS = [
+    {}, BYTES, {"model_type": "bpe"}, {"model_type": "bpe", **BYTES}, {"remove_extra_whitespaces": False},
+    {"model_type": "bpe", "add_dummy_prefix": False}, {"split_by_whitespace": False}, {"pad_id": 3},
+    {"normalization_rule_name": "identity", **BYTES},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_the_pieces_are_those_of_sentencepiece_with_their_places(lines, tmp_path, options):
+    path = learned(lines, tmp_path, **options)
+    theirs, ours = SentencePieceProcessor(model_file=path), given_tokenizer(path)
+    for line, found in zip(lines + ODD, encode_pieces(ours, lines + ODD), strict=True):
+        assert found.ids[:-1] == theirs.encode(line), line
+        assert found.ids[-1] == ours.eos_token_id
+        raw = line.encode()
+        for piece, (start, end) in zip(
+            theirs.encode(line, return_type="proto").pieces, found.offsets, strict=False
+        ):
+            if not piece.piece.startswith("<0x") and piece.piece != "▁":
+                # SentencePiece counts bytes, and a space before a word as part of it. Of the pieces of one
+                # character ("…" is "..."), it gives the place to one.
+                first, last = (len(raw[:at].decode(errors="ignore")) for at in (piece.begin, piece.end))
+                if line[first:last].strip():
+                    assert line[start:end].strip() == line[first:last].strip(), (line, piece.piece)
+                    assert end == last
+
+
+def test_the_roles_of_special_pieces(lines, tmp_path):
+    ours = given_tokenizer(learned(lines, tmp_path, pad_id=3, eos_id=1, bos_id=2, bos_piece="[BEGIN]"))
+    roles = (ours.pad_token_id, ours.bos_token_id, ours.eos_token_id, ours.unk_token_id)
+    assert roles == (3, 2, 1, 0)
+    assert ours.bos_token == "[BEGIN]"
+    added = given_tokenizer(learned(lines, tmp_path, eos_id=-1))
+    assert (added.pad_token, added.pad_token_id) == ("<pad>", 420)
+    assert (added.eos_token, added.eos_token_id) == ("</s>", 421)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"user_defined_symbols": ["<url>"]}, "expected special pieces for padding, start, end and unknown"),
+        ({"control_symbols": ["<2de>"]}, "got <2de>. Give a folder whose tokenizer_config.json tells"),
+        ({"model_type": "char"}, "expected a SentencePiece model of type unigram or bpe"),
+        ({"treat_whitespace_as_suffix": True}, "with spaces before words"),
+    ],
+)
+def test_what_has_no_role_or_place_is_refused(lines, tmp_path, options, message):
+    with pytest.raises(ConfigError, match=r"^subwords\.tokenizer: ") as caught:
+        given_tokenizer(learned(lines, tmp_path, **options))
+    assert message in str(caught.value)
+
+
+def wordpieces(lines, folder: Path, **changes: object) -> str:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(cleanup=False)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(
+        lines, trainers.WordPieceTrainer(vocab_size=400, special_tokens=special, show_progress=False)
+    )
+    if "extra" in changes:
+        tokenizer.add_special_tokens([AddedToken(str(changes["extra"]))])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    if "decoder" in changes:
+        content = json.loads((folder / "tokenizer.json").read_text())
+        (folder / "tokenizer.json").write_text(json.dumps(content | {"decoder": None}))
+    return str(folder / "tokenizer.json")
+
+
+def test_a_tokenizer_json_is_taken_as_it_is(lines, tmp_path):
+    path = wordpieces(lines, tmp_path)
+    theirs, ours = Tokenizer.from_file(path), given_tokenizer(path)
+    for line, found in zip(lines + ODD, encode_pieces(ours, lines + ODD), strict=True):
+        wanted = theirs.encode(line, add_special_tokens=False)
+        assert (found.ids[:-1], found.offsets[:-1]) == (wanted.ids, wanted.offsets)
+    assert (ours.pad_token, ours.bos_token, ours.eos_token, ours.unk_token) == (
+        "[PAD]",
+        "[CLS]",
+        "[SEP]",
+        "[UNK]",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"extra": "<lang>"}, "got <lang>. Give a folder"), ({"decoder": None}, "expected a decoder")],
+)
+def test_a_tokenizer_json_without_roles_or_decoder_is_refused(lines, tmp_path, changes, message):
+    with pytest.raises(ConfigError) as caught:
+        given_tokenizer(wordpieces(lines, tmp_path, **changes))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["none.model", "none.json", "text.model", "text.json"])
+def test_a_file_that_is_no_tokenizer(tmp_path, name):
+    (tmp_path / "text.model").write_text("a text")
+    (tmp_path / "text.json").write_text("a text")
+    with pytest.raises(
+        ConfigError, match=r"subwords\.tokenizer: expected a tokenizer folder, a SentencePiece"
+    ):
+        given_tokenizer(str(tmp_path / name))
+
+
+def test_a_unigram_model_of_our_own_loses_nothing_and_is_learned_alike(lines):
+    config = SubwordConfig(kind="unigram", vocab_size=600)
+    ours, again = train_subwords(lines, config), train_subwords(lines, config)
+    assert len(ours) == 600
+    assert ours.backend_tokenizer.to_str() == again.backend_tokenizer.to_str()
+    assert (ours.pad_token_id, ours.bos_token_id, ours.eos_token_id, ours.unk_token_id) == (0, 1, 2, 3)
+    for line in [*lines, *ODD, "</s> <unk> <0x41>"]:
+        (found,) = encode_pieces(ours, [line])
+        assert ours.decode(found.ids, skip_special_tokens=True) == line
+        assert not {0, 1, 3} & set(found.ids)
+    with pytest.raises(
+        ConfigError, match=r"^subwords\.vocab_size: expected one that fits the text, got 301: "
+    ):
+        train_subwords(lines, SubwordConfig(kind="unigram", vocab_size=301))
+
+
+def _text(n: int) -> ParallelText:
+    return ParallelText(["ein Haus"] * n, ["a house"] * n, Path("a"), Path("b"))
+
+
+@pytest.mark.parametrize(("n", "size"), [(9_999, 2000), (10_000, 4000), (50_000, 8000)])
+def test_the_size_follows_the_data_and_is_said(caplog, n, size):
+    caplog.set_level(logging.INFO)
+    get_tokenizers(_text(n), SubwordConfig(), CorpusConfig(dir=Path(), src="de", tgt="en"))
+    assert f"subwords.vocab_size: {size}, chosen for {n} pairs" in caplog.text
+
+
+def test_lines_that_do_not_come_back_are_counted(lines, tmp_path, caplog):
+    text = ParallelText(["Äpfel  und Öl…", "das Haus"], ["apples", "houses"], Path("a"), Path("b"))
+    config = SubwordConfig(tokenizer=learned(lines, tmp_path, **BYTES))
+    get_tokenizers(text, config, CorpusConfig(dir=Path(), src="de", tgt="en"))
+    assert "1 of 2 lines come back changed from their pieces" in caplog.text
+    assert "Äpfel  und Öl…" in caplog.text

@@ -1,43 +1,60 @@
-"""CoNLL-U to spaCy DocBins: gold words, one sentence a document, the raw text as its text."""
+"""Which treebank files train and test each bundled pipeline, their licences, and how they are prepared."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from spacy.tokens import DocBin
-from spacy.vocab import Vocab
-
-from annotators.treebank import GoldSentence, read_treebank, to_doc
+from syntaxformer.trees import Sentence, read_conllu, write_conllu
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """Which treebank files a pipeline is trained and tested on, and how their words are read."""
+    """Files of a pipeline and how they are read.
+
+    Args:
+        train: Files that are learned; one that is named twice counts double.
+        dev: Chooses the best state, unless it is learned, too.
+        test: Scores that `meta.json` records.
+        steps: Updates.
+        lowercase: Whether all is lower-cased.
+        common_subtypes: The only subtypes of relations that are kept; None for all.
+        description: Entries of `meta.json`.
+    """
 
     train: tuple[str, ...]
     dev: str
     test: str
-    merge_multiword: bool
+    steps: int
     lowercase: bool = False
     common_subtypes: frozenset[str] | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
     description: Mapping[str, Any] = field(default_factory=dict)
 
-    def read(self, folder: Path, name: str) -> list[GoldSentence]:
-        """The sentences of one file, in words and labels that all of the language's files share."""
-        sentences = read_treebank(folder / name, merge_multiword=self.merge_multiword)
-        if self.lowercase:
-            sentences = [replace(one, words=tuple(word.lower() for word in one.words)) for one in sentences]
-        return [self._with_common_labels(sentence) for sentence in sentences]
+    def prepared(self, source: Path, target: Path, every: int | None = None, keep: bool = True) -> Path:
+        """Write a file as this language is trained on it.
 
-    def _with_common_labels(self, sentence: GoldSentence) -> GoldSentence:
-        if self.common_subtypes is None:
+        Args:
+            source: A CoNLL-U file.
+            target: Where it is written.
+            every: With a number, only each n-th sentence is kept, or with `keep=False` all others.
+            keep: See `every`.
+        """
+        sentences = enumerate(map(self._prepare, read_conllu(source)))
+        kept = (one for place, one in sentences if every is None or (place % every == 0) == keep)
+        write_conllu(target, kept)
+        return target
+
+    def _prepare(self, sentence: Sentence) -> Sentence:
+        if self.common_subtypes is not None:
+            known = (
+                one if one in self.common_subtypes else one.partition(":")[0]
+                for one in sentence.deprels or ()
+            )
+            sentence = replace(sentence, deprels=tuple(known))
+        if not self.lowercase:
             return sentence
-        labels = (
-            label if label in self.common_subtypes else label.partition(":")[0] for label in sentence.deprels
-        )
-        return replace(sentence, deprels=tuple(labels))
+        words = tuple(word.lower() for word in sentence.words)
+        return replace(sentence, text=sentence.text.lower(), words=words)
 
 
 EWT = {
@@ -84,8 +101,7 @@ LANGUAGES = {
         train=("en_ewt-ud-train.conllu.gz",),
         dev="en_ewt-ud-dev.conllu.gz",
         test="en_ewt-ud-test.conllu.gz",
-        merge_multiword=False,
-        settings={"training.max_steps": 4500, "training.eval_frequency": 450},
+        steps=4500,
         description=_description("en", "English", (EWT,)),
     ),
     "de": Language(
@@ -93,17 +109,11 @@ LANGUAGES = {
         train=("de_pud-ud-test.conllu.gz", "de_gsd-ud-dev.conllu.gz", "de_gsd-ud-dev.conllu.gz"),
         dev="de_gsd-ud-dev.conllu.gz",
         test="de_gsd-ud-test.conllu.gz",
-        merge_multiword=True,
+        steps=900,
         # PUD marks more subtypes than GSD (acl:relcl, flat:name ...): only what both annotate is kept.
         common_subtypes=frozenset(
             ("aux:pass", "compound:prt", "det:poss", "nsubj:pass", "obl:agent", "obl:arg")
         ),
-        settings={
-            "training.max_steps": 900,
-            "training.eval_frequency": 150,
-            "components.parser.min_action_freq": 10,
-            "corpora.train.unknown_frac": 1.0,
-        },
         description=_description("de", "German", (GSD, PUD)),
     ),
 }
@@ -111,14 +121,5 @@ LANGUAGES = {
 LANGUAGES["de_lower"] = replace(
     LANGUAGES["de"],
     lowercase=True,
-    settings={**LANGUAGES["de"].settings, "nlp.lang": "de"},
     description=_description("de_lower", "German, all in lower case,", (GSD, PUD)),
 )
-
-
-def write_docbin(path: Path, sentences: Iterable[GoldSentence]) -> None:
-    vocab = Vocab()
-    store = DocBin(attrs=["POS", "HEAD", "DEP"], store_user_data=True)
-    for sentence in sentences:
-        store.add(to_doc(sentence, vocab))
-    store.to_disk(path)

@@ -1,7 +1,7 @@
 """From a trained spaCy folder to the one that ships: stripped, licensed, with its scores.
 
-What training leaves behind and prediction never reads is dropped: empty vectors and lookup tables,
-the training half of the config, and every string that is no label.
+What training leaves behind and prediction never reads is dropped: empty vectors and lookup tables, and the
+training half of the config.
 """
 
 import json
@@ -12,7 +12,6 @@ from typing import Any
 
 import spacy
 from spacy.language import Language
-from spacy.strings import StringStore
 
 UNUSED = ("vocab/vectors", "vocab/lookups.bin", "vocab/key2row", "vocab/vectors.cfg")
 TRAINING_SECTIONS = ("paths", "system", "corpora", "training", "initialize", "pretraining")
@@ -35,10 +34,10 @@ def package(trained: Path, target: Path, description: Mapping[str, Any], scores:
     """Write the pipeline folder that is shipped, replacing the one that is there.
 
     Args:
-        trained: a folder written by spaCy's training (`model-last`).
+        trained: a folder written by `train_annotator`.
         target: the folder under `src/syntaxformer/annotate/pipelines/`.
         description: meta.json entries: name, version, description, sources.
-        scores: the `performance` entry, what evaluate.py measured on the packaged pipeline.
+        scores: the `performance` entry, measured on the packaged pipeline.
     """
     if target.exists():
         shutil.rmtree(target)
@@ -63,13 +62,10 @@ def describe(target: Path, description: Mapping[str, Any], scores: Mapping[str, 
 
 
 def _strip(nlp: Language, target: Path) -> None:
-    labels = [label for name in nlp.pipe_names for label in nlp.pipe_labels.get(name, [])]
-    parts = [part for label in labels for part in (label, *label.split("||"), label.rpartition("=")[2])]
     target.mkdir(parents=True)
     nlp.to_disk(target)
     for name in UNUSED:
         (target / name).unlink(missing_ok=True)
-    StringStore(sorted(set(parts))).to_disk(target / "vocab" / "strings.json")
     config = nlp.config
     for section in TRAINING_SECTIONS:
         del config[section]
@@ -86,8 +82,8 @@ def _readme(meta: Mapping[str, Any]) -> str:
     return (
         f"# {meta['name']} {meta['version']}\n\n{meta['description']}\n\n"
         f"| test, gold words, one sentence a document | % |\n|---|---|\n{rows}\n\n"
-        "`las` ignores relation subtypes, `las_full` compares them; punctuation counts in both. More scores\n"
-        "are in `meta.json`. Trained by `annotators/train.py`. Licence and sources: `LICENSE`.\n"
+        "`las` ignores relation subtypes; punctuation counts. Trained by `annotators/train.py`.\n"
+        "Licence and sources: `LICENSE`.\n"
     )
 
 

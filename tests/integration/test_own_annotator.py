@@ -137,7 +137,7 @@ def test_a_model_keeps_its_annotator_and_lists_its_files(model, cli):
     assert "Case=Nom|Gender=Fem|Number=Sing" in values["feats"]
     files = json.loads((model / "manifest.json").read_text())["files"]
     assert {"annotator/meta.json", "annotator/parser/model"} <= files.keys()
-    done = cli("translate", model, stdin="Die Katze lacht sehr .\n".encode())
+    done = cli("translate", model, stdin=b"Die Katze lacht sehr .\n")
     assert done.code == 0, done.err
     assert "warning" not in done.err
 

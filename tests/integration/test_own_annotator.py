@@ -76,8 +76,8 @@ def test_evaluate_prints_a_table_or_json_of_any_annotator(own, cli):
         (
             (sentence("Hund", "singt") * 2).replace("\t3\t", "\t_\t").replace("\t2\t", "\t_\t").replace("\t0\t", "\t_\t"),
             None,
-            "expected UPOS, HEAD and DEPREL of Universal Dependencies in every sentence, got 'Der Hund singt sehr .' "
-            "without, or with other tags: governors. Give a treebank that has them.",
+            "expected UPOS, HEAD and DEPREL of Universal Dependencies, got 'Der Hund singt sehr .' without, or with other "
+            "tags: governors. Give a treebank that has them.",
         ),
         ((sentence("Hund", "singt") * 2).replace("NOUN", "NN"), None, "with other tags: NN."),
         (sentence("Hund", "singt") + sentence("Katze", "lacht"), "same", "2 of 2 sentences of"),

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import accumulate, chain, count, pairwise
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,8 @@ _Row = dict[str, Any]
 def read_treebank(path: str | Path, cut: Callable[[str], list[str]] | None = None) -> list[Sentence]:
     """The sentences of a CoNLL-U file with gold tags and trees.
 
-    A multiword token ("zum" = "zu dem") is one word if `cut`, a tokenizer, does not make its words of it. It has
-    the annotation of its first word that is governed from outside. Without `cut` nothing is joined.
+    A multiword token ("zum" = "zu dem") that `cut`, a tokenizer, leaves whole is one word, with the
+    annotation of its first word that is governed from outside. Without `cut` nothing is joined.
 
     Raises:
         DataError: It is no CoNLL-U file, has fewer than two sentences, or one without tags or tree.
@@ -64,33 +64,28 @@ def read_treebank(path: str | Path, cut: Callable[[str], list[str]] | None = Non
         lacking = [name for name in ("upos", "governors", "deprels") if getattr(one, name) is None]
         if lacking or (lacking := sorted(set(one.upos or ()) - UPOS.keys())):
             raise DataError(
-                f"expected UPOS, HEAD and DEPREL of Universal Dependencies in every sentence, got {one.text[:40]!r} "
-                f"without, or with other tags: {', '.join(lacking)}. Give a treebank that has them.",
+                f"expected UPOS, HEAD and DEPREL of Universal Dependencies, got {one.text[:40]!r} without, "
+                f"or with other tags: {', '.join(lacking)}. Give a treebank that has them.",
                 path,
             )
     return [_in_words_of(cut, one) for one in sentences]
 
 
 def _in_words_of(cut: Callable[[str], list[str]] | None, sentence: Sentence) -> Sentence:
-    kept: list[tuple[int, str, tuple[int, int]]] = []  # a word, its form, its place in the text
-    columns, place = _row(sentence), dict[int, int]()
+    columns, kept, place = _row(sentence), list[tuple[int, str]](), dict[int, int]()
     for token in tokens_of(sentence):
-        form, (start, end) = surface_of(sentence, token), sentence.offsets[token[0]]
-        forms = [sentence.words[word] for word in token]
+        form, forms = surface_of(sentence, token), [sentence.words[word] for word in token]
         if cut is None or len(token) == 1 or cut(form) == forms:
             place |= {word: len(kept) + number for number, word in enumerate(token)}
-            ends = (min(at, end) for at in accumulate(map(len, forms), initial=start))
-            kept += zip(token, forms, pairwise(ends), strict=True)
+            kept += zip(token, forms, strict=True)
         else:
             place |= dict.fromkeys(token, len(kept))
-            outer = next(word for word in token if columns["governors"][word] not in token)
-            kept.append((outer, form, (start, end)))
-    own, words, offsets = zip(*kept, strict=True)
-    columns = {name: tuple(values[word] for word in own) for name, values in columns.items()}
+            kept.append((next(one for one in token if columns["governors"][one] not in token), form))
+    columns = {name: tuple(values[word] for word, _ in kept) for name, values in columns.items()}
     columns["governors"] = tuple(place.get(governor, ROOT) for governor in columns["governors"])
     # No word of a line has a space in it ("10 000"), but it may have a no-break space.
-    columns |= {"words": tuple(word.replace(" ", "\xa0") for word in words), "offsets": offsets}
-    return replace(sentence, **columns)
+    columns["words"] = tuple(form.replace(" ", "\xa0") for _, form in kept)
+    return replace(sentence, **columns, offsets=tuple(sentence.offsets[word] for word, _ in kept))
 
 
 def _row(sentence: Sentence) -> _Row:
@@ -100,7 +95,7 @@ def _row(sentence: Sentence) -> _Row:
 def score_annotator(annotator: Annotator, sentences: Sequence[Sentence]) -> dict[str, float]:
     """Percent of the words of gold sentences whose annotation is right; the annotator is given the words.
 
-    Punctuation counts, subtypes of relations do not. Lemmas and features are scored where both sides have them.
+    Punctuation counts, subtypes of relations do not. What one side lacks is not scored.
 
     Source: the CoNLL 2018 shared task, but with gold words.
     """
@@ -141,7 +136,7 @@ def train_annotator(
         seed: Of the initial weights, the order of sentences, and the copies with changes.
 
     Returns:
-        Scores on dev, F1 of the tokenizer's words of raw text, minutes, sentences, updates; also in `meta.json`.
+        Scores on dev, F1 of the tokenizer's words of raw text ("words"), minutes, sentences, updates.
 
     Raises:
         DataError: As `read_treebank`, or the folder cannot be written.
@@ -261,16 +256,14 @@ def _example(row: _Row, nlp: Language, columns: Sequence[str]) -> Example:
     words, governors, none = list(row["words"]), row["governors"], ("_",) * len(row["words"])
     heads = [at if one == ROOT else one for at, one in enumerate(governors)]
     labels = ["ROOT" if one == ROOT else name for one, name in zip(governors, row["deprels"], strict=True)]
-    lemmas = [one.strip("_") if "lemmas" in columns else "" for one in row.get("lemmas", none)]
+    lemmas = ["" if one == "_" or "lemmas" not in columns else one for one in row.get("lemmas", none)]
     feats = [one if "feats" in columns else "" for one in row.get("feats", none)]
-    gold = Doc(
-        nlp.vocab, words=words, pos=list(row["upos"]), lemmas=lemmas, morphs=feats, heads=heads, deps=labels
-    )
-    return Example(Doc(nlp.vocab, words=words), gold)
+    tags = {"pos": list(row["upos"]), "lemmas": lemmas, "morphs": feats, "heads": heads, "deps": labels}
+    return Example(Doc(nlp.vocab, words=words), Doc(nlp.vocab, words=words, **tags))
 
 
 def _altered(rows: Sequence[_Row], chance: random.Random) -> Iterator[_Row]:
-    """Copies of some sentences as other texts have them, and those of a small treebank with rare words disguised."""
+    """Copies of some sentences as other texts have them; of a small treebank all with rare words hidden."""
     counts = Counter(word.lower() for row in rows for word in row["words"])
 
     def disguised(word: str) -> str:
@@ -286,11 +279,8 @@ def _altered(rows: Sequence[_Row], chance: random.Random) -> Iterator[_Row]:
                 # The lemma of a word that was changed is not learned.
                 triples = zip(row.get("lemmas", none), words, other, strict=True)
                 yield row | {"words": other, "lemmas": tuple(a if b == c else "_" for a, b, c in triples)}
-        if (
-            chance.random() < 0.05
-            and row["upos"][-1] == "PUNCT"
-            and 0 < len(words) - 1 not in row["governors"]
-        ):
+        ends_free = row["upos"][-1] == "PUNCT" and 0 < len(words) - 1 not in row["governors"]
+        if chance.random() < 0.05 and ends_free:
             yield {name: values[:-1] for name, values in row.items()}
         if chance.random() < 0.06:
             run = rows[place : place + chance.randint(2, 3)]

@@ -228,7 +228,7 @@ def trusted_annotator(
 
 
 def kept_pipeline(name: str) -> Path | None:
-    """The folder of a pipeline of spaCy's own parts, of which a model's folder takes a copy; None for others."""
+    """The folder of a pipeline of spaCy's own parts, of which a model keeps a copy; None for others."""
     plain = name.removesuffix(PHRASES)
     config = Path(plain.removeprefix("spacy:")) / "config.cfg"
     if plain in BUNDLED or not config.is_file() or _FOREIGN_PART.search(config.read_text("utf-8", "replace")):

@@ -1,4 +1,4 @@
-"""`syntaxformer annotator train|evaluate`: a tagger and parser for your language, and scores of any annotator."""
+"""`syntaxformer annotator train|evaluate`: a tagger and parser for your language, and scores of any."""
 
 from __future__ import annotations
 

@@ -253,11 +253,10 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
         ConfigError: It is neither a unigram model nor one of byte-pair encoding, or marks spaces behind words.
     """
     proto = _proto(model)
-    kind = _KINDS.get(proto.trainer_spec.model_type)
-    if kind is None or proto.trainer_spec.treat_whitespace_as_suffix:
+    if proto.trainer_spec.model_type > 2 or proto.trainer_spec.treat_whitespace_as_suffix:
         raise ConfigError(
-            "subwords.tokenizer: expected a SentencePiece model of type unigram or bpe, with spaces before words, "
-            "got another. Train it without --model_type=word|char and --treat_whitespace_as_suffix."
+            "subwords.tokenizer: expected a SentencePiece model of type unigram or bpe, with spaces before "
+            "words, got another. Train it without --model_type=word|char and --treat_whitespace_as_suffix."
         )
     names = [piece.piece for piece in proto.pieces]
     ids = {role: getattr(proto.trainer_spec, role.replace("token", "id")) for role in SPECIAL_ROLES}
@@ -267,9 +266,6 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
     ]  # unknown, control, the user's
     backend.add_special_tokens([AddedToken(one, special=True, normalized=False) for one in special])
     return _specials_are_no_text(backend), {role: names[one] for role, one in ids.items() if one >= 0}
-
-
-_KINDS = {1: "unigram", 2: "bpe"}
 
 
 def _proto(model: bytes) -> Any:

@@ -1,7 +1,7 @@
-"""Subwords, learned from raw text or the user's own; visible spaces, so that output needs no detokeniser.
+"""Learns subwords from raw text, with visible spaces, so that output needs no detokeniser; reads others.
 
-All are Hugging Face fast tokenizers: byte-pair encoding and unigram models learned here, a SentencePiece model,
-a `tokenizer.json`, the tokenizer of a pretrained encoder.
+The result is a Hugging Face fast tokenizer. Any other fast tokenizer works in its place, for example that of
+a pretrained encoder, and a SentencePiece model.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class SubwordConfig(BaseModel):
     vocab_size: int | None = Field(
         default=None,
         gt=300,
-        description="pieces in a vocabulary, with the 256 bytes; null: 2,000 for fewer than 10,000 pairs, 4,000 "
-        "to 50,000, 8,000 to 200,000, 16,000 to 1,000,000, else 32,000",
+        description="pieces in a vocabulary, with the 256 bytes; null: 2,000 below 10,000 pairs, 4,000 below "
+        "50,000, 8,000 below 200,000, 16,000 below a million, else 32,000",
     )
     joint: bool = Field(
         default=True, description="one vocabulary for both languages; false: one of this size for each"
@@ -59,8 +59,8 @@ class SubwordConfig(BaseModel):
     min_frequency: int = Field(default=2, ge=1, description="a merge must occur this often")
     tokenizer: str | None = Field(
         default=None,
-        description="folder of an existing tokenizer, a SentencePiece model (.model) or a tokenizer.json; null: "
-        "learn a tokenizer",
+        description="folder of an existing tokenizer, a SentencePiece .model, or a tokenizer.json; null: learn "
+        "a tokenizer",
     )
     dropout: float = Field(
         default=0.0,
@@ -101,8 +101,8 @@ def train_subwords(
     Returns:
         A fast tokenizer that ends each text with `</s>`. Ids 0 to 3 are `<pad>`, `<s>`, `</s>`, `<unk>`.
 
-    Source: Sennrich et al. (2016), byte-pair encoding; Kudo (2018), unigram models; Kudo & Richardson (2018) for
-    visible spaces.
+    Source: Sennrich et al. (2016), byte-pair encoding; Kudo (2018), unigram models; Kudo & Richardson (2018)
+    for visible spaces.
     """
     if config.kind == "unigram":
         return _fast(_unigram(lines, config.vocab_size or size_for(0)), *SPECIALS)
@@ -259,10 +259,10 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
     """The tokenizer in a folder, a SentencePiece model (`.model`) or a `tokenizer.json`.
 
     It adds one end piece and nothing else to each line, and neither cuts nor pads it. A file's special pieces
-    have roles by SentencePiece's ids or by their usual names; padding and end pieces are added where it has none.
+    have roles by SentencePiece's ids or their usual names; padding and end pieces are added if it has none.
 
     Raises:
-        ConfigError: It cannot be read, is not fast, has no padding, end or decoder, or special pieces of no role.
+        ConfigError: It cannot be read, is not fast, lacks padding, end or decoder, or has other special pieces.
     """
     say_download(path, TOKENIZER)
     roles: dict[str, str] = {}
@@ -286,8 +286,8 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
             roles[role] = known[0]
     if homeless := sorted(set(special) - set(roles.values())):
         raise ConfigError(
-            f"subwords.tokenizer: expected special pieces for padding, start, end and unknown text in {path}, got "
-            f"{', '.join(homeless[:5])}. Give a folder whose tokenizer_config.json tells their roles."
+            f"subwords.tokenizer: expected special pieces for padding, start, end and unknown text in {path}, "
+            f"got {', '.join(homeless[:5])}. Give a folder whose tokenizer_config.json tells their roles."
         )
     if state["decoder"] is None:
         raise ConfigError(

@@ -201,3 +201,32 @@ def test_an_annotator_is_asked_for_where_a_tag_is_needed(cli, tiny, czech):
     )
     assert done.code == 2
     assert "Set annotation.annotator=stanza:cs" in done.err
+
+
+def test_a_fine_tuned_model_keeps_it_too(own, cli, newcomer, monkeypatch):
+    monkeypatch.chdir(newcomer)
+    shutil.copytree(own[0] / "ours", newcomer / "ours")
+    options = (
+        "--task",
+        "classify",
+        "--train",
+        "mine.tsv",
+        "--model",
+        "CHECKPOINT",
+        "--infuse",
+        "masks",
+        "-o",
+        "out",
+    )
+    small = ("--set", "training.epochs=1", "--set", "training.max_length=32")
+    done = cli("finetune", *options, *small, "--set", "annotation.annotator=ours+phrases")
+    assert done.code == 0, done.err
+    shutil.rmtree(newcomer / "ours")
+    assert (
+        json.loads((newcomer / "out" / "classifier.json").read_text())["annotator"]
+        == "spacy:annotator+phrases"
+    )
+    assert "annotator/meta.json" in json.loads((newcomer / "out" / "manifest.json").read_text())["files"]
+    done = cli("predict", "out", "-", stdin=b"the a is fine\n")
+    assert done.code == 0, done.err
+    assert "warning" not in done.err

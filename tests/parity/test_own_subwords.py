@@ -84,7 +84,7 @@ def test_the_roles_of_special_pieces(lines, tmp_path):
     ("options", "message"),
     [
         ({"user_defined_symbols": ["<url>"]}, "expected special pieces for padding, start, end and unknown"),
-        ({"control_symbols": ["<2de>"]}, "got <2de>. Give a folder whose tokenizer_config.json tells"),
+        ({"control_symbols": ["<2de>"]}, "got <2de> in "),
         ({"model_type": "char"}, "expected a SentencePiece model of type unigram or bpe"),
         ({"treat_whitespace_as_suffix": True}, "with spaces before words"),
     ],
@@ -128,7 +128,7 @@ def test_a_tokenizer_json_is_taken_as_it_is(lines, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"extra": "<lang>"}, "got <lang>. Give a folder"), ({"decoder": None}, "expected a decoder")],
+    [({"extra": "<lang>"}, "got <lang> in "), ({"decoder": None}, "expected a decoder")],
 )
 def test_a_tokenizer_json_without_roles_or_decoder_is_refused(lines, tmp_path, changes, message):
     with pytest.raises(ConfigError) as caught:

@@ -250,7 +250,7 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
     """A SentencePiece model of one's own as a fast tokenizer, and the names of its special pieces by role.
 
     Raises:
-        ConfigError: It is neither a unigram model nor one of byte-pair encoding, or marks spaces behind words.
+        ConfigError: It is no unigram model and not of byte-pair encoding, or marks spaces behind words.
     """
     proto = _proto(model)
     if proto.trainer_spec.model_type > 2 or proto.trainer_spec.treat_whitespace_as_suffix:

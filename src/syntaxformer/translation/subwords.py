@@ -59,7 +59,7 @@ class SubwordConfig(BaseModel):
     min_frequency: int = Field(default=2, ge=1, description="a merge must occur this often")
     tokenizer: str | None = Field(
         default=None,
-        description="folder of an existing tokenizer, a SentencePiece .model, or a tokenizer.json; null: learn "
+        description="folder of an existing tokenizer, a SentencePiece .model, or tokenizer.json; null: learn "
         "a tokenizer",
     )
     dropout: float = Field(
@@ -127,14 +127,10 @@ def train_subwords(
 
 def _unigram(lines: Iterable[str], size: int) -> Tokenizer:
     """By SentencePiece's trainer, which, unlike that of tokenizers, learns the same from the same text."""
-    model, names = BytesIO(), ("pad_id", "bos_id", "eos_id", "unk_id")
-    as_it_is = {
-        "normalization_rule_name": "identity",
-        "remove_extra_whitespaces": False,
-        "byte_fallback": True,
-    }
-    limits = {"vocab_size": size, "hard_vocab_limit": False, "max_sentence_length": 2**20, "num_threads": 1}
-    options = {**as_it_is, **limits, **{name: place for place, name in enumerate(names)}, "minloglevel": 2}
+    model, limits = BytesIO(), {"max_sentence_length": 2**20, "num_threads": 1, "minloglevel": 2}
+    as_it_is = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
+    pieces = {"vocab_size": size, "hard_vocab_limit": False, "byte_fallback": True}
+    options = {**limits, **as_it_is, **pieces, "pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
     try:
         SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, **options)
     except RuntimeError as error:
@@ -262,7 +258,7 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
     have roles by SentencePiece's ids or their usual names; padding and end pieces are added if it has none.
 
     Raises:
-        ConfigError: It cannot be read, is not fast, lacks padding, end or decoder, or has other special pieces.
+        ConfigError: It cannot be read, is not fast, lacks padding, end or decoder, or has other specials.
     """
     say_download(path, TOKENIZER)
     roles: dict[str, str] = {}
@@ -286,8 +282,8 @@ def given_tokenizer(path: str) -> PreTrainedTokenizerFast:
             roles[role] = known[0]
     if homeless := sorted(set(special) - set(roles.values())):
         raise ConfigError(
-            f"subwords.tokenizer: expected special pieces for padding, start, end and unknown text in {path}, "
-            f"got {', '.join(homeless[:5])}. Give a folder whose tokenizer_config.json tells their roles."
+            "subwords.tokenizer: expected special pieces for padding, start, end and unknown text, "
+            f"got {', '.join(homeless[:5])} in {path}. Give a folder, whose config tells their roles."
         )
     if state["decoder"] is None:
         raise ConfigError(

@@ -26,7 +26,7 @@ from spacy.parts_of_speech import IDS as UPOS
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.training.batchers import minibatch_by_words
-from thinc.api import Adam, use_ops, warmup_linear
+from thinc.api import Adam, fix_random_seed, use_ops, warmup_linear
 
 from syntaxformer.annotate.annotator import Annotator
 from syntaxformer.annotate.backends.spacy import spacy_annotator
@@ -158,11 +158,11 @@ def train_annotator(
     about = {"sentences": len(learned), "updates": steps}
     _log.info("%s; learned: upos, %s, governors, deprels", about, ", ".join(columns))
     with use_ops("numpy", use_blis=False):  # in trials 1.3 times as fast as the one that spaCy chooses
-        spacy.util.fix_random_seed(seed)
+        fix_random_seed(seed)
         _add_parts(nlp, columns, width, len(learned))
         rows = list(map(_row, learned))
-        copies = list(_altered(rows, random.Random(seed)))
-        best = _fit(nlp, rows + copies, columns, held_out, steps, random.Random(seed))
+        examples = [_example(row, nlp, columns) for row in (*rows, *_altered(rows, random.Random(seed)))]
+        best = _fit(nlp, examples, held_out, steps, random.Random(seed))
     nlp.meta["name"] = output.name
     nlp.meta["performance"] = {
         **{**best, "words": _agreement(nlp, held_out or learned)},
@@ -219,16 +219,10 @@ def _add_parts(nlp: Language, columns: Sequence[str], width: int, n_sentences: i
 
 
 def _fit(
-    nlp: Language,
-    rows: Sequence[_Row],
-    columns: Sequence[str],
-    dev: Sequence[Sentence],
-    steps: int,
-    chance: random.Random,
+    nlp: Language, examples: list[Example], dev: Sequence[Sentence], steps: int, chance: random.Random
 ) -> dict[str, float]:
     """Train; the pipeline gets the mean weights of its best state on dev, whose scores are returned."""
-    examples = [_example(row, nlp, columns) for row in rows]
-    rate = warmup_linear(0.002, min(250, steps // 4), steps)
+    rate: Any = warmup_linear(0.002, min(250, steps // 4), steps)
     rules = {"L2": 0.01, "L2_is_weight_decay": True, "grad_clip": 1.0, "use_averages": True}
     optimizer = nlp.initialize(lambda: examples, sgd=Adam(rate, **rules))
     batches, best, found, kept = _batches(examples, chance), -1.0, dict[str, float](), b""
@@ -246,7 +240,7 @@ def _fit(
 
 
 def _batches(examples: list[Example], chance: random.Random) -> Iterator[list[Example]]:
-    sizes = (min(1000, int(200 * 1.002**number)) for number in count())
+    sizes: Any = (min(1000, int(200 * 1.002**number)) for number in count())
     while True:
         chance.shuffle(examples)
         yield from minibatch_by_words(examples, sizes)

@@ -53,7 +53,7 @@ def annotator(models):
 
 def test_what_it_is(annotator, models):
     assert isinstance(annotator, Annotator)
-    assert annotator.provides == {"upos", "xpos", "lemmas", "governors", "deprels", "constituency"}
+    assert annotator.provides == {"upos", "xpos", "feats", "lemmas", "governors", "deprels", "constituency"}
     assert annotator.name == f"stanza:en+dir={models}+device=cpu+batch=3+max_words=25"
     assert annotator.version.startswith("stanza-1.")
 
@@ -156,7 +156,7 @@ def test_a_language_with_fewer_processors_and_an_alias(models, tmp_path):
     (folder / "resources.json").write_text(json.dumps(listed))
     for language in ("en", "eng"):
         annotator = load_annotator(f"stanza:{language}+dir={folder}+device=cpu")
-        assert annotator.provides == {"upos", "xpos", "lemmas", "governors", "deprels"}
+        assert annotator.provides == {"upos", "xpos", "feats", "lemmas", "governors", "deprels"}
         assert annotator.annotate(["The dog"])[0].constituency is None
 
 
@@ -175,6 +175,7 @@ class Word:
     end_char: int | None = None
     upos: str | None = "X"
     xpos: str | None = None
+    feats: str | None = None
     lemma: str | None = None
     head: int = 0
     deprel: str | None = "dep"
@@ -213,7 +214,7 @@ def test_words_of_a_multiword_token_share_its_characters():
     assert sentence.offsets == ((1, 4), (1, 4), (5, 9))
     assert sentence.governors == (-1, 0, 1)
     assert sentence.deprels == ("root", "dep", "dep")
-    assert sentence.xpos == ("_", "_", "_")
+    assert sentence.xpos == sentence.feats == ("_", "_", "_")
     assert sentence.lemmas is None
 
 

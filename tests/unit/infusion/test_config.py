@@ -53,7 +53,7 @@ def test_json_round_trip():
     [
         ({"kind": "sum_then_concat"}, "infusion.embedding.kind: expected one of add, concat, let, got 'sum_then_concat'."),
         ({"kind": "add", "factors": ["ner"]},
-         "factors: expected one of pos, case, subword, predicate, deprel, depth, got 'ner'."),
+         "factors: expected one of pos, case, subword, predicate, deprel, depth, lemma, feats, got 'ner'."),
         ({"kind": "add", "tag_layers": 2},
          "infusion.tag_layers: expected nothing for kind 'add', got 2. It belongs to kind pos_encoder."),
         ({"kind": "add", "factors": ["pos", "deprel"]},

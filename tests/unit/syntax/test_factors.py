@@ -24,9 +24,18 @@ DONT = Sentence(
     upos=("AUX", "PART", "VERB"),
     governors=(2, 2, -1),
     deprels=("aux", "advmod", "root"),
+    lemmas=("do", "not", "sleep"),
+    feats=("Mood=Ind", "_", "_"),
 )
 ZUM = Sentence(
-    "zum", ("zu", "dem"), ((0, 3), (0, 3)), upos=("ADP", "DET"), governors=(-1, 0), deprels=("root", "det")
+    "zum",
+    ("zu", "dem"),
+    ((0, 3), (0, 3)),
+    upos=("ADP", "DET"),
+    governors=(-1, 0),
+    deprels=("root", "det"),
+    lemmas=("zu", "der"),
+    feats=("_", "Case=Dat"),
 )
 COLUMNS = WordColumns.from_sentences([DONT, ZUM], {"tone": [["low", "low", "high"], ["low", "mid"]]})
 # Pieces: <s> Don ' t ▁sl eep </s> | zum </s>
@@ -41,6 +50,8 @@ EXPECTED = {
     "predicate": ["<none>", "0", "0", "0", "1", "1", "<none>", "1", "<none>"],
     "deprel": ["<none>", "aux", "advmod", "advmod", "root", "root", "<none>", "root", "<none>"],
     "depth": ["<none>", "1", "1", "1", "0", "0", "<none>", "0", "<none>"],
+    "lemma": ["<none>", "do", "not", "not", "sleep", "sleep", "<none>", "zu", "<none>"],
+    "feats": ["<none>", "Mood=Ind", "_", "_", "_", "_", "<none>", "_", "<none>"],
     "tone": ["<none>", "low", "low", "low", "high", "high", "<none>", "low", "<none>"],
 }
 
@@ -73,7 +84,7 @@ def test_fixed_factors_read_no_data():
 
     assert set(build_vocabularies(batches(), ["pos", "case", "subword", "predicate", "depth"])) == set(
         FACTORS
-    ) - {"deprel"}
+    ) - {"deprel", "lemma", "feats"}
 
 
 def test_unseen_values_are_counted_once_a_word():
@@ -98,7 +109,7 @@ def test_all_problems_at_once():
     assert error.value.problems == [
         "factors: expected each once, got 'case' 2 times.",
         "user column 'case': expected another name, got that of a built-in factor.",
-        "factors: expected one of pos, case, subword, predicate, deprel, depth, tone, case, got 'poss'. "
+        "factors: expected one of pos, case, subword, predicate, deprel, depth, lemma, feats, tone, case, got 'poss'. "
         "Did you mean 'pos'?",
         f"factor 'depth': expected governors, got none from tagger. {remedy}",
         f"factor 'predicate': expected governors, got none from tagger. {remedy}",

@@ -142,7 +142,7 @@ def test_widths_that_do_not_add_up_show_the_sum():
         (["infusion.kind=add", "infusion.factors=[]"], "infusion factors: expected at least one for kind 'add', got none."),
         (
             ["infusion.kind=add", "infusion.factors=[pos, poss]"],
-            "factors: expected one of pos, case, subword, predicate, deprel, depth, got 'poss'. Did you mean 'pos'?",
+            "factors: expected one of pos, case, subword, predicate, deprel, depth, lemma, feats, got 'poss'. Did you mean 'pos'?",
         ),
         (["infusion.kind=add", "infusion.factors=[pos, pos]"], "factors: expected each once, got 'pos' 2 times."),
         (

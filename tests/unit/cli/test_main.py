@@ -48,6 +48,7 @@ def test_these_are_the_verbs():
     assert [group.typer_instance.info.name for group in cli_main.app.registered_groups] == [
         "experiment",
         "data",
+        "annotator",
     ]
 
 

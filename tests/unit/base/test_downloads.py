@@ -102,11 +102,10 @@ def test_fine_tuning_says_it_before_it_loads(hub, said):
 
 def test_recipes_say_it_of_their_tokenizer_and_of_the_encoder_of_their_tables(hub, said):
     from syntaxformer.base.errors import ConfigError
-    from syntaxformer.translation.prepare import get_tokenizer
-    from syntaxformer.translation.subwords import SubwordConfig, encoder_tokenizer
+    from syntaxformer.translation.subwords import encoder_tokenizer, given_tokenizer
 
     with pytest.raises(ConfigError, match=r"subwords\.tokenizer: expected a tokenizer folder"):
-        get_tokenizer(SimpleNamespace(src=[], tgt=[]), SubwordConfig(tokenizer="some/tokenizer"))
+        given_tokenizer("some/tokenizer")
     with pytest.raises(ConfigError, match="pretrained_embeddings: expected an encoder at some/encoder"):
         encoder_tokenizer("some/encoder", target=False)
     assert said.messages == [

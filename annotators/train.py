@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from syntaxformer.annotate.annotator import load_annotator
-from syntaxformer.annotate.training import cutter, read_treebank, score_annotator, train_annotator
+from syntaxformer.annotate.training import read_treebank, score_annotator, train_annotator
 
 if __package__ in (None, ""):  # run as a script: make the sibling modules importable
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -47,7 +47,7 @@ def train_language(code: str, data: Path, work: Path, target: Path, hold_out: in
     package(work / "trained", target, language.description, {"test_gold_words": {}})
     tested = load_annotator(f"spacy:{target}")
     test = language.prepared(data / language.test, work / "test.conllu")
-    scores = score_annotator(tested, read_treebank(test, cutter(tested.parser.nlp)))
+    scores = score_annotator(tested, read_treebank(test, tested.parser.nlp))
     found = {name.lower(): value for name, value in scores.items()}
     describe(target, language.description, {"test_gold_words": found})
 

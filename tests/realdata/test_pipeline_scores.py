@@ -8,7 +8,7 @@ import pytest
 import spacy
 
 from syntaxformer.annotate import load_annotator
-from syntaxformer.annotate.training import cutter, read_treebank, score_annotator
+from syntaxformer.annotate.training import read_treebank, score_annotator
 
 ROOT = Path(__file__).resolve().parents[2]
 TEST_FILES = {
@@ -48,7 +48,7 @@ def test_scores_on_gold_words(pipeline, languages, data_root, tmp_path):
         pytest.skip(f"no treebank at {path}; set SYNTAXFORMER_DATA")
     annotator = load_annotator(code)
     test = languages[code].prepared(path, tmp_path / "test.conllu")
-    scores = score_annotator(annotator, read_treebank(test, cutter(annotator.parser.nlp)))
+    scores = score_annotator(annotator, read_treebank(test, annotator.parser.nlp))
     recorded = json.loads((folder / "meta.json").read_text("utf-8"))["performance"]["test_gold_words"]
     for name, minimum in MINIMA[code].items():
         assert scores[name] >= recorded[name.lower()] - TOLERANCE, name

@@ -13,7 +13,7 @@ import random
 import string
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain, count
@@ -40,19 +40,16 @@ from syntaxformer.trees.sentence import PER_WORD
 
 _log = logging.getLogger("syntaxformer.annotator")
 
-ROUNDS, SMALL = 10, 5000
-"""Evaluations on dev, the best of which gives the weights; sentences below which rare words are disguised."""
-
 _CURLY = str.maketrans({"'": "\u2019", '"': "\u201d"})
 _Row = dict[str, Any]
 """The words of a sentence and its columns, by name."""
 
 
-def read_treebank(path: str | Path, cut: Callable[[str], list[str]] | None = None) -> list[Sentence]:
+def read_treebank(path: str | Path, nlp: Language | None = None) -> list[Sentence]:
     """The sentences of a CoNLL-U file with gold tags and trees.
 
-    A multiword token ("zum" = "zu dem") that `cut`, a tokenizer, leaves whole is one word, with the
-    annotation of its first word that is governed from outside. Without `cut` nothing is joined.
+    A multiword token ("zum" = "zu dem") that the tokenizer of `nlp` leaves whole is one word, with the tags and
+    the governor of its first word that is governed from outside. Without `nlp` nothing is joined.
 
     Raises:
         DataError: It is no CoNLL-U file, has fewer than two sentences, or one without tags or tree.
@@ -68,14 +65,16 @@ def read_treebank(path: str | Path, cut: Callable[[str], list[str]] | None = Non
                 f"or with other tags: {', '.join(lacking)}. Give a treebank that has them.",
                 path,
             )
-    return [_in_words_of(cut, one) for one in sentences]
+    if any(one.feats for one in sentences):  # a sentence without any has none
+        sentences = [replace(one, feats=one.feats or ("_",) * len(one.words)) for one in sentences]
+    return [_in_words_of(nlp, one) for one in sentences]
 
 
-def _in_words_of(cut: Callable[[str], list[str]] | None, sentence: Sentence) -> Sentence:
+def _in_words_of(nlp: Language | None, sentence: Sentence) -> Sentence:
     columns, kept, place = _row(sentence), list[tuple[int, str]](), dict[int, int]()
     for token in tokens_of(sentence):
         form, forms = surface_of(sentence, token), [sentence.words[word] for word in token]
-        if cut is None or len(token) == 1 or cut(form) == forms:
+        if nlp is None or len(token) == 1 or [word.text for word in nlp.make_doc(form)] == forms:
             place |= {word: len(kept) + number for number, word in enumerate(token)}
             kept += zip(token, forms, strict=True)
         else:
@@ -143,8 +142,8 @@ def train_annotator(
         ConfigError: All sentences of dev are learned, or a package of the language's tokenizer is missing.
     """
     start, nlp = time.monotonic(), _blank(language)
-    files = [read_treebank(path, cutter(nlp)) for path in treebanks]
-    learned, held_out = list(chain(*files)), [] if dev is None else read_treebank(dev, cutter(nlp))
+    files = [read_treebank(path, nlp) for path in treebanks]
+    learned, held_out = list(chain(*files)), [] if dev is None else read_treebank(dev, nlp)
     known = {one.words for one in learned}
     if (n_known := sum(one.words in known for one in held_out)) and 20 * n_known > len(held_out):
         found = f"{n_known} of {len(held_out)} sentences of {dev} are in the treebank"
@@ -173,11 +172,6 @@ def train_annotator(
     return nlp.meta["performance"]
 
 
-def cutter(nlp: Language) -> Callable[[str], list[str]]:
-    """A pipeline's tokenizer as `read_treebank` takes it."""
-    return lambda text: [word.text for word in nlp.make_doc(text)]
-
-
 def _blank(language: str) -> Language:
     """The tokenizer of a language, or the one for any language where spaCy has no other."""
     if find_spec(f"spacy.lang.{language}") is None:
@@ -194,7 +188,7 @@ def _blank(language: str) -> Language:
 
 def _agreement(nlp: Language, sentences: Sequence[Sentence]) -> float:
     """F1 in percent of the tokenizer's words of raw text."""
-    both = [(Counter(cutter(nlp)(one.text)), Counter(one.words)) for one in sentences]
+    both = [(Counter(word.text for word in nlp.make_doc(one.text)), Counter(one.words)) for one in sentences]
     same = sum((cut & gold).total() for cut, gold in both)
     return round(200 * same / sum(cut.total() + gold.total() for cut, gold in both), 2)
 
@@ -225,11 +219,14 @@ def _fit(
     rate: Any = warmup_linear(0.002, min(250, steps // 4), steps)
     rules = {"L2": 0.01, "L2_is_weight_decay": True, "grad_clip": 1.0, "use_averages": True}
     optimizer = nlp.initialize(lambda: examples, sgd=Adam(rate, **rules))
-    batches, best, found, kept = _batches(examples, chance), -1.0, dict[str, float](), b""
+    sizes: Any = (min(1000, int(200 * 1.002**number)) for number in count())
+    orders = (chance.shuffle(examples) or examples for _ in count())
+    batches = chain.from_iterable(minibatch_by_words(order, sizes) for order in orders)
+    best, found, kept = -1.0, dict[str, float](), b""
     for step in track(range(1, steps + 1), "training the annotator", unit="updates"):
         nlp.update(next(batches), sgd=optimizer, drop=0.25)
         optimizer.step_schedules()
-        if step == steps or (dev and step % -(-steps // ROUNDS) == 0):
+        if step == steps or (dev and step % -(-steps // 10) == 0):
             with nlp.use_params(optimizer.averages):
                 scores = score_annotator(spacy_annotator(nlp, "", ""), dev)
                 if (value := 0.3 * scores.get("UPOS", 0) + 0.7 * scores.get("LAS", 0)) >= best:
@@ -237,13 +234,6 @@ def _fit(
             _log.info("update %d of %d, on dev: %s", step, steps, scores)
     nlp.from_bytes(kept)
     return found
-
-
-def _batches(examples: list[Example], chance: random.Random) -> Iterator[list[Example]]:
-    sizes: Any = (min(1000, int(200 * 1.002**number)) for number in count())
-    while True:
-        chance.shuffle(examples)
-        yield from minibatch_by_words(examples, sizes)
 
 
 def _example(row: _Row, nlp: Language, columns: Sequence[str]) -> Example:
@@ -265,7 +255,7 @@ def _altered(rows: Sequence[_Row], chance: random.Random) -> Iterator[_Row]:
             return word
         return f"{word[0]}{''.join(chance.choices(string.ascii_lowercase, k=3))}{word[-3:]}"
 
-    changes = {str.lower: 0.04, lambda word: word.translate(_CURLY): 0.1, disguised: float(len(rows) < SMALL)}
+    changes = {str.lower: 0.04, lambda word: word.translate(_CURLY): 0.1, disguised: float(len(rows) < 5000)}
     for place, row in enumerate(rows):
         words, none = row["words"], ("_",) * len(row["words"])
         for change, share in changes.items():

@@ -63,11 +63,11 @@ def evaluate(
     syntaxformer annotator evaluate annotators/cs cs_pdt-ud-test.conllu
     """
     from syntaxformer.annotate import load_annotator
-    from syntaxformer.annotate.training import cutter, read_treebank, score_annotator
+    from syntaxformer.annotate.training import read_treebank, score_annotator
 
     loaded = load_annotator(name)
     pipeline = getattr(getattr(loaded, "parser", None), "nlp", None)
-    sentences = read_treebank(treebank, pipeline and cutter(pipeline))
+    sentences = read_treebank(treebank, pipeline)
     scores = score_annotator(loaded, sentences)
     echo(json.dumps(scores) if as_json else _table(scores))
 

@@ -6,7 +6,7 @@ import pytest
 import spacy
 
 from syntaxformer.annotate import Annotator
-from syntaxformer.annotate.training import _altered, _row, cutter, read_treebank, score_annotator
+from syntaxformer.annotate.training import _altered, _row, read_treebank, score_annotator
 from syntaxformer.trees import Sentence
 
 ZUM_HAUS = """\
@@ -37,7 +37,7 @@ def file(tmp_path):
 
 
 def test_a_multiword_token_is_one_word_unless_the_tokenizer_makes_its_words(file):
-    first, second, third = read_treebank(file, cutter(spacy.blank("en")))
+    first, second, third = read_treebank(file, spacy.blank("en"))
     assert first.words == ("Geh", "zum", "Haus", ".")
     assert first.upos == ("VERB", "ADP", "NOUN", "PUNCT")
     assert first.governors == (-1, 2, 0, 0)

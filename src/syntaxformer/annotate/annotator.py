@@ -431,12 +431,8 @@ def _function(home: str) -> Callable[[str], Annotator]:
 def _unknown(name: str, scheme: str) -> str:
     # An address may hold a password.
     name = name if "://" not in name else f"{scheme}:…"
-    forms = [
-        *BUNDLED,
-        SPACES,
-        "FOLDER",
-        *(f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items()),
-    ]
+    forms = [f"{scheme}:{backend.argument}" for scheme, backend in BACKENDS.items()]
+    forms = [*BUNDLED, SPACES, "FOLDER", *forms]
     message = f"annotator: expected {', '.join(forms[:-1])} or {forms[-1]}, got {name!r}."
     if scheme in BACKENDS:
         return f"{message} Give {BACKENDS[scheme].argument} after the colon."

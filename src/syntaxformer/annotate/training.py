@@ -48,8 +48,8 @@ _Row = dict[str, Any]
 def read_treebank(path: str | Path, nlp: Language | None = None) -> list[Sentence]:
     """The sentences of a CoNLL-U file with gold tags and trees.
 
-    A multiword token ("zum" = "zu dem") that the tokenizer of `nlp` leaves whole is one word, with the tags and
-    the governor of its first word that is governed from outside. Without `nlp` nothing is joined.
+    A multiword token ("zum" = "zu dem") that the tokenizer of `nlp` leaves whole is one word, with the tags
+    and the governor of its first word that is governed from outside. Without `nlp`, nothing is joined.
 
     Raises:
         DataError: It is no CoNLL-U file, has fewer than two sentences, or one without tags or tree.

@@ -232,9 +232,8 @@ def _backend(tokenizer: Any, side: Side) -> Tokenizer:
         ids = tokenizer.target_encoder if is_apart else tokenizer.encoder
         backend = _rebuilt(_proto(Path(tokenizer.spm_files[side == "target"]).read_bytes()), ids)
     elif hasattr(tokenizer, "spm_file"):  # M2M100
-        backend = _rebuilt(
-            _proto(Path(tokenizer.spm_file).read_bytes()), {**tokenizer.encoder, **tokenizer.lang_token_to_id}
-        )
+        ids = {**tokenizer.encoder, **tokenizer.lang_token_to_id}
+        backend = _rebuilt(_proto(Path(tokenizer.spm_file).read_bytes()), ids)
     else:
         raise ConfigError(
             "model.init_from: expected a fast tokenizer, or one of SentencePiece, got "
@@ -261,11 +260,13 @@ def sentencepiece_tokenizer(model: bytes) -> tuple[Tokenizer, dict[str, str]]:
     names = [piece.piece for piece in proto.pieces]
     ids = {role: getattr(proto.trainer_spec, role.replace("token", "id")) for role in SPECIAL_ROLES}
     backend = _rebuilt(proto, {name: place for place, name in enumerate(names)})
-    special = [
-        piece.piece for piece in proto.pieces if piece.type in (2, 3, 4)
-    ]  # unknown, control, the user's
+    special = [one.piece for one in proto.pieces if one.type in (_UNKNOWN, _CONTROL, _OF_USER)]
     backend.add_special_tokens([AddedToken(one, special=True, normalized=False) for one in special])
     return _specials_are_no_text(backend), {role: names[one] for role, one in ids.items() if one >= 0}
+
+
+_TEXT, _UNKNOWN, _CONTROL, _OF_USER = 1, 2, 3, 4
+"""Types of SentencePiece's pieces; the others are bytes and unused ones."""
 
 
 def _proto(model: bytes) -> Any:
@@ -276,12 +277,12 @@ def _proto(model: bytes) -> Any:
 
 def _rebuilt(proto: Any, ids: dict[str, int]) -> Tokenizer:
     """A SentencePiece model as a fast tokenizer whose ids are those of another vocabulary."""
-    # Control pieces and bytes stand in no text.
-    scores = {piece.piece: piece.score if piece.type == 1 else NOT_TEXT for piece in proto.pieces}
+    text = {piece.piece: piece.score for piece in proto.pieces if piece.type in (_TEXT, _OF_USER)}
+    scores = {piece.piece: text.get(piece.piece, NOT_TEXT) for piece in proto.pieces}
     unknown, spells_bytes = proto.trainer_spec.unk_piece, bool(proto.trainer_spec.byte_fallback)
     if proto.trainer_spec.model_type == 1:
         # As SentencePiece's unknown.
-        rare = min(piece.score for piece in proto.pieces if piece.type == 1) - 10
+        rare = min(piece.score for piece in proto.pieces if piece.type == _TEXT) - 10
         names = {number: name for name, number in ids.items()}
         table = []
         for name in (names.get(number, "") for number in range(max(names) + 1)):
@@ -292,7 +293,6 @@ def _rebuilt(proto: Any, ids: dict[str, int]) -> Tokenizer:
             table.append((name, scores.get(name, missing)) if is_piece else (f"{_UNSEEN}{name}", 0.0))
         tokenizer = Tokenizer(models.Unigram(table, ids[unknown], spells_bytes))
     else:
-        text = {piece.piece: piece.score for piece in proto.pieces if piece.type == 1}
         merges = generate_merges({name: place for place, name in enumerate(text)}, text)
         merges = [pair for pair in merges if "".join(pair) in ids and all(part in ids for part in pair)]
         options = {"unk_token": unknown, "fuse_unk": True, "byte_fallback": spells_bytes}

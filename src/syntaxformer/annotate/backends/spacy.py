@@ -75,13 +75,8 @@ class SpacyParser:
         self.provides = frozenset(
             column for _, factory in factories for column in _PROVIDED_BY.get(factory, ())
         )
-        told = [
-            label for pipe, labels in nlp.pipe_labels.items() if pipe == "morphologizer" for label in labels
-        ]
-        if any(
-            "=" in label.replace("POS=", "") for label in told
-        ):  # the bundled ones tell the part of speech alone
-            self.provides |= {"feats"}
+        if any("=" in label.replace("POS=", "") for label in nlp.pipe_labels.get("morphologizer", ())):
+            self.provides |= {"feats"}  # others tell the part of speech alone
         self._reader = DocReader(nlp.vocab.strings, self.provides)
         self._reach = _reach(nlp)
 

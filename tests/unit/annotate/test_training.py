@@ -6,7 +6,8 @@ import pytest
 import spacy
 
 from syntaxformer.annotate import Annotator
-from syntaxformer.annotate.training import _altered, _row, read_treebank, score_annotator
+from syntaxformer.annotate.training import _agreement, _altered, _blank, _row, read_treebank, score_annotator
+from syntaxformer.base.errors import ConfigError
 from syntaxformer.trees import Sentence
 
 ZUM_HAUS = """\
@@ -101,3 +102,26 @@ def test_scores_by_hand():
     )
     # Of four words, two tags, three governors, two of them with their relation, and two features are right.
     assert score_annotator(Fixed(), [gold]) == {"UPOS": 50, "UAS": 75, "LAS": 50, "feats": 50}
+
+
+def test_a_language_without_a_tokenizer_of_its_own_is_said(caplog):
+    assert _blank("tlh").lang == "xx"
+    assert "spaCy has no tokenizer of 'tlh': words are cut as in any language (xx)" in caplog.text
+
+
+def test_a_tokenizer_that_needs_a_package_is_refused_with_its_name(monkeypatch):
+    def fail(_: str) -> None:
+        raise ImportError("Japanese support\nrequires SudachiPy.")
+
+    monkeypatch.setattr(spacy, "blank", fail)
+    with pytest.raises(ConfigError) as caught:
+        _blank("ja")
+    assert str(caught.value) == (
+        "language: expected an installed tokenizer of 'ja', got: Japanese support requires SudachiPy. Or take xx."
+    )
+
+
+def test_how_well_the_tokenizer_agrees_with_the_treebank(file):
+    sentences = read_treebank(file)
+    # On raw text: Geh zum Haus . | Ja | I do n't . are 9 words, the treebank has 10, and 8 are the same.
+    assert _agreement(spacy.blank("en"), sentences) == round(200 * 8 / 19, 2)

@@ -156,7 +156,7 @@ class Translator:
         if (model := getattr(self.decoder, "model", None)) is None:
             raise ConfigError(
                 f"model: expected a folder that `train` wrote, got one exported to {self.info.backend}, "
-                "which has no attention, states or probabilities. Use the folder from which it was exported."
+                "which gives no attention, states or probability. Use the folder from which it was exported."
             )
         return model
 

@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused(plain, new_translator, monkeypatch):
     monkeypatch.setattr(Translator, "load", {"a": plain, "b": exported}.get)
     for folders in (["a", "b"], ["b", "a"]):
         with pytest.raises(
-            ConfigError, match="exported to ctranslate2, which has no attention, states or probabilities"
+            ConfigError, match="exported to ctranslate2, which gives no attention, states or probability"
         ):
             Translator.load_ensemble(folders)
 

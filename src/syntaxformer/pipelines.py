@@ -12,7 +12,6 @@ from syntaxformer.base.errors import ConfigError
 from syntaxformer.base.files import fetched
 
 if TYPE_CHECKING:
-    from syntaxformer.annotate import Annotator
     from syntaxformer.encoders.classifier import Classifier
     from syntaxformer.translation.translator import Translator
 
@@ -98,7 +97,7 @@ TASKS = ("translation", "classification")
 def pipeline(
     folder: str | Path,
     task: str | None = None,
-    annotator: str | Annotator | None = None,
+    annotator: Any = None,
     device: str | None = None,
     trust_annotator: bool = False,
 ) -> Any:
@@ -107,7 +106,7 @@ def pipeline(
     Args:
         folder: What `train`, `export` or `finetune` wrote; or the name on the Hub to which it was pushed.
         task: "translation" or "classification", to refuse the other; None takes what the folder is.
-        annotator: Use this one, as `load_annotator` takes it, and not the one that the folder names.
+        annotator: A name or an object, as `load_annotator` takes it; None for the one that the folder names.
         device: "cpu", "cuda", …; None for the best there is.
         trust_annotator: Let the folder name an annotator on the network, or at a path outside of it.
 

@@ -117,7 +117,6 @@ def predict(
 def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Path], as_json: bool) -> None:
     """Print the scores of systems, their differences and classes, and what makes them worth little."""
     from syntaxformer.base.statistics import difference_in_words
-    from syntaxformer.encoders.tasks import missed_note
     from syntaxformer.study.labelled import class_rows, judge, value_notes
 
     judged = judge(classifier, texts, systems, folders)
@@ -135,7 +134,5 @@ def _say_scores(classifier: Any, texts: Any, systems: Any, folders: dict[str, Pa
                 echo(f"{metric} {difference_in_words(found, one, 4)}")
     if not as_json:
         echo_table(class_rows({one: row["classes"] for one, row in judged.items()}))
-    if missed := classifier.never_predicted(texts, systems[name]):
-        echo(f"warning: {missed_note(missed)}", err=True)
     for note in value_notes(judged, len(texts)):
         echo(f"warning: {note}", err=True)

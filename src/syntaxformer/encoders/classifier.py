@@ -174,11 +174,6 @@ class Classifier:
             raise DataError(problem, texts.source)
         return self.task_type.score(self.info.metrics, gold, self.task_type.encode(predictions.labels))
 
-    def never_predicted(self, texts: TextSet, predictions: Predictions) -> dict[str, int]:
-        """Label that is never predicted → number of examples that have it."""
-        gold = [one.label for one in texts.examples]
-        return self.task_type.never_predicted(gold, self.task_type.encode(predictions.labels))
-
     def _example(self, text: Text, number: int) -> TextExample:
         parts = (text,) if isinstance(text, str) else tuple(text)
         if len(parts) != self.info.n_texts:

@@ -52,9 +52,7 @@ def read_split_for(info: ClassifierInfo, task: str | None, data: str, split: str
 def predictions_beside(
     folder: Path, info: ClassifierInfo, texts: TextSet, given: tuple[str | None, str | None, bool], **how: Any
 ) -> Predictions:
-    """Predictions of another model for the rows that a model scores.
-
-    `given` is annotator, device and trust, as `Classifier.from_folder` takes them; `how` as `predict_set`.
+    """Predictions of another model for the rows that a model scores; options as `Classifier` takes them.
 
     Raises:
         ConfigError: It was trained on other labels, or on another number of texts.

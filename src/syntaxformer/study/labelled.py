@@ -14,6 +14,7 @@ from syntaxformer.base.statistics import compare_rows, difference_in_words
 from syntaxformer.encoders.classifier import Classifier
 from syntaxformer.encoders.tables import TextSet, n_trained_on
 from syntaxformer.encoders.task_types import Predictions, TaskType
+from syntaxformer.encoders.tasks import missed_note
 from syntaxformer.study.document import Block, Heading, Paragraph, Table
 
 Judged = dict[str, dict[str, Any]]
@@ -37,8 +38,8 @@ def judge(
         baseline_first: Differences are those of the others from the first, instead of the reverse.
 
     Returns:
-        For JSON: name → `scores`, `classes`, `only` (the one answer to all rows, or None), `n_trained_on`,
-        and for the others `against`: metric → fields of a `Comparison`.
+        For JSON: name → `scores`, `classes`, `never_predicted`, `only` (the one answer to all rows, or None),
+        `n_trained_on`, and for the others `against`: metric → fields of a `Comparison`.
 
     Raises:
         DataError: A row has no label.
@@ -55,6 +56,7 @@ def judge(
             "scores": classifier.score(texts, predictions),
             "classes": kind.class_table(gold, answers),
             "only": told[0] if len(told) > 1 and all(one == told[0] for one in told) else None,
+            "never_predicted": kind.never_predicted(gold, answers),
             "n_trained_on": n_trained_on(folders[name], texts) if name in folders else 0,
         }
         if first:
@@ -66,14 +68,16 @@ def judge(
 
 
 def value_notes(judged: Judged, n_rows: int) -> list[str]:
-    """What makes scores worth little: one answer to all rows, or rows that a model was trained on."""
+    """What makes scores worth little: classes that are never predicted, one answer, rows of training."""
     notes = []
     for name, row in judged.items():
+        if row["never_predicted"]:
+            notes.append(f"{name}: {missed_note(row['never_predicted'])}")
         if row["only"] is not None:
             notes.append(f"{name} gives all {n_rows:,} rows the same answer, {row['only']!r}")
         if n := row["n_trained_on"]:
-            what = f"was trained on {n:,} of these {n_rows:,} rows, so its scores say little about new ones"
-            notes.append(f"{name} {what}")
+            told = f"{name} was trained on {n:,} of these {n_rows:,} rows"
+            notes.append(f"{told}, so its scores say little about new ones")
     return notes
 
 

@@ -99,7 +99,7 @@ def test_a_class_that_is_never_predicted(run, finetuned, tmp_path):
     assert json.loads((folder / "run.json").read_text())["never_predicted"] == {"rare": 3}
     predicted = run("--quiet", "predict", folder, table)
     assert predicted.err.splitlines() == [
-        "warning: never predicted: rare (3 rows)",
+        f"warning: {folder}: never predicted: rare (3 rows)",
         f"warning: {folder} gives all 30 rows the same answer, 'usual'",
         f"warning: {folder} was trained on 30 of these 30 rows, so its scores say little about new ones",
     ]

@@ -2,8 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/compiled_training.py ../shared/data/multi30k masks fp32
 
-The arguments are the corpus, an infusion (none, masks, relation_bias, lisa, or a kind such as sum_then_concat)
-and a precision. Each turn is the same three batches of the recipe `multi30k` for either model; processor time.
+The arguments are the corpus, an infusion (none, masks, relation_bias, lisa, or a kind such as
+sum_then_concat) and a precision. Each turn is the same three batches of the recipe `multi30k` for either
+model; processor time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 
 from syntaxformer.nn import INFUSION_KINDS
@@ -37,7 +39,7 @@ def main(corpus: str, infusion: str, precision: str) -> None:
             name: SyntaxTrainer(one, recipe, data.train, data.dev, data.encoder.tokenizer.pad_token_id)
             for name, one in models.items()
         }
-        batches = [batch for batch, _ in zip(trainers["plain"].get_train_dataloader(), range(BATCHES))]
+        batches = list(islice(trainers["plain"].get_train_dataloader(), BATCHES))
         models["compiled"].compile(dynamic=True)
         for name, trainer in trainers.items():
             models[name].train()
@@ -45,7 +47,7 @@ def main(corpus: str, infusion: str, precision: str) -> None:
             start = time.process_time(), time.perf_counter()
             update(trainer, models[name], batches)
             spent = time.process_time() - start[0], time.perf_counter() - start[1]
-            print(f"{name}: the first {BATCHES} updates took {spent[0]:.1f} s of processor, {spent[1]:.0f} s in all")
+            print(f"{name}: {BATCHES} first updates: {spent[0]:.1f} s of processor, {spent[1]:.0f} s in all")
         seconds = {name: [] for name in trainers}
         for _ in range(TURNS):
             for name, trainer in trainers.items():
@@ -53,7 +55,7 @@ def main(corpus: str, infusion: str, precision: str) -> None:
                 update(trainer, models[name], batches)
                 seconds[name].append((time.process_time() - start) / BATCHES)
     plain, compiled = (statistics.median(seconds[name]) for name in ("plain", "compiled"))
-    print(f"{infusion} {precision}: plain {plain:.3f} s, compiled {compiled:.3f} s, gain {plain / compiled:.2f}")
+    print(f"{infusion} {precision}: {plain:.3f} s, compiled {compiled:.3f} s, gain {plain / compiled:.2f}")
     print({name: [round(one, 3) for one in values] for name, values in seconds.items()})
 
 

@@ -135,8 +135,7 @@ PARTIAL = ".partial"
 MAX_JSON_BYTES = 8 * 2**20
 """Largest JSON file that is read; a list of empty lists takes 30 times as much memory as disk."""
 
-KEPT = "annotator"
-"""The folder in a model's folder that holds its annotator, whose files its manifest lists, too."""
+KEPT = "annotator"  # the folder in a model's folder with its annotator, whose files its manifest lists
 
 _READ = re.compile(
     rf"^{KEPT}/|token|vocab|merges|chat_template|adapter|\.safetensors|\.model$|\.onnx|^(pytorch_)?model[.-]"
@@ -266,11 +265,10 @@ def verify_manifest(folder: str | Path) -> None:
             f"{folder / MANIFEST}: expected every file that is read, got none for {unlisted[0]}."
         )
     for name, entry in files.items():
-        file = folder / name
+        file, places = folder / name, (home / Path(name).parent, home.parent.parent / "blobs")
         if name not in present or not file.is_file():
             raise CheckpointError(f"{file}: expected a file of {entry['bytes']} bytes, found none.")
         # In the Hub's cache, the files of a snapshot are links to blobs that all snapshots share.
-        places = (home, home.parent.parent / "blobs", home / Path(name).parent)
         if Path(os.path.realpath(file)).parent not in places:
             raise CheckpointError(f"{file}: expected a file in the folder, got a link that leads out of it.")
         if file.stat().st_size != entry["bytes"]:

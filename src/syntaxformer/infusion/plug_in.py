@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path

@@ -530,7 +530,7 @@ def test_a_compiled_run_is_the_same_run_and_resumes(tmp_path):
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found["n_eager"] == 0
-    assert found["n_compiled"] == 1, "one graph for batches of all sizes, none for dev"
+    assert found["n_compiled"] == 2, "one for batches with padding, one without; none for dev"
     assert not [name for name in found["names"] if "_orig_mod" in name]
     for name in ("compiled", "resumed"):
         for losses, expected in zip(found[name], found["eager"], strict=True):

@@ -65,11 +65,8 @@ def _joined(by: type, host: type) -> type:
         signature = inspect.signature(host.forward)
         forward.__signature__ = _with_syntax(signature)  # type: ignore[attr-defined]
         content["forward"] = forward
-        content["positional"] = tuple(
-            name
-            for name, one in signature.parameters.items()
-            if one.kind == one.POSITIONAL_OR_KEYWORD and name != "self"
-        )
+        named = signature.parameters.values()
+        content["positional"] = tuple(one.name for one in named if one.kind == one.POSITIONAL_OR_KEYWORD)[1:]
     return type(host.__name__, (by, host), content)
 
 
@@ -217,10 +214,8 @@ def _by_name(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """All arguments of a call of the module's `forward` by name, positional ones included."""
     names = type(module).positional
     if len(args) > len(names) or any(name in kwargs for name in names[: len(args)]):
-        raise TypeError(
-            f"{type(module).__name__}: expected at most {', '.join(names)} without names, each once, got "
-            f"{len(args)} arguments and {', '.join(kwargs)}."
-        )
+        given = f"{len(args)} without names and {', '.join(kwargs)}"
+        raise TypeError(f"{type(module).__name__}: expected each of {', '.join(names)} once, got {given}.")
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
